@@ -1,0 +1,107 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+// The condition types of a VerticalScaler. All are present from the first status
+// that the operator writes.
+const (
+	// ConditionReady sums up the others. Learning, waiting and suspended are
+	// Ready=True; False means that something is broken. Reasons: Working, Learning,
+	// WaitingForDeployment, Suspended, Paused, RecommendOnly, or the reason of
+	// whatever is broken.
+	ConditionReady = "Ready"
+	// ConditionTargetFound says whether the Deployment exists and is ours to size.
+	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
+	ConditionTargetFound = "TargetFound"
+	// ConditionRecommendationProvided says whether status.recommendation can be
+	// relied on. Reasons: EnoughHistory, CollectingHistory, MetricsUnavailable,
+	// MetricsIncomplete, WaitingForDeployment.
+	ConditionRecommendationProvided = "RecommendationProvided"
+	// ConditionApplied says whether the pods have the sizes of status.decision, and
+	// if not, why. Its reasons are the plan's.
+	ConditionApplied = "Applied"
+	// ConditionReconciling is True while pods are being changed (kstatus).
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when a person must act (kstatus).
+	ConditionStalled = "Stalled"
+)
+
+// The reasons of Ready, TargetFound and RecommendationProvided.
+const (
+	ReasonWorking              = "Working"
+	ReasonLearning             = "Learning"
+	ReasonSuspended            = "Suspended"
+	ReasonPaused               = "Paused"
+	ReasonRecommendOnly        = "RecommendOnly"
+	ReasonWaitingForDeployment = "WaitingForDeployment"
+	ReasonDeploymentFound      = "DeploymentFound"
+	ReasonDeploymentNotFound   = "DeploymentNotFound"
+	ReasonConflict             = "Conflict"
+	ReasonEnoughHistory        = "EnoughHistory"
+	ReasonCollectingHistory    = "CollectingHistory"
+	ReasonMetricsUnavailable   = "MetricsUnavailable"
+	ReasonMetricsIncomplete    = "MetricsIncomplete"
+	ReasonUnknown              = "Unknown"
+)
+
+// The reasons of Applied, which are the plan's.
+const (
+	// ReasonApplied: every pod has the decided sizes, and the kubelet says so.
+	ReasonApplied = "Applied"
+	// ReasonResizing: a pod's resize has been asked for or is under way.
+	ReasonResizing = "Resizing"
+	// ReasonRollingOut: the Deployment rolls out a template that carries the decided sizes.
+	ReasonRollingOut = "RollingOut"
+	// ReasonNoRecommendation: there is no recommendation to act on yet.
+	ReasonNoRecommendation = "NoRecommendation"
+	// ReasonWithinTolerance: the sizes in force are close enough.
+	ReasonWithinTolerance = "WithinTolerance"
+	// ReasonWithinBounds: the request is above the target but not above the upper
+	// bound: lowering waits for more evidence.
+	ReasonWithinBounds = "WithinBounds"
+	// ReasonInCooldown: the last decision is too recent.
+	ReasonInCooldown = "InCooldown"
+	// ReasonNoPods: the Deployment has no pods that could be sized.
+	ReasonNoPods = "NoPods"
+	// ReasonNothingControlled: the policies leave no resource to manage.
+	ReasonNothingControlled = "NothingControlled"
+	// ReasonHPAConflict: a HorizontalPodAutoscaler scales on the utilization of the
+	// same resource, which is therefore left alone.
+	ReasonHPAConflict = "HPAConflict"
+	// ReasonQoSChange: the resize would change the pod's QoS class, which cannot be
+	// done in place.
+	ReasonQoSChange = "QoSChange"
+	// ReasonRestartRequired: the container's resizePolicy asks for a restart.
+	ReasonRestartRequired = "RestartRequired"
+	// ReasonLimitRange: a LimitRange does not allow the sizes.
+	ReasonLimitRange = "LimitRange"
+	// ReasonRolloutInProgress: another rollout of the Deployment is under way.
+	ReasonRolloutInProgress = "RolloutInProgress"
+	// ReasonRolloutPaused: the Deployment is paused.
+	ReasonRolloutPaused = "RolloutPaused"
+	// ReasonDeferred: the kubelet has put the resize off until the node has room.
+	ReasonDeferred = "Deferred"
+	// ReasonInfeasible: the kubelet or the API server says that the node can never
+	// hold the size.
+	ReasonInfeasible = "Infeasible"
+	// ReasonResizeError: the kubelet failed to actuate the resize; it retries.
+	ReasonResizeError = "ResizeError"
+	// ReasonNodeCapacity: the API server refused a size above the node's allocatable.
+	ReasonNodeCapacity = "NodeCapacity"
+	// ReasonUnsupported: the node cannot resize pods in place.
+	ReasonUnsupported = "Unsupported"
+	// ReasonQuotaExceeded: a ResourceQuota does not allow the size.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonForbidden: the operator lacks a right.
+	ReasonForbidden = "Forbidden"
+	// ReasonNamespaceTerminating: the namespace is being deleted.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonRejected: the API server refused the change for another reason, which
+	// the message quotes.
+	ReasonRejected = "Rejected"
+	// ReasonContested: another writer has undone our change of the template twice.
+	ReasonContested = "Contested"
+	// ReasonTerminating: the Deployment is being deleted.
+	ReasonTerminating = "Terminating"
+)

@@ -1,0 +1,473 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// ClaimAnnotation is the key, in status.annotations, of the reverse lookup: its
+	// value "<namespace>/<deploymentName>" wakes the scaler when that Deployment
+	// changes. It is authority for nothing.
+	ClaimAnnotation = "autoscaling.verticalscaler.io/deployment"
+
+	// PausedAnnotation, set to "true" on a scaler's metadata, stops the operator from
+	// touching the scaler's Deployment: the break-glass beside spec.suspend.
+	PausedAnnotation = "autoscaling.verticalscaler.io/paused"
+
+	// GiveBackFinalizer is on a scaler only while the operator holds fields of the
+	// Deployment's pod template that are to be given back.
+	GiveBackFinalizer = "autoscaling.verticalscaler.io/give-back"
+
+	// AnyContainer is the containerName of the policy for all containers that no
+	// other policy names.
+	AnyContainer = "*"
+)
+
+// UpdateMode says how far the operator may go to put a recommendation in force.
+// +kubebuilder:validation:Enum=Off;InPlace;Rollout
+type UpdateMode string
+
+const (
+	// UpdateModeOff only recommends.
+	UpdateModeOff UpdateMode = "Off"
+	// UpdateModeInPlace resizes running pods without restarting them.
+	UpdateModeInPlace UpdateMode = "InPlace"
+	// UpdateModeRollout writes the sizes into the Deployment's pod template and lets
+	// the Deployment's own strategy roll them out.
+	UpdateModeRollout UpdateMode = "Rollout"
+)
+
+// Fallback says what InPlace does where a pod cannot be resized in place.
+// +kubebuilder:validation:Enum=Wait
+type Fallback string
+
+// FallbackWait leaves the pod as it is and says why.
+const FallbackWait Fallback = "Wait"
+
+// ContainerMode says whether a container's resources are managed.
+// +kubebuilder:validation:Enum=Auto;Off
+type ContainerMode string
+
+const (
+	// ContainerModeAuto manages the container's resources.
+	ContainerModeAuto ContainerMode = "Auto"
+	// ContainerModeOff leaves the container alone.
+	ContainerModeOff ContainerMode = "Off"
+)
+
+// ControlledResource is a resource that the operator can manage.
+// +kubebuilder:validation:Enum=cpu;memory
+type ControlledResource string
+
+const (
+	// ControlledCPU is CPU.
+	ControlledCPU ControlledResource = "cpu"
+	// ControlledMemory is memory.
+	ControlledMemory ControlledResource = "memory"
+)
+
+// ControlledValues says which of a container's values are managed.
+// +kubebuilder:validation:Enum=RequestsAndLimits;RequestsOnly
+type ControlledValues string
+
+const (
+	// RequestsAndLimits keeps each limit in the proportion to its request that the
+	// pod template has. Limits are never added or removed.
+	RequestsAndLimits ControlledValues = "RequestsAndLimits"
+	// RequestsOnly leaves limits as they are; a request is never raised above its limit.
+	RequestsOnly ControlledValues = "RequestsOnly"
+)
+
+// VerticalScaler keeps the CPU and memory of one Deployment's pods at what they need.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vscaler,categories=autoscaling
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentName`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.updatePolicy.updateMode`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.summary.cpu`,description="CPU requested by a pod, now -> wanted"
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.summary.memory`,description="Memory requested by a pod, now -> wanted"
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.summary.pods`,description="Pods that have the wanted size / pods"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.deploymentName`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
+// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{Pod,v1},{VerticalScalerCheckpoint,v1beta1}}
+type VerticalScaler struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user wants.
+	// +required
+	Spec VerticalScalerSpec `json:"spec"`
+
+	// status is what the operator found, decided and did.
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status VerticalScalerStatus `json:"status,omitempty"`
+}
+
+// VerticalScalerList is a list of scalers.
+// +kubebuilder:object:root=true
+type VerticalScalerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []VerticalScaler `json:"items"`
+}
+
+// VerticalScalerSpec says which Deployment is sized, and within which bounds.
+type VerticalScalerSpec struct {
+	// deploymentName is the name of the Deployment, in the scaler's own namespace,
+	// whose pods are sized. It need not exist yet. Changing it retargets the scaler:
+	// the old Deployment is given back first.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a Deployment in this namespace: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name",xDescriptors="urn:alm:descriptor:io.kubernetes:Deployment"
+	DeploymentName string `json:"deploymentName,omitempty"`
+
+	// suspend stops the operator from changing anything; it goes on observing and
+	// recommending. Defaults to false.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
+	Suspend bool `json:"suspend,omitempty"`
+
+	// updatePolicy says how recommendations are put in force.
+	// +optional
+	// +kubebuilder:default={}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update policy"
+	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitempty"`
+
+	// resourcePolicy bounds what is recommended, container by container.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource policy"
+	ResourcePolicy *ResourcePolicy `json:"resourcePolicy,omitempty"`
+
+	// recommendationPolicy says how much risk recommendations may take.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Recommendation policy"
+	RecommendationPolicy *RecommendationPolicy `json:"recommendationPolicy,omitempty"`
+}
+
+// UpdatePolicy says how recommendations are put in force.
+type UpdatePolicy struct {
+	// updateMode is how far the operator may go. Off: recommend only. InPlace: resize
+	// running pods without restarting them. Rollout: write the sizes into the
+	// Deployment's pod template, which restarts its pods by its own strategy.
+	// Defaults to InPlace.
+	// +optional
+	// +kubebuilder:default=InPlace
+	UpdateMode UpdateMode `json:"updateMode,omitempty"`
+
+	// fallback is what InPlace does where it cannot resize a pod in place. Wait:
+	// leave the pod as it is and say why. Defaults to Wait.
+	// +optional
+	// +kubebuilder:default=Wait
+	Fallback Fallback `json:"fallback,omitempty"`
+
+	// cooldownSeconds is the least time between two decisions to change the sizes.
+	// An OOM kill, or usage above the upper bound, does not wait for it. 0 means no
+	// pause. Defaults to 300.
+	// +optional
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
+}
+
+// ResourcePolicy bounds what is recommended.
+type ResourcePolicy struct {
+	// containerPolicies holds at most one policy for each container, and one named
+	// "*" for all containers that no other policy names. A container without a
+	// policy is managed with the defaults.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=32
+	ContainerPolicies []ContainerPolicy `json:"containerPolicies,omitempty"`
+}
+
+// ContainerPolicy bounds what is recommended for one container.
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+type ContainerPolicy struct {
+	// containerName is the container's name in the pod template, or "*" for all
+	// containers that no other policy names.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '*' || !format.dns1123Label().validate(self).hasValue()",message="must be a container's name (lower case letters, digits and '-', beginning and ending with a letter or digit) or '*'"
+	ContainerName string `json:"containerName,omitempty"`
+
+	// mode says whether the container is managed: Auto or Off. Defaults to Auto.
+	// +optional
+	// +kubebuilder:default=Auto
+	Mode ContainerMode `json:"mode,omitempty"`
+
+	// controlledResources are the resources that are managed. Defaults to both.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
+
+	// controlledValues says what becomes of limits. RequestsAndLimits: each limit
+	// keeps the proportion to its request that the pod template has. RequestsOnly:
+	// limits stay as they are. Defaults to RequestsAndLimits.
+	// +optional
+	// +kubebuilder:default=RequestsAndLimits
+	ControlledValues ControlledValues `json:"controlledValues,omitempty"`
+
+	// minAllowed is the least that is requested, whatever is recommended.
+	// +optional
+	MinAllowed *ResourceBounds `json:"minAllowed,omitempty"`
+
+	// maxAllowed is the most that is requested, whatever is recommended.
+	// +optional
+	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
+}
+
+// ResourceBounds is one end of what is allowed, for each resource.
+type ResourceBounds struct {
+	// cpu is in cores: "250m" or 2. From 1m to 10k, no finer than 1m. Unset means no bound.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="must be a quantity of CPU from 1m to 10k, such as 250m or 2"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}')",message="must be in whole millicores, such as 250m or 0.25"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// memory is in bytes: "512Mi". From 1Ki to 1Pi, whole bytes. Unset means no bound.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="must be a quantity of memory from 1Ki to 1Pi, such as 512Mi"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[num]$')",message="must be in whole bytes, such as 512Mi: the suffixes n, u and m mean parts of a byte"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// RecommendationPolicy says how much risk recommendations may take.
+type RecommendationPolicy struct {
+	// safetyMarginPercent is added on top of what the usage asks for. 0 means none.
+	// Defaults to 15.
+	// +optional
+	// +kubebuilder:default=15
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=500
+	SafetyMarginPercent *int32 `json:"safetyMarginPercent,omitempty"`
+}
+
+// VerticalScalerStatus is what the operator found, decided and did.
+type VerticalScalerStatus struct {
+	// observedGeneration is the generation of the spec that this status is about; -1
+	// before the operator has seen the object.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// annotations holds the reverse lookup: under the key
+	// autoscaling.verticalscaler.io/deployment the Deployment that wakes this
+	// scaler, as <namespace>/<name>.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Annotations"
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// target is the Deployment as last seen; unset while it does not exist.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Target"
+	Target *Target `json:"target,omitempty"`
+
+	// summary holds what kubectl get shows.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Summary"
+	Summary *Summary `json:"summary,omitempty"`
+
+	// recommendation is what the containers need.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Recommendation"
+	Recommendation *Recommendation `json:"recommendation,omitempty"`
+
+	// decision is what the operator has decided to put in force, and when.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Decision"
+	Decision *Decision `json:"decision,omitempty"`
+
+	// held records the values found in the Deployment's pod template before the
+	// operator took them over. They are put back when the scaler goes, is
+	// retargeted or leaves Rollout.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Held"
+	Held *Held `json:"held,omitempty"`
+
+	// conditions are Ready, TargetFound, RecommendationProvided, Applied,
+	// Reconciling and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// history holds the last changes, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="History"
+	History []HistoryEntry `json:"history,omitempty"`
+}
+
+// Target is the Deployment as last seen.
+type Target struct {
+	// uid is the Deployment's UID.
+	UID types.UID `json:"uid"`
+	// generation is the Deployment's metadata.generation.
+	Generation int64 `json:"generation"`
+	// replicas is the number of pods that the Deployment wants.
+	Replicas int32 `json:"replicas"`
+	// updatedReplicas is the number of its pods that have the newest template.
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+}
+
+// Summary holds strings made for printer columns.
+type Summary struct {
+	// cpu is the CPU requested by one pod: "500m->310m", or "310m" when nothing is to change.
+	// +optional
+	CPU string `json:"cpu,omitempty"`
+	// memory is the memory requested by one pod: "512Mi->640Mi", or "640Mi".
+	// +optional
+	Memory string `json:"memory,omitempty"`
+	// pods is the number of pods that have the decided size, of all pods: "6/6".
+	// +optional
+	Pods string `json:"pods,omitempty"`
+}
+
+// Recommendation is what the containers of the Deployment need.
+type Recommendation struct {
+	// containerRecommendations holds one entry for each container with enough history.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	ContainerRecommendations []ContainerRecommendation `json:"containerRecommendations,omitempty"`
+}
+
+// Amounts is an amount of each resource.
+type Amounts struct {
+	// cpu is in cores.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// memory is in bytes.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// ContainerRecommendation is what one container needs.
+type ContainerRecommendation struct {
+	// containerName is the container's name.
+	ContainerName string `json:"containerName"`
+	// target is what should be requested.
+	// +optional
+	Target Amounts `json:"target,omitempty"`
+	// lowerBound is the least with which the container is likely to be well off.
+	// +optional
+	LowerBound Amounts `json:"lowerBound,omitempty"`
+	// upperBound is the most that the container is likely to need.
+	// +optional
+	UpperBound Amounts `json:"upperBound,omitempty"`
+	// uncappedTarget is the target before minAllowed and maxAllowed.
+	// +optional
+	UncappedTarget Amounts `json:"uncappedTarget,omitempty"`
+	// observedSeconds is the length of the observed usage that the target rests on.
+	// A target is never lowered with less.
+	// +optional
+	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
+	// reasons are the steps from usage to target, in order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Reasons []RecommendationReason `json:"reasons,omitempty"`
+}
+
+// RecommendationReason is one step from usage to a target.
+type RecommendationReason struct {
+	// resource is cpu or memory.
+	Resource ControlledResource `json:"resource"`
+	// code names the step: Percentile, RecentUsage, Peak, OOMFloor, SafetyMargin,
+	// MinAllowed, MaxAllowed, Minimum, Kept.
+	Code string `json:"code"`
+	// value is the amount after the step.
+	Value resource.Quantity `json:"value"`
+}
+
+// Decision is what the operator has decided to put in force.
+type Decision struct {
+	// time is when it was decided.
+	Time metav1.Time `json:"time"`
+	// reason names what led to it: Raise, Lower, Mixed, OOMKill, AboveUpperBound, ...
+	Reason string `json:"reason"`
+	// containers holds the requests decided for each container.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	Containers []ContainerDecision `json:"containers,omitempty"`
+	// written says that the Deployment's pod template has carried the decision.
+	// +optional
+	Written bool `json:"written,omitempty"`
+	// reverts counts how often another writer has undone this decision on the pod
+	// template. At 2 the operator stops and says Contested.
+	// +optional
+	Reverts int32 `json:"reverts,omitempty"`
+}
+
+// ContainerDecision is the request decided for one container.
+type ContainerDecision struct {
+	// containerName is the container's name.
+	ContainerName string `json:"containerName"`
+	// requests are what each pod's container shall request.
+	Requests Amounts `json:"requests"`
+}
+
+// Held records values of a pod template before the operator took them over.
+type Held struct {
+	// deploymentName is the Deployment that they were found on.
+	DeploymentName string `json:"deploymentName"`
+	// uid is that Deployment's UID.
+	UID types.UID `json:"uid"`
+	// containers holds the values found.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	Containers []HeldContainer `json:"containers,omitempty"`
+}
+
+// HeldContainer holds the values found on one container of a pod template.
+type HeldContainer struct {
+	// containerName is the container's name.
+	ContainerName string `json:"containerName"`
+	// requests are the requests found, of the resources that were taken over. 0
+	// means that none was set.
+	// +optional
+	Requests Amounts `json:"requests,omitempty"`
+	// limits are the limits found, of the resources that were taken over. 0 means
+	// that none was set.
+	// +optional
+	Limits Amounts `json:"limits,omitempty"`
+}
+
+// HistoryEntry is one change, in a line.
+type HistoryEntry struct {
+	// time is when the change was decided.
+	Time metav1.Time `json:"time"`
+	// message says what was changed, from what to what, and why.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+}

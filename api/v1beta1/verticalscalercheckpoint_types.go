@@ -1,0 +1,80 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VerticalScalerCheckpoint keeps what a scaler has learned about its containers
+// across restarts of the operator. The operator creates it under the scaler's
+// name, owned by the scaler, and it goes with the scaler. It is not meant to be
+// written by people.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=vscalercp,categories=autoscaling
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentName`
+// +kubebuilder:printcolumn:name="Saved",type=date,JSONPath=`.spec.saveTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler Checkpoint",resources={{VerticalScaler,v1beta1}}
+type VerticalScalerCheckpoint struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what has been learned.
+	// +required
+	Spec VerticalScalerCheckpointSpec `json:"spec"`
+}
+
+// VerticalScalerCheckpointList is a list of checkpoints.
+// +kubebuilder:object:root=true
+type VerticalScalerCheckpointList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []VerticalScalerCheckpoint `json:"items"`
+}
+
+// VerticalScalerCheckpointSpec is what has been learned about a Deployment's containers.
+type VerticalScalerCheckpointSpec struct {
+	// deploymentName is the Deployment that the usage was observed on.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name"
+	DeploymentName string `json:"deploymentName,omitempty"`
+
+	// saveTime is when it was saved.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Save time"
+	SaveTime metav1.Time `json:"saveTime,omitempty"`
+
+	// containers holds one entry for each container.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Containers"
+	Containers []ContainerCheckpoint `json:"containers,omitempty"`
+}
+
+// ContainerCheckpoint is what has been learned about one container.
+type ContainerCheckpoint struct {
+	// containerName is the container's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
+
+	// version is the version of the encoding in data.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Version int32 `json:"version,omitempty"`
+
+	// data is the container's history: distribution of CPU usage, memory peaks and
+	// the OOM floor, in the operator's own encoding.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=8192
+	Data []byte `json:"data,omitempty"`
+}

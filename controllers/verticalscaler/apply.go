@@ -1,0 +1,217 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// refusedFor is how long a refused resize is not asked for again while neither the
+// wish nor the pod changes. Most refusals end with something that we do not watch.
+const refusedFor = 10 * time.Minute
+
+// apply carries out the plan's step.
+func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
+	switch {
+	case p.plan.Resize != nil:
+		p.err = r.resize(ctx, scaler, p)
+	case p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0:
+		p.err = r.hold(ctx, scaler, p)
+	case p.plan.Rewrite != nil:
+		p.err = r.rewrite(ctx, scaler, p)
+	default:
+		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Reason, "message", p.plan.Message)
+	}
+}
+
+// resize asks for one pod's resize, all its containers at once. The pod must still
+// be the one that the plan saw.
+func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	step := p.plan.Resize
+	patch, err := resizePatch(step)
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: step.Pod}}
+	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	key := client.ObjectKeyFromObject(scaler)
+	if err == nil {
+		countAction("resize", "done")
+		r.pods.remember(key, step.UID, remembered{generation: pod.Generation})
+		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
+		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
+		return nil
+	}
+	if refused := refusalOf(err); refused.reason != "" {
+		countAction("resize", refused.reason)
+		r.pods.remember(key, step.UID, remembered{
+			refused: &plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message},
+			until:   p.now.Add(refusedFor),
+		})
+		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.reason, "message", refused.message)
+		// Plan again with what we know now: the refusal becomes the plan's reason, or
+		// another pod's turn comes.
+		p.again = staleCacheRetry
+		return nil
+	}
+	countAction("resize", "failed")
+	return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
+}
+
+// resizePatch is the strategic merge patch that holds the pod's identity and the
+// containers' resources, and nothing else.
+func resizePatch(step *plan.Resize) ([]byte, error) {
+	type container struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	var body struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+		Spec struct {
+			Containers []container `json:"containers"`
+		} `json:"spec"`
+	}
+	body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion
+	for _, size := range step.Sizes {
+		body.Spec.Containers = append(body.Spec.Containers, container{
+			Name: size.Container,
+			Resources: corev1.ResourceRequirements{
+				Requests: resourceList(size.Requests),
+				Limits:   resourceList(size.Limits),
+			},
+		})
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the resize of pod %s: %w", step.Pod, err)
+	}
+	return patch, nil
+}
+
+func resourceList(a quantity.Amounts) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if a.CPUMillis > 0 {
+		list[corev1.ResourceCPU] = quantity.CPU(a.CPUMillis)
+	}
+	if a.MemoryBytes > 0 {
+		list[corev1.ResourceMemory] = quantity.Memory(a.MemoryBytes)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// hold records what the template holds before it is taken over, first the
+// finalizer, then the values. The step itself is for the next pass.
+func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
+		updated := scaler.DeepCopy()
+		controllerutil.AddFinalizer(updated, v1beta1.GiveBackFinalizer)
+		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+			if refused := refusalOf(err); refused.reason != "" {
+				p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
+				p.plan.Changing = false
+				return nil
+			}
+			return fmt.Errorf("adding the finalizer: %w", err)
+		}
+		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
+	}
+	p.status.Held = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
+	p.again = staleCacheRetry
+	return nil
+}
+
+// rewrite applies the sizes to the Deployment's pod template, by server-side apply
+// of nothing but these values. It takes them from whoever had them: they are
+// recorded as held, to be given back.
+func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	step := p.plan.Rewrite
+	var containers []*corev1ac.ContainerApplyConfiguration
+	for _, size := range step.Sizes {
+		resources := corev1ac.ResourceRequirements()
+		if list := resourceList(size.Requests); list != nil {
+			resources.WithRequests(list)
+		}
+		if list := resourceList(size.Limits); list != nil {
+			resources.WithLimits(list)
+		}
+		containers = append(containers, corev1ac.Container().WithName(size.Container).WithResources(resources))
+	}
+	config := appsv1ac.Deployment(p.observation.situation.Deployment.Name, scaler.Namespace).
+		// Without these an apply would make a Deployment that has gone meanwhile, or
+		// hit another one by the same name.
+		WithUID(step.UID).WithResourceVersion(step.ResourceVersion).
+		WithSpec(appsv1ac.DeploymentSpec().WithTemplate(corev1ac.PodTemplateSpec().
+			WithSpec(corev1ac.PodSpec().WithContainers(containers...))))
+	err := r.Client.Apply(ctx, config, client.FieldOwner(Name), client.ForceOwnership)
+	if err == nil {
+		countAction("rollout", "done")
+		p.changes = append(p.changes, templateChanges(p.observation.situation.Deployment, step.Sizes)...)
+		log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", p.observation.situation.Deployment.Name,
+			"reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
+		return nil
+	}
+	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+	if refused := refusalOf(err); refused.reason != "" {
+		countAction("rollout", refused.reason)
+		p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
+		p.plan.Changing = false
+		return nil
+	}
+	countAction("rollout", "failed")
+	return fmt.Errorf("applying the sizes to Deployment %s: %w", p.observation.situation.Deployment.Name, err)
+}
+
+// change is one container's resources, before and after.
+type change struct {
+	subject   string // "pod web-1" or "Deployment web"
+	container string
+	before    workload.Resources
+	after     workload.Resources
+}
+
+func changesOf(s plan.Situation, step plan.Resize) (out []change) {
+	for _, pod := range s.Pods {
+		if pod.UID != step.UID {
+			continue
+		}
+		for _, size := range step.Sizes {
+			if c, ok := pod.Container(size.Container); ok && c.Resources != size.Resources {
+				out = append(out, change{"pod " + pod.Name, size.Container, c.Resources, size.Resources})
+			}
+		}
+	}
+	return out
+}
+
+func templateChanges(d workload.Deployment, sizes []plan.Size) (out []change) {
+	for _, size := range sizes {
+		if c, ok := d.Container(size.Container); ok {
+			out = append(out, change{"Deployment " + d.Name, size.Container, c.Resources, size.Resources})
+		}
+	}
+	return out
+}

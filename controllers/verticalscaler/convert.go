@@ -1,0 +1,209 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// This file holds the two ways between the status, as the API has it, and the
+// values that the pure packages take and give. What is read from a status may have
+// been written by anybody: what cannot be read counts as absent.
+
+func amountsOf(a v1beta1.Amounts) (out quantity.Amounts) {
+	if a.CPU != nil {
+		out.CPUMillis, _ = quantity.CPUMillis(*a.CPU)
+	}
+	if a.Memory != nil {
+		out.MemoryBytes, _ = quantity.MemoryBytes(*a.Memory)
+	}
+	return out
+}
+
+func apiAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
+	if a.CPUMillis > 0 {
+		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
+	}
+	if a.MemoryBytes > 0 {
+		out.Memory = ptr.To(quantity.Memory(a.MemoryBytes))
+	}
+	return out
+}
+
+// recommendationStatus is nil for no recommendations.
+func recommendationStatus(recs []recommend.Container) *v1beta1.Recommendation {
+	if len(recs) == 0 {
+		return nil
+	}
+	out := &v1beta1.Recommendation{}
+	for _, rec := range recs {
+		container := v1beta1.ContainerRecommendation{
+			ContainerName:   rec.Name,
+			Target:          apiAmounts(rec.Target),
+			LowerBound:      apiAmounts(rec.LowerBound),
+			UpperBound:      apiAmounts(rec.UpperBound),
+			UncappedTarget:  apiAmounts(rec.Uncapped),
+			ObservedSeconds: int64(rec.Observed / time.Second),
+		}
+		for _, reason := range rec.Reasons {
+			container.Reasons = append(container.Reasons, v1beta1.RecommendationReason{
+				Resource: v1beta1.ControlledResource(reason.Resource),
+				Code:     reason.Code,
+				Value:    valueOf(reason),
+			})
+		}
+		out.ContainerRecommendations = append(out.ContainerRecommendations, container)
+	}
+	return out
+}
+
+func valueOf(reason recommend.Reason) resource.Quantity {
+	if reason.Resource == recommend.CPU {
+		return quantity.CPU(reason.Value)
+	}
+	return quantity.Memory(reason.Value)
+}
+
+// publishedFor is the published recommendation of a container; nil for none.
+func publishedFor(published *v1beta1.Recommendation, container string) *recommend.Container {
+	if published == nil {
+		return nil
+	}
+	for _, c := range published.ContainerRecommendations {
+		if c.ContainerName != container {
+			continue
+		}
+		rec := &recommend.Container{
+			Name:       c.ContainerName,
+			Target:     amountsOf(c.Target),
+			LowerBound: amountsOf(c.LowerBound),
+			UpperBound: amountsOf(c.UpperBound),
+			Uncapped:   amountsOf(c.UncappedTarget),
+			Observed:   time.Duration(min(max(c.ObservedSeconds, 0), maxObservedSeconds)) * time.Second,
+		}
+		for _, reason := range c.Reasons {
+			rec.Reasons = append(rec.Reasons, readReason(reason))
+		}
+		return rec
+	}
+	return nil
+}
+
+// maxObservedSeconds is ten years: more was not observed by anybody.
+const maxObservedSeconds = 10 * 365 * 24 * 3600
+
+func readReason(reason v1beta1.RecommendationReason) recommend.Reason {
+	out := recommend.Reason{Resource: string(reason.Resource), Code: reason.Code}
+	if reason.Resource == v1beta1.ControlledCPU {
+		out.Value, _ = quantity.CPUMillis(reason.Value)
+	} else {
+		out.Value, _ = quantity.MemoryBytes(reason.Value)
+	}
+	return out
+}
+
+func decisionOf(d *v1beta1.Decision) *plan.Decision {
+	if d == nil || len(d.Containers) == 0 {
+		return nil
+	}
+	out := &plan.Decision{
+		Time:     d.Time.Time,
+		Reason:   d.Reason,
+		Requests: map[string]quantity.Amounts{},
+		Written:  d.Written,
+		Reverts:  int(d.Reverts),
+	}
+	for _, c := range d.Containers {
+		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
+			out.Requests[c.ContainerName] = a
+		}
+	}
+	return out
+}
+
+func apiDecision(d *plan.Decision) *v1beta1.Decision {
+	if d == nil {
+		return nil
+	}
+	out := &v1beta1.Decision{
+		Time:    metav1.NewTime(d.Time.Truncate(time.Second)),
+		Reason:  d.Reason,
+		Written: d.Written,
+		Reverts: int32(d.Reverts), //nolint:gosec // counts to 2
+	}
+	for _, name := range sortedNames(d.Requests) {
+		out.Containers = append(out.Containers, v1beta1.ContainerDecision{
+			ContainerName: name, Requests: apiAmounts(d.Requests[name]),
+		})
+	}
+	return out
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// heldOf reads what we hold of the Deployment with that UID.
+func heldOf(h *v1beta1.Held, uid types.UID) (out []plan.Held) {
+	if h == nil || h.UID != uid {
+		return nil
+	}
+	for _, c := range h.Containers {
+		out = append(out, plan.Held{
+			Container: c.ContainerName,
+			CPU:       c.Requests.CPU != nil,
+			Memory:    c.Requests.Memory != nil,
+			Resources: workload.Resources{Requests: amountsOf(c.Requests), Limits: amountsOf(c.Limits)},
+		})
+	}
+	return out
+}
+
+// apiHeld records what is held, added to what was held before.
+func apiHeld(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.Held {
+	merged := map[string]plan.Held{}
+	for _, list := range [][]plan.Held{before, added} {
+		for _, h := range list {
+			merged[h.Container] = h
+		}
+	}
+	out := &v1beta1.Held{DeploymentName: deployment.Name, UID: deployment.UID}
+	for _, name := range sortedNames(merged) {
+		h := merged[name]
+		out.Containers = append(out.Containers, v1beta1.HeldContainer{
+			ContainerName: name,
+			Requests:      heldAmounts(h, h.Requests),
+			Limits:        heldAmounts(h, h.Limits),
+		})
+	}
+	return out
+}
+
+// heldAmounts has a value for each resource taken over, 0 for one that was not set.
+func heldAmounts(h plan.Held, a quantity.Amounts) (out v1beta1.Amounts) {
+	if h.CPU {
+		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
+	}
+	if h.Memory {
+		out.Memory = ptr.To(quantity.Memory(a.MemoryBytes))
+	}
+	return out
+}

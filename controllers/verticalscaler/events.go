@@ -1,0 +1,101 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// The events that are recorded, by reason. Each tells of something that has
+// happened, on the scaler and on its Deployment.
+const (
+	eventDecided  = "Decided"  // new sizes have been decided
+	eventApplied  = "Applied"  // all pods have the decided sizes
+	eventHeld     = "Held"     // the sizes cannot be put in force, and a person must act
+	eventConflict = "Conflict" // another scaler names the same Deployment
+)
+
+// actionSize is what all these events are about.
+const actionSize = "Size"
+
+// tell records what this pass has changed. It is called once the status that says
+// the same is written; a pass that failed will be repeated, and tell then.
+func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
+	if r.Recorder == nil || p.err != nil {
+		return
+	}
+	before, after := scaler.Status.Conditions, p.status.Conditions
+	if p.plan.Decided && p.plan.Decision != nil {
+		r.event(scaler, p, corev1.EventTypeNormal, eventDecided, sayDecision(p.observation.situation, p.plan.Decision))
+	}
+	if p.plan.Reason == v1beta1.ReasonApplied && p.status.Decision != nil && reasonOf(before, v1beta1.ConditionApplied) != v1beta1.ReasonApplied {
+		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, fmt.Sprintf("%s on %s pods, without our restarting any",
+			strings.Join(nonEmpty("cpu "+p.status.Summary.CPU, "memory "+p.status.Summary.Memory), ", "), p.status.Summary.Pods))
+	}
+	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
+		kind := eventHeld
+		if s.Reason == v1beta1.ReasonConflict {
+			kind = eventConflict
+		}
+		r.event(scaler, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
+	}
+}
+
+func (r *Reconciler) event(scaler *v1beta1.VerticalScaler, p pass, kind, reason, note string) {
+	note = truncated(note)
+	if p.observation.deployment == nil {
+		r.Recorder.Eventf(scaler, nil, kind, reason, actionSize, "%s", note)
+		return
+	}
+	r.Recorder.Eventf(scaler, p.observation.deployment, kind, reason, actionSize, "%s", note)
+	r.Recorder.Eventf(p.observation.deployment, scaler, kind, reason, actionSize, "%s", note)
+}
+
+func reasonOf(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func nonEmpty(words ...string) (out []string) {
+	for _, w := range words {
+		if !strings.HasSuffix(w, " ") {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// sayChanges tells changes for the log: "app cpu 100m->200m limit 200m->400m".
+func sayChanges(changes []change) string {
+	var parts []string
+	for _, c := range changes {
+		words := []string{c.container}
+		for _, v := range []struct {
+			name          string
+			format        func(int64) string
+			before, after int64
+		}{
+			{"cpu", quantity.FormatCPU, c.before.Requests.CPUMillis, c.after.Requests.CPUMillis},
+			{"cpu limit", quantity.FormatCPU, c.before.Limits.CPUMillis, c.after.Limits.CPUMillis},
+			{"memory", quantity.FormatMemory, c.before.Requests.MemoryBytes, c.after.Requests.MemoryBytes},
+			{"memory limit", quantity.FormatMemory, c.before.Limits.MemoryBytes, c.after.Limits.MemoryBytes},
+		} {
+			if v.before != v.after {
+				words = append(words, v.name+" "+arrow(v.format, v.before, v.after))
+			}
+		}
+		parts = append(parts, strings.Join(words, " "))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,204 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// release lets a scaler that is being deleted go: what it holds is given back, then
+// the finalizer is removed.
+func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
+	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
+		return nil
+	}
+	if err := r.giveBack(ctx, scaler, scaler.Status.Held); err != nil {
+		return err
+	}
+	return r.dropFinalizer(ctx, scaler)
+}
+
+// releaseOthers gives back what the scaler holds but may hold no longer: that of a
+// Deployment which it does not name any more or is not first to name, or all of it
+// outside Rollout.
+func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
+	held := status.Held
+	retargeted := recordedClaim(scaler) != "" && recordedClaim(scaler) != claimFor(scaler)
+	if retargeted {
+		status.Decision, status.Target, status.Recommendation, status.Summary = nil, nil, nil, nil
+	}
+	winner, err := r.winnerOver(ctx, scaler)
+	if err != nil {
+		return err
+	}
+	keeps := held != nil && held.DeploymentName == scaler.Spec.DeploymentName &&
+		modeOf(scaler) == v1beta1.UpdateModeRollout && winner == ""
+	if keeps || isPaused(scaler) {
+		return nil
+	}
+	if held != nil {
+		if err := r.giveBack(ctx, scaler, held); err != nil {
+			return err
+		}
+		status.Held = nil
+	}
+	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) && modeOf(scaler) != v1beta1.UpdateModeRollout {
+		return r.dropFinalizer(ctx, scaler)
+	}
+	return nil
+}
+
+func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
+	updated := scaler.DeepCopy()
+	controllerutil.RemoveFinalizer(updated, v1beta1.GiveBackFinalizer)
+	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("removing the finalizer: %w", err)
+	}
+	scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
+	return nil
+}
+
+// giveBack puts the values found back into the Deployment's pod template and gives
+// up their ownership.
+//
+// Only values that are still ours are put back: what somebody else has taken over
+// since is theirs, and a forged record can reach nothing. Two writes are needed,
+// since a field that is changed gets its writer as owner: the first restores the
+// values, the second takes our name off them. Either can be repeated.
+func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScaler, held *v1beta1.Held) error {
+	if held == nil {
+		return nil
+	}
+	var deployment appsv1.Deployment
+	key := types.NamespacedName{Namespace: scaler.Namespace, Name: held.DeploymentName}
+	if err := r.Live.Get(ctx, key, &deployment); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return fmt.Errorf("reading Deployment %s to give it back: %w", key, err)
+	}
+	if deployment.UID != held.UID {
+		return nil // made anew since: nothing of ours is on it
+	}
+	owned, err := ownedBy(deployment.ManagedFields)
+	if err != nil {
+		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+	}
+	if patch := restorePatch(&deployment, held, owned); patch != nil {
+		err := r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+		if err != nil {
+			return fmt.Errorf("giving back the resources of Deployment %s: %w", key, err)
+		}
+		countAction("give-back", "done")
+		log.FromContext(ctx).Info("Gave back the pod template's resources", "Deployment", key)
+	}
+	return r.disown(ctx, &deployment)
+}
+
+// ownedBy is the set of fields that we have applied.
+func ownedBy(entries []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	owned := &fieldpath.Set{}
+	for _, entry := range entries {
+		if entry.Manager != Name || entry.FieldsV1 == nil || entry.Subresource != "" {
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, err
+		}
+		owned = owned.Union(set)
+	}
+	return owned, nil
+}
+
+func owns(set *fieldpath.Set, container, list, resource string) bool {
+	return set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
+		fieldpath.KeyByFields("name", container), "resources", list, resource))
+}
+
+// restorePatch puts back the values found of those that are still ours; nil if none
+// is. A value that was not set is removed.
+func restorePatch(d *appsv1.Deployment, held *v1beta1.Held, owned *fieldpath.Set) []byte {
+	type resources map[string]map[string]any
+	var containers []map[string]any
+	for _, h := range held.Containers {
+		found := resources{}
+		for list, amounts := range map[string]v1beta1.Amounts{"requests": h.Requests, "limits": h.Limits} {
+			values := map[string]any{}
+			if amounts.CPU != nil && owns(owned, h.ContainerName, list, "cpu") {
+				values["cpu"] = orRemoved(amounts.CPU.String(), amounts.CPU.IsZero())
+			}
+			if amounts.Memory != nil && owns(owned, h.ContainerName, list, "memory") {
+				values["memory"] = orRemoved(amounts.Memory.String(), amounts.Memory.IsZero())
+			}
+			if len(values) > 0 {
+				found[list] = values
+			}
+		}
+		if len(found) > 0 {
+			containers = append(containers, map[string]any{"name": h.ContainerName, "resources": found})
+		}
+	}
+	if len(containers) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion},
+		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}},
+	})
+	if err != nil {
+		panic(err) // strings and maps always encode
+	}
+	return patch
+}
+
+func orRemoved(value string, removed bool) any {
+	if removed {
+		return nil
+	}
+	return value
+}
+
+// disown takes our name off the Deployment's fields. They then belong to nobody,
+// and the next writer takes them without a conflict.
+func (r *Reconciler) disown(ctx context.Context, d *appsv1.Deployment) error {
+	kept := []metav1.ManagedFieldsEntry{}
+	for _, entry := range d.ManagedFields {
+		if entry.Manager != Name {
+			kept = append(kept, entry)
+		}
+	}
+	if len(kept) == len(d.ManagedFields) {
+		return nil
+	}
+	if len(kept) == 0 {
+		// An empty list means "no opinion"; a list with one empty entry means none.
+		kept = append(kept, metav1.ManagedFieldsEntry{})
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": d.UID},
+		{"op": "test", "path": "/metadata/resourceVersion", "value": d.ResourceVersion},
+		{"op": "replace", "path": "/metadata/managedFields", "value": kept},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the managed fields: %w", err)
+	}
+	if err := r.Client.Patch(ctx, d, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("giving up the ownership of Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	}
+	return nil
+}

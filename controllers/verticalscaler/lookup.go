@@ -1,0 +1,198 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+)
+
+const (
+	// claimIndex indexes scalers by the claim in their status: the reverse lookup.
+	claimIndex = "status.claim"
+	// targetIndex indexes scalers by the Deployment that their spec names, to find
+	// those that name the same one.
+	targetIndex = "spec.target"
+)
+
+// lookup answers from the cache which scalers a Deployment concerns.
+//
+// Its answers are keys. The stock indexed List copies every object that it hits,
+// which costs twenty times as much per event, and more with every scaler that
+// shares the Deployment.
+type lookup struct {
+	// indexer is the store of the scalers' informer; nil where the cache watches
+	// several namespaces one by one and so has no single store.
+	indexer toolscache.Indexer
+	// reader is asked where there is no indexer.
+	reader client.Reader
+}
+
+// newLookup adds the indexes to the scalers' informer.
+func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
+	informer, err := c.GetInformer(ctx, &v1beta1.VerticalScaler{})
+	if err != nil {
+		return nil, fmt.Errorf("getting the informer of scalers: %w", err)
+	}
+	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
+		if err := shared.AddIndexers(indexers()); err != nil {
+			return nil, fmt.Errorf("indexing scalers: %w", err)
+		}
+		return &lookup{indexer: shared.GetIndexer()}, nil
+	}
+	for name, values := range map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, targetIndex: targetValues} {
+		if err := c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
+			return values(obj.(*v1beta1.VerticalScaler))
+		}); err != nil {
+			return nil, fmt.Errorf("indexing scalers by %s: %w", name, err)
+		}
+	}
+	return &lookup{reader: c}, nil
+}
+
+func indexers() toolscache.Indexers {
+	index := func(values func(*v1beta1.VerticalScaler) []string) toolscache.IndexFunc {
+		return func(obj any) ([]string, error) {
+			scaler, ok := obj.(*v1beta1.VerticalScaler)
+			if !ok {
+				return nil, fmt.Errorf("indexing a %T as a scaler", obj)
+			}
+			return values(scaler), nil
+		}
+	}
+	return toolscache.Indexers{claimIndex: index(claimValues), targetIndex: index(targetValues)}
+}
+
+func claimValues(s *v1beta1.VerticalScaler) []string {
+	if claim := recordedClaim(s); isOwnClaim(s, claim) {
+		return []string{claim}
+	}
+	return nil
+}
+
+func targetValues(s *v1beta1.VerticalScaler) []string { return []string{claimFor(s)} }
+
+// claimants are the scalers whose status claims the Deployment.
+func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
+	return l.keys(ctx, claimIndex, deployment)
+}
+
+// rivals are the scalers whose spec names the Deployment.
+func (l *lookup) rivals(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
+	return l.keys(ctx, targetIndex, deployment)
+}
+
+func (l *lookup) keys(ctx context.Context, index string, deployment types.NamespacedName) []types.NamespacedName {
+	keys, err := l.lookUp(ctx, index, deployment)
+	if err != nil {
+		// A lost event costs time, not correctness: the resync asks again.
+		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment, "index", index)
+		return nil
+	}
+	return keys
+}
+
+func (l *lookup) lookUp(ctx context.Context, index string, deployment types.NamespacedName) ([]types.NamespacedName, error) {
+	if l.indexer != nil {
+		found, err := l.indexer.IndexKeys(index, deployment.String())
+		if err != nil {
+			return nil, err
+		}
+		keys := make([]types.NamespacedName, len(found))
+		for i, key := range found {
+			keys[i].Namespace, keys[i].Name, err = toolscache.SplitMetaNamespaceKey(key)
+			if err != nil {
+				return nil, err
+			}
+		}
+		return keys, nil
+	}
+	var scalers v1beta1.VerticalScalerList
+	if err := l.reader.List(ctx, &scalers, client.InNamespace(deployment.Namespace),
+		client.MatchingFields{index: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	keys := make([]types.NamespacedName, len(scalers.Items))
+	for i := range scalers.Items {
+		keys[i] = client.ObjectKeyFromObject(&scalers.Items[i])
+	}
+	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
+	return keys, nil
+}
+
+// ofDeployment maps a Deployment to the scalers that claim it.
+func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
+	return requests(l.claimants(ctx, client.ObjectKeyFromObject(deployment)))
+}
+
+// ofPod maps a pod to the scalers that claim its Deployment.
+func (l *lookup) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	name, ok := inventory.DeploymentNameOf(pod)
+	if !ok {
+		return nil
+	}
+	return requests(l.claimants(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}))
+}
+
+// ofRival maps a scaler to the others that name the same Deployment: one of them
+// may have to take over, or to step back.
+func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Request {
+	scaler, ok := obj.(*v1beta1.VerticalScaler)
+	if !ok {
+		return nil
+	}
+	self := client.ObjectKeyFromObject(scaler)
+	var others []types.NamespacedName
+	for _, key := range l.rivals(ctx, targetOf(scaler)) {
+		if key != self {
+			others = append(others, key)
+		}
+	}
+	return requests(others)
+}
+
+// ofHPA maps an HPA to the scalers that claim the Deployment that it scales.
+func (l *lookup) ofHPA(ctx context.Context, obj client.Object) []reconcile.Request {
+	hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
+	if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
+		return nil
+	}
+	return requests(l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name}))
+}
+
+// ofNamespace maps an object to all scalers of its namespace.
+func ofNamespace(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		var scalers v1beta1.VerticalScalerList
+		if err := reader.List(ctx, &scalers, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list scalers", "namespace", obj.GetNamespace())
+			return nil
+		}
+		var keys []types.NamespacedName
+		for i := range scalers.Items {
+			keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+		}
+		return requests(keys)
+	}
+}
+
+func requests(keys []types.NamespacedName) []reconcile.Request {
+	out := make([]reconcile.Request, len(keys))
+	for i, key := range keys {
+		out[i].NamespacedName = key
+	}
+	return out
+}

@@ -1,0 +1,36 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+var (
+	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "verticalscaler_actions_total",
+		Help: "Changes asked of the API server, by kind (resize, rollout, give-back) and outcome (done, failed, or the reason of the refusal).",
+	}, []string{"action", "outcome"})
+
+	samples = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "verticalscaler_samples_total",
+		Help: "Usage samples received, by what became of them: Used, or the reason of the refusal.",
+	}, []string{"outcome"})
+)
+
+func init() { metrics.Registry.MustRegister(actions, samples) }
+
+func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }
+
+// CountSamples counts samples that were used (no refusal) or refused.
+func CountSamples(refusal usage.Refusal, n int) {
+	outcome := string(refusal)
+	if outcome == "" {
+		outcome = "Used"
+	}
+	samples.WithLabelValues(outcome).Add(float64(n))
+}

@@ -1,0 +1,192 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// observation is everything that a pass needs to know.
+type observation struct {
+	// deployment is the target; nil while it does not exist.
+	deployment *appsv1.Deployment
+	// winner names the scaler that sizes the Deployment instead of this one; empty
+	// if this one does.
+	winner string
+	// situation is what the plan rests on, less the recommendations.
+	situation plan.Situation
+	// problems is what is wrong with the usage.
+	problems collect.Problems
+}
+
+// observe reads the target and its surroundings from the cache.
+func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) (o observation, err error) {
+	if o.winner, err = r.winnerOver(ctx, scaler); err != nil {
+		return o, err
+	}
+	var deployment appsv1.Deployment
+	if err := r.Client.Get(ctx, targetOf(scaler), &deployment); err != nil {
+		if apierrors.IsNotFound(err) {
+			return o, nil
+		}
+		return o, fmt.Errorf("reading Deployment %s: %w", targetOf(scaler), err)
+	}
+	o.deployment = &deployment
+	if o.winner != "" {
+		return o, nil
+	}
+	if r.ProblemsOf != nil {
+		o.problems = r.ProblemsOf(client.ObjectKeyFromObject(scaler))
+	}
+
+	s := plan.Situation{Deployment: workload.ReadDeployment(&deployment)}
+	if s.Pods, err = inventory.PodsOf(ctx, r.Client, &deployment); err != nil {
+		return o, err
+	}
+	if err := r.recallPods(client.ObjectKeyFromObject(scaler), &s); err != nil {
+		return o, err
+	}
+	var ranges corev1.LimitRangeList
+	if err := r.Client.List(ctx, &ranges, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the LimitRanges of namespace %s: %w", scaler.Namespace, err)
+	}
+	s.Bounds = workload.ReadLimitRanges(ranges.Items)
+	var hpas autoscalingv2.HorizontalPodAutoscalerList
+	if err := r.Client.List(ctx, &hpas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", scaler.Namespace, err)
+	}
+	s.Scaled = workload.ReadHPAs(hpas.Items, deployment.Name)
+
+	// A decision is about one Deployment. One made anew under the same name starts
+	// from its own template; only the history is inherited.
+	if status.Target != nil && status.Target.UID != deployment.UID {
+		status.Decision = nil
+	}
+	s.Decision = decisionOf(status.Decision)
+	s.Held = heldOf(status.Held, deployment.UID)
+	o.situation = s
+	return o, nil
+}
+
+// recallPods adds what only we know of the pods, and refuses to go on with pods
+// older than our own last resize of them.
+func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) error {
+	alive := map[types.UID]bool{}
+	for _, pod := range s.Pods {
+		alive[pod.UID] = true
+	}
+	known := r.pods.recall(scaler, alive)
+	for _, pod := range s.Pods {
+		what, ok := known[pod.UID]
+		if !ok {
+			continue
+		}
+		if pod.Generation < what.generation {
+			return errStaleCache
+		}
+		if what.refused != nil && r.Clock.Now().Before(what.until) {
+			if s.Refused == nil {
+				s.Refused = map[types.UID]plan.Refused{}
+			}
+			s.Refused[pod.UID] = *what.refused
+		}
+	}
+	return nil
+}
+
+// winnerOver names the scaler that comes before this one among those that name the
+// same Deployment: the oldest, then the first by name.
+func (r *Reconciler) winnerOver(ctx context.Context, scaler *v1beta1.VerticalScaler) (string, error) {
+	first := scaler
+	for _, key := range r.lookup.rivals(ctx, targetOf(scaler)) {
+		if key == client.ObjectKeyFromObject(scaler) {
+			continue
+		}
+		var rival v1beta1.VerticalScaler
+		if err := r.Client.Get(ctx, key, &rival); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return "", fmt.Errorf("reading scaler %s: %w", key, err)
+		}
+		if rival.Spec.DeploymentName == scaler.Spec.DeploymentName && comesBefore(&rival, first) {
+			first = &rival
+		}
+	}
+	if first == scaler {
+		return "", nil
+	}
+	return first.Name, nil
+}
+
+func comesBefore(a, b *v1beta1.VerticalScaler) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// recommendations counts the OOM kills that the pods tell of, and recommends.
+func (r *Reconciler) recommendations(scaler *v1beta1.VerticalScaler, o observation, status *v1beta1.VerticalScalerStatus) (recs []recommend.Container) {
+	r.Histories.With(client.ObjectKeyFromObject(scaler), func(book history.Book) {
+		var names []string
+		for _, c := range o.situation.Deployment.Containers {
+			names = append(names, c.Name)
+		}
+		book.Retain(names)
+		for _, pod := range o.situation.Pods {
+			for _, kill := range pod.Kills {
+				if _, ok := o.situation.Deployment.Container(kill.Container); !ok {
+					continue
+				}
+				if container := book.Container(kill.Container); container != nil {
+					container.RecordOOM(kill.At, kill.HitBytes, r.Params.History)
+				}
+			}
+		}
+		recs = recommendAll(scaler, names, book, status.Recommendation, r.Params)
+	})
+	return recs
+}
+
+// recommendAll recommends for each container, in the template's order.
+func recommendAll(scaler *v1beta1.VerticalScaler, names []string, book history.Book, published *v1beta1.Recommendation, params recommend.Params) (recs []recommend.Container) {
+	for _, name := range names {
+		policy := recommendPolicyOf(scaler, name)
+		container := book.Container(name)
+		if container == nil || (!policy.CPU && !policy.Memory) {
+			continue
+		}
+		if rec, ok := recommend.For(name, container, policy, publishedFor(published, name), params); ok {
+			recs = append(recs, rec)
+		}
+	}
+	return recs
+}
+
+// Moved says whether the scaler's status no longer tells what its history says.
+func (r *Reconciler) Moved(scaler *v1beta1.VerticalScaler, deployment *appsv1.Deployment, book history.Book) bool {
+	var names []string
+	for _, c := range deployment.Spec.Template.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	recs := recommendAll(scaler, names, book, scaler.Status.Recommendation, r.Params)
+	return !sameRecommendation(recommendationStatus(recs), scaler.Status.Recommendation)
+}

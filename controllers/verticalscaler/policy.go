@@ -1,0 +1,102 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	defaultCooldownSeconds     = 300
+	defaultSafetyMarginPercent = 15
+)
+
+// policyOf reads the scaler's spec for the plan. The schema has defaults for most
+// fields; they are repeated here for objects that were stored without them.
+func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
+	p := plan.Policy{
+		Mode:       modeOf(scaler),
+		Suspended:  scaler.Spec.Suspend,
+		Cooldown:   time.Duration(ptr.Deref(scaler.Spec.UpdatePolicy.CooldownSeconds, defaultCooldownSeconds)) * time.Second,
+		Tolerance:  plan.DefaultTolerance,
+		Containers: map[string]plan.ContainerPolicy{},
+	}
+	for _, c := range d.Containers {
+		policy := containerPolicyOf(scaler, c.Name)
+		p.Containers[c.Name] = plan.ContainerPolicy{
+			CPU:        controls(policy, v1beta1.ControlledCPU),
+			Memory:     controls(policy, v1beta1.ControlledMemory),
+			Limits:     policy.ControlledValues != v1beta1.RequestsOnly,
+			MinAllowed: boundsOf(policy.MinAllowed),
+			MaxAllowed: boundsOf(policy.MaxAllowed),
+		}
+	}
+	return p
+}
+
+func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {
+	switch mode := scaler.Spec.UpdatePolicy.UpdateMode; mode {
+	case "":
+		return v1beta1.UpdateModeInPlace
+	case v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
+		return mode
+	default:
+		return v1beta1.UpdateModeOff // a mode of a newer version: do nothing
+	}
+}
+
+// recommendPolicyOf reads the scaler's spec for the recommendation of a container.
+func recommendPolicyOf(scaler *v1beta1.VerticalScaler, container string) recommend.Policy {
+	policy := containerPolicyOf(scaler, container)
+	margin := int32(defaultSafetyMarginPercent)
+	if p := scaler.Spec.RecommendationPolicy; p != nil {
+		margin = ptr.Deref(p.SafetyMarginPercent, margin)
+	}
+	return recommend.Policy{
+		MarginPercent: int(margin),
+		CPU:           controls(policy, v1beta1.ControlledCPU),
+		Memory:        controls(policy, v1beta1.ControlledMemory),
+		MinAllowed:    boundsOf(policy.MinAllowed),
+		MaxAllowed:    boundsOf(policy.MaxAllowed),
+	}
+}
+
+// containerPolicyOf is the policy that names the container, else the one for any.
+func containerPolicyOf(scaler *v1beta1.VerticalScaler, container string) (policy v1beta1.ContainerPolicy) {
+	if scaler.Spec.ResourcePolicy == nil {
+		return policy
+	}
+	for _, p := range scaler.Spec.ResourcePolicy.ContainerPolicies {
+		switch p.ContainerName {
+		case container:
+			return p
+		case v1beta1.AnyContainer:
+			policy = p
+		}
+	}
+	return policy
+}
+
+func controls(p v1beta1.ContainerPolicy, resource v1beta1.ControlledResource) bool {
+	return p.Mode != v1beta1.ContainerModeOff &&
+		(len(p.ControlledResources) == 0 || slices.Contains(p.ControlledResources, resource))
+}
+
+// boundsOf reads a bound. The schema keeps out what cannot be read; what got past it
+// counts as no bound.
+func boundsOf(b *v1beta1.ResourceBounds) (a quantity.Amounts) {
+	if b == nil {
+		return a
+	}
+	return amountsOf(v1beta1.Amounts{CPU: b.CPU, Memory: b.Memory})
+}

@@ -1,0 +1,229 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+)
+
+const (
+	// DefaultResyncPeriod is how often a scaler is reconciled that nothing wakes.
+	DefaultResyncPeriod = 10 * time.Minute
+	// staleCacheRetry is when to look again after our cache was found to be old.
+	staleCacheRetry = 50 * time.Millisecond
+)
+
+// Reconciler keeps Deployments at the size that their scalers find.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Histories are what is known of the usage.
+	Histories *checkpoint.Store
+	// ProblemsOf tells what is wrong with a scaler's usage; nil for nothing, ever.
+	ProblemsOf func(scaler types.NamespacedName) collect.Problems
+	// Params are those of the recommendation.
+	Params recommend.Params
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Clock is the time; the real one if unset.
+	Clock clock.PassiveClock
+	// ResyncPeriod is how often a scaler is reconciled that nothing wakes.
+	ResyncPeriod time.Duration
+
+	lookup *lookup
+	pods   podMemory
+}
+
+// pass is what one Reconcile found, decided and did.
+type pass struct {
+	now         time.Time
+	status      v1beta1.VerticalScalerStatus // to be written
+	observation observation
+	plan        plan.Plan
+	changes     []change // made in this pass, for events
+	again       time.Duration
+	err         error
+}
+
+// Reconcile moves one Deployment a step closer to its recommendation.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var scaler v1beta1.VerticalScaler
+	if err := r.Client.Get(ctx, request.NamespacedName, &scaler); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Histories.Forget(request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if scaler.DeletionTimestamp != nil {
+		return r.verdict(&scaler, pass{err: r.release(ctx, &scaler)})
+	}
+	p := r.run(ctx, &scaler, r.Clock.Now())
+	if lost := r.writeStatus(ctx, &scaler, &p); lost != nil {
+		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
+	}
+	r.tell(&scaler, p)
+	return r.verdict(&scaler, p)
+}
+
+// run makes the pass. It changes nothing on a Deployment that the status does not
+// claim yet, so that whatever we touch can be found again after a crash.
+func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
+	p.now = now
+	p.status = *scaler.Status.DeepCopy()
+	claimed := recordedClaim(scaler) == claimFor(scaler)
+
+	if p.err = r.releaseOthers(ctx, scaler, &p.status); p.err != nil {
+		return p
+	}
+	recordClaim(&p.status, claimFor(scaler))
+	if p.observation, p.err = r.observe(ctx, scaler, &p.status); p.err != nil {
+		return p
+	}
+	if p.observation.deployment == nil || p.observation.winner != "" {
+		return p
+	}
+	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
+		return p
+	}
+	if isPaused(scaler) {
+		p.plan = plan.Plan{Decision: p.observation.situation.Decision, Reason: v1beta1.ReasonPaused, Message: "The annotation " + v1beta1.PausedAnnotation + " is set"}
+		return p
+	}
+	p.plan = plan.Next(p.observation.situation, policyOf(scaler, p.observation.situation.Deployment), now)
+	if !claimed {
+		p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+		p.plan.Resize, p.plan.Rewrite = nil, nil
+		return p // the claim's own arrival in the cache wakes the next pass
+	}
+	r.apply(ctx, scaler, &p)
+	return p
+}
+
+// learn counts OOM kills, recommends, and saves what must not be lost before
+// anything is changed.
+func (r *Reconciler) learn(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	if err := r.Histories.Load(ctx, scaler); err != nil {
+		return err
+	}
+	recs := r.recommendations(scaler, p.observation, &p.status)
+	p.observation.situation.Recommendations = recs
+	p.status.Recommendation = recommendationStatus(recs)
+	if len(recs) == 0 {
+		return nil
+	}
+	return r.Histories.Save(ctx, scaler, recs, p.now)
+}
+
+// writeStatus writes the status if it says anything new.
+func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	completeStatus(scaler, p)
+	if sameStatus(scaler.Status, p.status) {
+		return nil
+	}
+	updated := scaler.DeepCopy()
+	updated.Status = p.status
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// verdict tells the queue when to come again.
+func (r *Reconciler) verdict(scaler *v1beta1.VerticalScaler, p pass) (reconcile.Result, error) {
+	switch {
+	case isConflict(p.err):
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+	case apierrors.IsNotFound(p.err):
+		return reconcile.Result{}, nil // it has gone meanwhile, and its event says so
+	case p.err != nil:
+		return reconcile.Result{}, p.err
+	}
+	after := r.resync(scaler.UID)
+	for _, sooner := range []time.Duration{p.again, p.plan.RequeueAfter} {
+		if sooner > 0 {
+			after = min(after, sooner)
+		}
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// resync spreads the scalers' resyncs over a fifth of the period, each always at
+// the same place, so that they do not come in herds.
+func (r *Reconciler) resync(uid types.UID) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	share := float64(h.Sum32()) / float64(1<<32)
+	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*share))
+}
+
+// errStaleCache says that the cache has not caught up with our own write yet.
+var errStaleCache = errors.New("the cache is older than our own last write")
+
+func isConflict(err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache)
+}
+
+// podMemory remembers of pods what only we know: how new they must be after our
+// last resize, and which resize the API server has refused. It is lost with a
+// restart, which costs one more request per pod at most.
+type podMemory struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]map[types.UID]remembered // by scaler
+}
+
+type remembered struct {
+	generation int64
+	refused    *plan.Refused
+	until      time.Time
+}
+
+func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, what remembered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pods == nil {
+		m.pods = map[types.NamespacedName]map[types.UID]remembered{}
+	}
+	if m.pods[scaler] == nil {
+		m.pods[scaler] = map[types.UID]remembered{}
+	}
+	m.pods[scaler][pod] = what
+}
+
+// recall returns what is remembered of the scaler's pods, less those that are gone.
+func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[types.UID]remembered{}
+	for uid, what := range m.pods[scaler] {
+		if !alive[uid] {
+			delete(m.pods[scaler], uid)
+			continue
+		}
+		out[uid] = what
+	}
+	if len(m.pods[scaler]) == 0 {
+		delete(m.pods, scaler)
+	}
+	return out
+}

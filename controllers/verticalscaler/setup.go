@@ -1,0 +1,150 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verticalscaler reconciles VerticalScalers: the un-owned pattern, in which
+// the Deployment neither belongs to the scaler nor knows it.
+//
+// A Deployment's event finds its scalers through the claim that each pass records
+// in the scaler's status (lookup.go). A pass observes, recommends, plans, applies
+// one step and writes the status once (reconciler.go). Deciding lives in the pure
+// packages recommend and plan; here is the I/O around it.
+package verticalscaler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pausepredicate "github.com/operator-framework/operator-lib/predicate"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+)
+
+// Name is the controller's name, in logs, metrics and as the field manager of all
+// that it writes.
+const Name = "verticalscaler"
+
+// workers is the number of scalers reconciled at once. Passes mostly wait for the
+// API server.
+const workers = 8
+
+// SetupWithManager wires the watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wake <-chan event.GenericEvent) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	var err error
+	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	scalerChanges, err := scalerPredicate()
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named(Name).
+		For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerChanges)).
+		Watches(&v1beta1.VerticalScaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofRival), builder.WithPredicates(rivalryPredicate())).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetCache())), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA), builder.WithPredicates(hpaPredicate())).
+		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			// The priority queue starves what it met at the start: a hundred scalers of
+			// the initial list had no pass in ten seconds while fifty others kept
+			// changing.
+			UsePriorityQueue: ptr.To(false),
+			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Minute),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	return nil
+}
+
+// scalerPredicate lets through what a user changed, and one change of our own: a
+// new claim. The pass that it wakes sees every Deployment event that came before
+// the claim could be looked up.
+func scalerPredicate() (predicate.Predicate, error) {
+	// Changes of a paused scaler wait, but not the news that it was paused or
+	// deleted.
+	notPaused, err := pausepredicate.NewPause[client.Object](v1beta1.PausedAnnotation)
+	if err != nil {
+		return nil, fmt.Errorf("making the pause predicate: %w", err)
+	}
+	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
+		return before.Generation != after.Generation || recordedClaim(before) != recordedClaim(after)
+	})
+	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {
+		return isPaused(before) != isPaused(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	})
+	return predicate.Or(urgent, predicate.And(notPaused, changed)), nil
+}
+
+// rivalryPredicate lets through what may change who is first among several scalers
+// of one Deployment.
+func rivalryPredicate() predicate.Predicate {
+	return updates(func(before, after *v1beta1.VerticalScaler) bool {
+		return before.Spec.DeploymentName != after.Spec.DeploymentName
+	})
+}
+
+// deploymentPredicate lets through what we read of a Deployment.
+func deploymentPredicate() predicate.Predicate {
+	return updates(func(before, after *appsv1.Deployment) bool {
+		return before.UID != after.UID ||
+			before.Generation != after.Generation ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// podPredicate lets through what we read of a pod.
+func podPredicate() predicate.Predicate {
+	return updates(func(before, after *corev1.Pod) bool {
+		return before.Generation != after.Generation ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// hpaPredicate lets through what an HPA is about, not what it is doing.
+func hpaPredicate() predicate.Predicate {
+	return updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	})
+}
+
+// updates passes creations and deletions, and those updates that are told to matter.
+func updates[T client.Object](matters func(before, after T) bool) predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(T)
+			after, ok2 := e.ObjectNew.(T)
+			return ok && ok2 && matters(before, after)
+		},
+	}
+}

@@ -1,0 +1,309 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// maxHistory is the number of changes that the status remembers.
+const maxHistory = 10
+
+// maxMessage keeps what an API server said from filling the status.
+const maxMessage = 1024
+
+// completeStatus turns what a pass found, decided and did into the status. It is
+// the only place that does.
+func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
+	s := &p.status
+	s.ObservedGeneration = scaler.Generation
+	o := p.observation
+	switch {
+	case p.err != nil && o.deployment == nil:
+		// The pass ended before it saw the Deployment: what was known stands.
+	case o.deployment == nil:
+		s.Target, s.Summary, s.Decision = nil, nil, nil
+	default:
+		d := workload.ReadDeployment(o.deployment)
+		s.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
+		s.Decision = apiDecision(p.plan.Decision)
+		if o.winner != "" {
+			s.Summary, s.Recommendation, s.Decision = nil, nil, nil
+		} else if p.err == nil {
+			s.Summary = summaryOf(p)
+		}
+	}
+	if p.plan.Decided && p.plan.Decision != nil {
+		s.History = append([]v1beta1.HistoryEntry{{
+			Time:    metav1.NewTime(p.plan.Decision.Time.Truncate(time.Second)),
+			Message: sayDecision(p.observation.situation, p.plan.Decision),
+		}}, s.History...)
+		s.History = s.History[:min(len(s.History), maxHistory)]
+	}
+	s.Conditions = conditionsOf(scaler, p)
+}
+
+// conditionsOf makes all conditions, keeping the transition times of those that
+// stay.
+func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
+	conditions := append([]metav1.Condition(nil), scaler.Status.Conditions...)
+	target := targetFound(scaler, p)
+	provided := recommendationProvided(p)
+	applied := applied(p)
+	for _, c := range []metav1.Condition{
+		ready(scaler, p, target, provided, applied), target, provided, applied,
+		reconciling(p), stalled(p, target, provided),
+	} {
+		c.ObservedGeneration = scaler.Generation
+		c.Message = truncated(c.Message)
+		c.LastTransitionTime = metav1.NewTime(p.now.Truncate(time.Second))
+		meta.SetStatusCondition(&conditions, c)
+	}
+	return conditions
+}
+
+func targetFound(scaler *v1beta1.VerticalScaler, p *pass) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
+	switch o := p.observation; {
+	case o.winner != "":
+		c.Reason = v1beta1.ReasonConflict
+		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, targetOf(scaler))
+	case o.deployment == nil && p.err != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment could not be read yet"
+	case o.deployment == nil:
+		c.Reason = v1beta1.ReasonDeploymentNotFound
+		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", targetOf(scaler))
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonDeploymentFound
+		c.Message = fmt.Sprintf("Deployment %s is found", targetOf(scaler))
+	}
+	return c
+}
+
+func recommendationProvided(p *pass) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionRecommendationProvided, Status: metav1.ConditionFalse}
+	provided := p.status.Recommendation != nil
+	switch problems := p.observation.problems; {
+	case p.observation.deployment == nil || p.observation.winner != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonWaitingForDeployment, "Usage is observed once there is a Deployment to size"
+	case problems.Outage != "":
+		c.Reason = v1beta1.ReasonMetricsUnavailable
+		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
+	case problems.Incomplete != "" && provided:
+		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonMetricsIncomplete
+		c.Message = "Some usage is missing and counts for nothing: " + problems.Incomplete
+	case problems.Incomplete != "":
+		c.Reason = v1beta1.ReasonMetricsIncomplete
+		c.Message = "Usage is missing: " + problems.Incomplete
+	case provided:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage to recommend from"
+	default:
+		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Usage is being observed; a few minutes are needed"
+	}
+	return c
+}
+
+func applied(p *pass) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}
+	switch {
+	case p.observation.deployment == nil && p.err == nil:
+		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"
+	case p.observation.winner != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
+	case p.plan.Reason == "":
+		c.Message = "The pass could not be finished; it is tried again"
+	default:
+		c.Status = metav1.ConditionFalse
+		if p.plan.Applied {
+			c.Status = metav1.ConditionTrue
+		}
+		c.Reason, c.Message = p.plan.Reason, p.plan.Message
+	}
+	return c
+}
+
+func reconciling(p *pass) metav1.Condition {
+	if p.plan.Changing {
+		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Reason, Message: p.plan.Message}
+	}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "No change is under way"}
+}
+
+// stalled is True when a person must act.
+func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue}
+	switch {
+	case target.Reason == v1beta1.ReasonConflict:
+		c.Reason, c.Message = target.Reason, target.Message
+	case p.plan.Stalled:
+		c.Reason, c.Message = p.plan.Reason, p.plan.Message
+	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
+		c.Reason, c.Message = provided.Reason, provided.Message
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonWorking, "Nothing waits for a person"
+	}
+	return c
+}
+
+// ready sums the others up. Learning, waiting and suspended are Ready.
+func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWorking}
+	if s := stalled(p, target, provided); s.Status == metav1.ConditionTrue {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Reason, s.Message
+		return c
+	}
+	switch {
+	case p.err != nil && target.Status == metav1.ConditionUnknown:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, target.Message
+	case target.Status != metav1.ConditionTrue:
+		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
+	case isPaused(scaler):
+		c.Reason, c.Message = v1beta1.ReasonPaused, applied.Message
+	case scaler.Spec.Suspend:
+		c.Reason, c.Message = v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended"
+	case modeOf(scaler) == v1beta1.UpdateModeOff:
+		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are made, not applied"
+	case provided.Status != metav1.ConditionTrue:
+		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message
+	default:
+		c.Message = "The scaler works"
+	}
+	return c
+}
+
+func truncated(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}
+
+// summaryOf makes what kubectl get shows: a pod's requests, now and as they shall
+// be.
+func summaryOf(p *pass) *v1beta1.Summary {
+	s := p.observation.situation
+	now, wanted := requestsNow(s), requestsWanted(p)
+	return &v1beta1.Summary{
+		CPU:    arrow(quantity.FormatCPU, now.CPUMillis, wanted.CPUMillis),
+		Memory: arrow(quantity.FormatMemory, now.MemoryBytes, wanted.MemoryBytes),
+		Pods:   fmt.Sprintf("%d/%d", p.plan.PodsAtSize, p.plan.Pods),
+	}
+}
+
+func arrow(format func(int64) string, now, wanted int64) string {
+	switch {
+	case wanted == 0 && now == 0:
+		return ""
+	case wanted == 0 || wanted == now:
+		return format(now)
+	}
+	return format(now) + "->" + format(wanted)
+}
+
+// requestsNow are those of the running pod that has the least, so that the arrow
+// stays until the last pod has followed; those of the template without pods.
+func requestsNow(s plan.Situation) (least quantity.Amounts) {
+	sum := func(containers []workload.Container) (a quantity.Amounts) {
+		for _, c := range containers {
+			a.CPUMillis += c.Requests.CPUMillis
+			a.MemoryBytes += c.Requests.MemoryBytes
+		}
+		return a
+	}
+	least = sum(s.Deployment.Containers)
+	first := true
+	for _, pod := range s.Pods {
+		if !pod.Running || !pod.Current || pod.Terminating {
+			continue
+		}
+		if a := sum(pod.Containers); first {
+			least, first = a, false
+		} else {
+			least.CPUMillis = min(least.CPUMillis, a.CPUMillis)
+			least.MemoryBytes = min(least.MemoryBytes, a.MemoryBytes)
+		}
+	}
+	return least
+}
+
+// requestsWanted are the decision's where there is one, else the recommendation's
+// in the mode that only recommends.
+func requestsWanted(p *pass) (sum quantity.Amounts) {
+	s := p.observation.situation
+	for _, c := range s.Deployment.Containers {
+		want := c.Requests
+		if p.plan.Decision != nil {
+			want = cover(want, p.plan.Decision.Requests[c.Name])
+		} else if p.plan.Reason == v1beta1.ReasonRecommendOnly || p.plan.Reason == v1beta1.ReasonSuspended {
+			for _, rec := range s.Recommendations {
+				if rec.Name == c.Name {
+					want = cover(want, rec.Target)
+				}
+			}
+		}
+		sum.CPUMillis += want.CPUMillis
+		sum.MemoryBytes += want.MemoryBytes
+	}
+	return sum
+}
+
+// cover puts the amounts that are set over those of a.
+func cover(a, over quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{
+		CPUMillis:   cmp.Or(over.CPUMillis, a.CPUMillis),
+		MemoryBytes: cmp.Or(over.MemoryBytes, a.MemoryBytes),
+	}
+}
+
+// sayDecision tells a decision in one line, from what to what.
+func sayDecision(s plan.Situation, d *plan.Decision) string {
+	var parts []string
+	for _, name := range sortedNames(d.Requests) {
+		before := currentRequests(s, name)
+		after := d.Requests[name]
+		var words []string
+		if after.CPUMillis > 0 && after.CPUMillis != before.CPUMillis {
+			words = append(words, "cpu "+arrow(quantity.FormatCPU, before.CPUMillis, after.CPUMillis))
+		}
+		if after.MemoryBytes > 0 && after.MemoryBytes != before.MemoryBytes {
+			words = append(words, "memory "+arrow(quantity.FormatMemory, before.MemoryBytes, after.MemoryBytes))
+		}
+		if len(words) > 0 {
+			parts = append(parts, name+" "+strings.Join(words, ", "))
+		}
+	}
+	return truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
+}
+
+func currentRequests(s plan.Situation, container string) quantity.Amounts {
+	c, _ := s.Deployment.Container(container)
+	now := c.Requests
+	for _, pod := range s.Pods {
+		if in, ok := pod.Container(container); ok && pod.Running && pod.Current && !pod.Terminating {
+			now = in.Requests
+			break
+		}
+	}
+	if s.Decision != nil {
+		now = cover(now, s.Decision.Requests[container])
+	}
+	return now
+}
+
+// sameStatus compares statuses by meaning.
+func sameStatus(a, b v1beta1.VerticalScalerStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+func sameRecommendation(a, b *v1beta1.Recommendation) bool { return equality.Semantic.DeepEqual(a, b) }

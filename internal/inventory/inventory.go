@@ -1,0 +1,112 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inventory finds the pods of a Deployment in the cache.
+//
+// Labels decide nothing here: a pod belongs to a Deployment when its controller is
+// a ReplicaSet whose controller is that Deployment, by UID. A pod that merely
+// carries the same labels is never touched.
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// controllerIndex indexes objects by the UID of their controller.
+const controllerIndex = "metadata.controllerUID"
+
+// revisionAnnotation orders the ReplicaSets of a Deployment: the highest has the
+// newest template.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// ReplicaSetMetadata is how ReplicaSets are cached: their metadata says it all.
+func ReplicaSetMetadata() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet"},
+	}
+}
+
+// Index prepares the cache for PodsOf.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, kind := range []client.Object{ReplicaSetMetadata(), &corev1.Pod{}} {
+		if err := indexer.IndexField(ctx, kind, controllerIndex, controllerUID); err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+func controllerUID(obj client.Object) []string {
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// PodsOf reads the pods of a Deployment from the cache.
+func PodsOf(ctx context.Context, cached client.Reader, d *appsv1.Deployment) ([]workload.Pod, error) {
+	sets := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSetList",
+	}}
+	if err := listControlledBy(ctx, cached, sets, d.Namespace, d.UID); err != nil {
+		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	}
+	newest := newestOf(sets.Items)
+	var out []workload.Pod
+	for i := range sets.Items {
+		var pods corev1.PodList
+		if err := listControlledBy(ctx, cached, &pods, d.Namespace, sets.Items[i].UID); err != nil {
+			return nil, fmt.Errorf("listing the pods of ReplicaSet %s/%s: %w", d.Namespace, sets.Items[i].Name, err)
+		}
+		for j := range pods.Items {
+			out = append(out, workload.ReadPod(&pods.Items[j], sets.Items[i].UID == newest))
+		}
+	}
+	return out, nil
+}
+
+// listControlledBy lists without copying: the pods are only read.
+func listControlledBy(ctx context.Context, cached client.Reader, list client.ObjectList, namespace string, uid types.UID) error {
+	return cached.List(ctx, list, client.InNamespace(namespace),
+		client.MatchingFields{controllerIndex: string(uid)}, client.UnsafeDisableDeepCopy)
+}
+
+func newestOf(sets []metav1.PartialObjectMetadata) (uid types.UID) {
+	best := int64(-1)
+	for i := range sets {
+		revision, err := strconv.ParseInt(sets[i].Annotations[revisionAnnotation], 10, 64)
+		if err != nil {
+			revision = 0 // not numbered yet, so it was made just now or not by us to judge
+		}
+		if revision > best {
+			best, uid = revision, sets[i].UID
+		}
+	}
+	return uid
+}
+
+// DeploymentNameOf guesses from a pod alone which Deployment it belongs to: its
+// ReplicaSet is named after the Deployment and the pod-template-hash. Good enough
+// to wake somebody, not to act upon.
+func DeploymentNameOf(pod client.Object) (string, bool) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return "", false
+	}
+	hash := pod.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]
+	if hash == "" {
+		return "", false
+	}
+	return strings.CutSuffix(owner.Name, "-"+hash)
+}

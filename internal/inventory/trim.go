@@ -1,0 +1,88 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Trim keeps of a cached object only what we read, since the cache holds every
+// Deployment and pod that we watch. A trimmed object must never be sent back.
+func Trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		trimDeployment(o)
+	case *corev1.Pod:
+		trimPod(o)
+	case *metav1.PartialObjectMetadata:
+		o.ManagedFields = nil
+		o.Labels = nil
+		o.Annotations = keep(o.Annotations, revisionAnnotation)
+	case metav1.Object:
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func trimDeployment(d *appsv1.Deployment) {
+	d.ManagedFields = nil
+	d.Annotations, d.Labels = nil, nil
+	d.Spec.Selector = nil
+	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: trimContainers(d.Spec.Template.Spec.Containers)}}
+	d.Status.Conditions = nil
+}
+
+func trimPod(p *corev1.Pod) {
+	p.ManagedFields, p.Annotations = nil, nil
+	p.Labels = keep(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	p.Spec = corev1.PodSpec{
+		Containers:     trimContainers(p.Spec.Containers),
+		InitContainers: trimContainers(p.Spec.InitContainers),
+		Resources:      p.Spec.Resources,
+		NodeName:       p.Spec.NodeName,
+	}
+	statuses := make([]corev1.ContainerStatus, 0, len(p.Status.ContainerStatuses))
+	for _, s := range p.Status.ContainerStatuses {
+		statuses = append(statuses, corev1.ContainerStatus{
+			Name:                 s.Name,
+			RestartCount:         s.RestartCount,
+			Resources:            s.Resources,
+			State:                corev1.ContainerState{Terminated: s.State.Terminated},
+			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
+		})
+	}
+	p.Status = corev1.PodStatus{
+		Phase:             p.Status.Phase,
+		QOSClass:          p.Status.QOSClass,
+		StartTime:         p.Status.StartTime,
+		Conditions:        resizeConditions(p.Status.Conditions),
+		ContainerStatuses: statuses,
+	}
+}
+
+func resizeConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+	for _, c := range conditions {
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func trimContainers(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, 0, len(containers))
+	for _, c := range containers {
+		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, ResizePolicy: c.ResizePolicy})
+	}
+	return out
+}
+
+func keep(m map[string]string, key string) map[string]string {
+	if v, ok := m[key]; ok {
+		return map[string]string{key: v}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides what to do next about one Deployment.
+//
+// Next is a pure function: the same situation yields the same plan, whatever the
+// order of its lists, and carrying a plan out and planning again yields nothing.
+// It decides twice. First what to put in force (the decision: one request per
+// container, moved only where the recommendation has left the tolerance, the
+// bounds or the cooldown behind), then the next single step that brings the pods
+// or the template closer to it. Whatever is not done has a reason.
+package plan
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Policy is what the scaler's spec allows.
+type Policy struct {
+	Mode      v1beta1.UpdateMode
+	Suspended bool
+	Cooldown  time.Duration
+	// Tolerance is the least change of a request, as a share of it, that is worth
+	// making. DefaultTolerance unless a test says otherwise.
+	Tolerance float64
+	// Containers is the policy of each container of the template, by name.
+	Containers map[string]ContainerPolicy
+}
+
+// DefaultTolerance is the least relative change of a request worth making.
+const DefaultTolerance = 0.10
+
+// ContainerPolicy says what may be changed on one container.
+type ContainerPolicy struct {
+	CPU, Memory bool
+	// Limits says that limits follow their requests.
+	Limits     bool
+	MinAllowed quantity.Amounts
+	MaxAllowed quantity.Amounts
+}
+
+// Situation is everything that a plan rests on.
+type Situation struct {
+	Deployment      workload.Deployment
+	Pods            []workload.Pod
+	Bounds          workload.Bounds
+	Scaled          workload.Scaled
+	Recommendations []recommend.Container
+	// Decision is the decision in force; nil before the first.
+	Decision *Decision
+	// Held are the values of the template that we have taken over, as they were
+	// before; nil while we hold nothing of this Deployment.
+	Held []Held
+	// Refused holds, by pod, the resize that the API server has refused and why.
+	Refused map[types.UID]Refused
+}
+
+// Decision is what has been decided to be put in force.
+type Decision struct {
+	Time   time.Time
+	Reason string
+	// Requests holds the decided requests, by container. 0 leaves the resource alone.
+	Requests map[string]quantity.Amounts
+	// Written says that the template has carried the decision once.
+	Written bool
+	// Reverts counts how often somebody else has undone it on the template.
+	Reverts int
+}
+
+// Held is what we have taken over of one container of the template.
+type Held struct {
+	Container string
+	// CPU and Memory tell which resources have been taken over.
+	CPU, Memory bool
+	// Resources are the values found. 0 stands for not set.
+	workload.Resources
+}
+
+// holds says whether the resource has been taken over.
+func (h Held) holds(r resource) bool {
+	if r.name == "cpu" {
+		return h.CPU
+	}
+	return h.Memory
+}
+
+// Refused is a resize that was refused.
+type Refused struct {
+	Sizes   []Size
+	Reason  string
+	Message string
+}
+
+// Size is what one container shall have.
+type Size struct {
+	Container string
+	workload.Resources
+}
+
+// Resize is a step: resize one pod in place, all its containers at once.
+type Resize struct {
+	Pod             string
+	UID             types.UID
+	ResourceVersion string
+	Sizes           []Size
+}
+
+// Rewrite is a step: write sizes into the Deployment's pod template.
+type Rewrite struct {
+	UID             types.UID
+	ResourceVersion string
+	// Sizes holds, for each container, all that we own of it. A request of 0 is not
+	// ours to set.
+	Sizes []Size
+	// Hold is what has to be recorded as held before the step is taken; nil if all
+	// of it is. The step is then for a later pass.
+	Hold []Held
+}
+
+// Plan is the next step and the reason for it, or for its absence.
+type Plan struct {
+	// Decision is the decision in force once the plan is carried out; nil for none.
+	Decision *Decision
+	// Decided says that Decision is new.
+	Decided bool
+	// Resize and Rewrite are the step; at most one is set.
+	Resize  *Resize
+	Rewrite *Rewrite
+	// Reason is one of the reasons of the condition Applied; Message explains it to
+	// a person and is the same for the same situation.
+	Reason  string
+	Message string
+	// Applied says that all is as decided.
+	Applied bool
+	// Changing says that a change is under way.
+	Changing bool
+	// Stalled says that a person must act.
+	Stalled bool
+	// RequeueAfter is when to look again for a reason that no event will tell of; 0
+	// for never.
+	RequeueAfter time.Duration
+	// PodsAtSize of Pods have the decided sizes.
+	PodsAtSize, Pods int
+}
+
+// Next decides what to do next.
+func Next(s Situation, policy Policy, now time.Time) Plan {
+	p := Plan{Decision: s.Decision, Pods: countPods(s.Pods)}
+	switch {
+	case s.Deployment.Terminating:
+		return p.because(v1beta1.ReasonTerminating, "The Deployment is being deleted")
+	case policy.Mode == v1beta1.UpdateModeOff:
+		p.Decision = nil
+		return p.because(v1beta1.ReasonRecommendOnly, "updateMode is Off: recommendations are not applied")
+	case policy.Suspended:
+		return p.because(v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended")
+	}
+
+	d := decide(s, policy, now)
+	p.Decision, p.Decided = d.decision, d.decided
+	if p.Decision == nil {
+		p.RequeueAfter = d.wait
+		p.Stalled = d.stalled
+		if d.reason == v1beta1.ReasonWithinTolerance || d.reason == v1beta1.ReasonWithinBounds {
+			p.Applied, p.PodsAtSize = true, p.Pods
+		}
+		return p.because(d.reason, d.message)
+	}
+	if policy.Mode == v1beta1.UpdateModeRollout {
+		p = p.rewrite(s, policy)
+	} else {
+		p = p.resize(s, policy)
+	}
+	// A raise that waits for its cooldown is worth waking up for, and a request left
+	// alone is worth a word, but only while there is nothing more pressing to say.
+	if p.Resize == nil && p.Rewrite == nil {
+		p.RequeueAfter = d.wait
+		if p.Applied && d.message != "" {
+			p.Message += ". " + d.message
+			p.Stalled = d.stalled
+			if d.reason != v1beta1.ReasonWithinBounds {
+				p.Reason = d.reason
+			}
+		}
+	}
+	return p
+}
+
+func (p Plan) because(reason, message string) Plan {
+	p.Reason, p.Message = reason, message
+	return p
+}
+
+// countPods counts the pods that matter: those that run and stay.
+func countPods(pods []workload.Pod) (n int) {
+	for _, pod := range pods {
+		if counts(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+func counts(p workload.Pod) bool { return p.Running && p.Current && !p.Terminating }
+
+// note is something that keeps a pod or a resource from having its size.
+type note struct {
+	reason  string
+	subject string
+	message string
+	stalled bool
+}
+
+// notes collects them and tells them in an order that does not depend on the
+// order of finding them.
+type notes []note
+
+func (n *notes) add(reason, subject, message string, stalled bool) {
+	*n = append(*n, note{reason, subject, message, stalled})
+}
+
+// tell sums the notes up: the reason is the one that most needs a person.
+func (n notes) tell() (reason, message string, stalled bool) {
+	sorted := append(notes(nil), n...)
+	sort.Slice(sorted, func(i, j int) bool {
+		a, b := sorted[i], sorted[j]
+		if a.stalled != b.stalled {
+			return a.stalled
+		}
+		if a.reason != b.reason {
+			return a.reason < b.reason
+		}
+		if a.message != b.message {
+			return a.message < b.message
+		}
+		return a.subject < b.subject
+	})
+	var parts []string
+	for i := 0; i < len(sorted); {
+		j := i
+		var subjects []string
+		for ; j < len(sorted) && sorted[j].message == sorted[i].message && sorted[j].reason == sorted[i].reason; j++ {
+			subjects = append(subjects, sorted[j].subject)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s", list(subjects), sorted[i].message))
+		i = j
+	}
+	if len(sorted) == 0 {
+		return "", "", false
+	}
+	return sorted[0].reason, strings.Join(parts, "; "), sorted[0].stalled
+}
+
+// list names at most three of the subjects, so that messages stay short and do not
+// change with every pod of a large Deployment.
+func list(subjects []string) string {
+	const most = 3
+	if len(subjects) <= most {
+		return strings.Join(subjects, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(subjects[:most], ", "), len(subjects)-most)
+}

@@ -1,0 +1,120 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quantity converts between the API's quantities and the whole millicores
+// and whole bytes in which everything else here counts.
+//
+// It is the only place that takes the integer value out of a resource.Quantity:
+// outside their range those accessors silently answer nonsense (1e18 in
+// millicores is 0, 9223372036854775807 is -1000, 1e999 is 0), so every conversion
+// here is checked by comparison first. Rounding is canonical, towards more: what
+// the API server would store is what we compare with, so planning twice yields
+// nothing.
+package quantity
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const (
+	// MaxCPUMillis is the most CPU that is believed or written: 10,000 cores.
+	MaxCPUMillis = 10_000 * 1000
+	// MaxMemoryBytes is the most memory that is believed or written: 1 PiB.
+	MaxMemoryBytes = 1 << 50
+
+	mebi = 1 << 20
+	gibi = 1 << 30
+)
+
+var (
+	zero      = resource.MustParse("0")
+	maxCPU    = *resource.NewMilliQuantity(MaxCPUMillis, resource.DecimalSI)
+	maxMemory = *resource.NewQuantity(MaxMemoryBytes, resource.BinarySI)
+)
+
+// Amounts is an amount of each resource. 0 stands for none or not set.
+type Amounts struct {
+	CPUMillis   int64 // millicores
+	MemoryBytes int64 // bytes
+}
+
+// CPUMillis converts an amount of CPU to whole millicores, rounded up. It refuses
+// negative amounts and those above MaxCPUMillis.
+func CPUMillis(q resource.Quantity) (int64, error) {
+	if err := inRange(q, maxCPU, "CPU"); err != nil {
+		return 0, err
+	}
+	return q.MilliValue(), nil
+}
+
+// MemoryBytes converts an amount of memory to whole bytes, rounded up. It refuses
+// negative amounts and those above MaxMemoryBytes.
+func MemoryBytes(q resource.Quantity) (int64, error) {
+	if err := inRange(q, maxMemory, "memory"); err != nil {
+		return 0, err
+	}
+	return q.Value(), nil
+}
+
+func inRange(q, most resource.Quantity, what string) error {
+	if q.Cmp(zero) < 0 || q.Cmp(most) > 0 {
+		return fmt.Errorf("%s of %s is out of range: allowed is 0 to %s", what, q.String(), most.String())
+	}
+	return nil
+}
+
+// CPU makes a quantity of millicores.
+func CPU(millis int64) resource.Quantity {
+	return *resource.NewMilliQuantity(millis, resource.DecimalSI)
+}
+
+// Memory makes a quantity of bytes, printed in the largest binary unit that holds
+// it exactly.
+func Memory(bytes int64) resource.Quantity {
+	return *resource.NewQuantity(bytes, resource.BinarySI)
+}
+
+// RoundMemory rounds bytes up to what people read easily, at a cost of at most
+// 1.6 %: whole MiB from 64 MiB on, whole 64 KiB below.
+//
+//	100 MiB + 1 byte → 101 MiB    10.03 MiB → 10.0625 MiB
+func RoundMemory(bytes int64) int64 {
+	unit := int64(mebi)
+	if bytes < 64*mebi {
+		unit = 64 << 10
+	}
+	return (bytes + unit - 1) / unit * unit
+}
+
+// FormatCPU prints millicores for people: always in millicores below 10 cores, so
+// that values can be compared at a glance.
+//
+//	310 → "310m"   2000 → "2000m"   12500 → "12.5"
+func FormatCPU(millis int64) string {
+	if millis < 10_000 {
+		return fmt.Sprintf("%dm", millis)
+	}
+	if millis%1000 == 0 {
+		return fmt.Sprintf("%d", millis/1000)
+	}
+	return fmt.Sprintf("%.4g", float64(millis)/1000)
+}
+
+// FormatMemory prints bytes for people, in MiB up to 10 GiB and in GiB from there.
+//
+//	671088640 → "640Mi"   4294967296 → "4096Mi"   16 GiB → "16Gi"   1.5 MiB → "1.5Mi"
+func FormatMemory(bytes int64) string {
+	if bytes >= 10*gibi {
+		return trim(float64(bytes)/gibi) + "Gi"
+	}
+	return trim(float64(bytes)/mebi) + "Mi"
+}
+
+func trim(v float64) string {
+	if v == float64(int64(v)) {
+		return fmt.Sprintf("%d", int64(v))
+	}
+	return fmt.Sprintf("%.1f", v)
+}

@@ -1,0 +1,46 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// QoSOf is the quality of service class that Kubernetes gives to a pod with these
+// containers: Guaranteed when every container has both limits and requests equal
+// to them, BestEffort when none has any, Burstable otherwise.
+func QoSOf(containers ...[]Container) corev1.PodQOSClass {
+	guaranteed, bestEffort := true, true
+	for _, list := range containers {
+		for _, c := range list {
+			if c.Resources != (Resources{}) {
+				bestEffort = false
+			}
+			if c.Limits.CPUMillis == 0 || c.Limits.MemoryBytes == 0 || effectiveRequests(c.Resources) != c.Limits {
+				guaranteed = false
+			}
+		}
+	}
+	switch {
+	case bestEffort:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// effectiveRequests fills a missing request from its limit, as the API server does.
+func effectiveRequests(r Resources) quantity.Amounts {
+	requests := r.Requests
+	if requests.CPUMillis == 0 {
+		requests.CPUMillis = r.Limits.CPUMillis
+	}
+	if requests.MemoryBytes == 0 {
+		requests.MemoryBytes = r.Limits.MemoryBytes
+	}
+	return requests
+}

@@ -1,0 +1,248 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package workload reads Deployments, their pods and what else bounds them into
+// plain values, so that deciding needs no Kubernetes object and no client.
+//
+// Its promise: nothing is guessed. A quantity outside the believable range, a
+// condition about an older generation or a status that a kubelet has not filled
+// yet is reported as such, never as zero.
+package workload
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// Resources are a container's requests and limits. 0 stands for not set.
+type Resources struct {
+	Requests quantity.Amounts
+	Limits   quantity.Amounts
+}
+
+// Container is a container as a pod or a pod template declares it.
+type Container struct {
+	Name string
+	Resources
+	// RestartOnCPU and RestartOnMemory say that the container's resizePolicy asks
+	// for a restart when that resource changes.
+	RestartOnCPU    bool
+	RestartOnMemory bool
+	// Unreadable says that a quantity is outside the believable range; the
+	// container is then left alone.
+	Unreadable bool
+}
+
+// Deployment is what we need to know of a Deployment.
+type Deployment struct {
+	Namespace       string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Generation      int64
+	Replicas        int32
+	UpdatedReplicas int32
+	Paused          bool
+	Terminating     bool
+	// RollingOut says that pods of an older template still have to be replaced, or
+	// that the Deployment's controller has not seen the newest spec.
+	RollingOut bool
+	// Containers are the template's containers, without init containers.
+	Containers []Container
+}
+
+// Pod is what we need to know of a pod.
+type Pod struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Generation      int64
+	// Current says that the pod has the Deployment's newest template.
+	Current bool
+	Running bool
+	// Started is when the kubelet took the pod over; zero before.
+	Started     time.Time
+	Terminating bool
+	QoS         corev1.PodQOSClass
+	// PodLevelResources says that the pod declares resources for itself as a whole.
+	PodLevelResources bool
+	Containers        []Container
+	// Others are the init containers, which we never change but which count for QoS.
+	Others []Container
+	// Actual holds, by container, what the kubelet says is in force. A container is
+	// missing until the kubelet has said so.
+	Actual map[string]Resources
+	// Resize is what the kubelet says about the resize of this very spec.
+	Resize Resize
+	// Kills are the OOM kills that the status still tells of.
+	Kills []OOMKill
+}
+
+// Resize is the kubelet's word on a resize. The zero value means that it has none.
+type Resize struct {
+	Deferred   bool
+	Infeasible bool
+	InProgress bool
+	Failed     bool
+	Message    string
+}
+
+// OOMKill is one container killed for using more memory than it may.
+type OOMKill struct {
+	Container string
+	At        time.Time
+	// HitBytes is the limit that was hit: the container's memory limit, or its
+	// request where it has none. It may be newer than the kill.
+	HitBytes int64
+}
+
+// Container returns the container of that name, and whether there is one.
+func (d Deployment) Container(name string) (Container, bool) { return find(d.Containers, name) }
+
+// Container returns the container of that name, and whether there is one.
+func (p Pod) Container(name string) (Container, bool) { return find(p.Containers, name) }
+
+func find(containers []Container, name string) (Container, bool) {
+	for _, c := range containers {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return Container{}, false
+}
+
+// ReadDeployment reads a Deployment.
+func ReadDeployment(d *appsv1.Deployment) Deployment {
+	out := Deployment{
+		Namespace:       d.Namespace,
+		Name:            d.Name,
+		UID:             d.UID,
+		ResourceVersion: d.ResourceVersion,
+		Generation:      d.Generation,
+		Replicas:        1,
+		UpdatedReplicas: d.Status.UpdatedReplicas,
+		Paused:          d.Spec.Paused,
+		Terminating:     d.DeletionTimestamp != nil,
+		Containers:      readContainers(d.Spec.Template.Spec.Containers),
+	}
+	if d.Spec.Replicas != nil {
+		out.Replicas = *d.Spec.Replicas
+	}
+	// The rule of kubectl rollout status.
+	out.RollingOut = d.Status.ObservedGeneration < d.Generation ||
+		d.Status.UpdatedReplicas < out.Replicas ||
+		d.Status.Replicas > d.Status.UpdatedReplicas ||
+		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
+	return out
+}
+
+// ReadPod reads a pod. current says whether it has the Deployment's newest template.
+func ReadPod(p *corev1.Pod, current bool) Pod {
+	out := Pod{
+		Name:              p.Name,
+		UID:               p.UID,
+		ResourceVersion:   p.ResourceVersion,
+		Generation:        p.Generation,
+		Current:           current,
+		Running:           p.Status.Phase == corev1.PodRunning,
+		Terminating:       p.DeletionTimestamp != nil,
+		QoS:               p.Status.QOSClass,
+		PodLevelResources: p.Spec.Resources != nil,
+		Containers:        readContainers(p.Spec.Containers),
+		Others:            readContainers(p.Spec.InitContainers),
+		Actual:            map[string]Resources{},
+		Resize:            readResize(p),
+	}
+	if p.Status.StartTime != nil {
+		out.Started = p.Status.StartTime.Time
+	}
+	for _, status := range p.Status.ContainerStatuses {
+		if status.Resources != nil {
+			if actual, ok := readResources(*status.Resources); ok {
+				out.Actual[status.Name] = actual
+			}
+		}
+		if kill, ok := readKill(status, out); ok {
+			out.Kills = append(out.Kills, kill)
+		}
+	}
+	return out
+}
+
+func readKill(status corev1.ContainerStatus, pod Pod) (OOMKill, bool) {
+	terminated := status.State.Terminated
+	if terminated == nil {
+		terminated = status.LastTerminationState.Terminated
+	}
+	if terminated == nil || terminated.Reason != "OOMKilled" {
+		return OOMKill{}, false
+	}
+	kill := OOMKill{Container: status.Name, At: terminated.FinishedAt.Time}
+	if c, ok := pod.Container(status.Name); ok {
+		kill.HitBytes = c.Limits.MemoryBytes
+		if kill.HitBytes == 0 {
+			kill.HitBytes = c.Requests.MemoryBytes
+		}
+	}
+	return kill, true
+}
+
+// readResize believes only conditions about the newest spec: an older one tells of
+// a resize that has been replaced since.
+func readResize(p *corev1.Pod) (r Resize) {
+	for _, c := range p.Status.Conditions {
+		if c.Status != corev1.ConditionTrue || c.ObservedGeneration < p.Generation {
+			continue
+		}
+		switch c.Type {
+		case corev1.PodResizePending:
+			r.Deferred = c.Reason == corev1.PodReasonDeferred
+			r.Infeasible = c.Reason == corev1.PodReasonInfeasible
+			r.Message = c.Message
+		case corev1.PodResizeInProgress:
+			r.InProgress = true
+			if c.Reason == corev1.PodReasonError {
+				r.Failed = true
+				r.Message = c.Message
+			}
+		}
+	}
+	return r
+}
+
+func readContainers(containers []corev1.Container) []Container {
+	out := make([]Container, 0, len(containers))
+	for _, c := range containers {
+		container := Container{Name: c.Name}
+		resources, ok := readResources(c.Resources)
+		container.Resources, container.Unreadable = resources, !ok
+		for _, policy := range c.ResizePolicy {
+			restart := policy.RestartPolicy == corev1.RestartContainer
+			switch policy.ResourceName {
+			case corev1.ResourceCPU:
+				container.RestartOnCPU = restart
+			case corev1.ResourceMemory:
+				container.RestartOnMemory = restart
+			}
+		}
+		out = append(out, container)
+	}
+	return out
+}
+
+func readResources(r corev1.ResourceRequirements) (Resources, bool) {
+	requests, ok := readAmounts(r.Requests)
+	limits, ok2 := readAmounts(r.Limits)
+	return Resources{Requests: requests, Limits: limits}, ok && ok2
+}
+
+func readAmounts(list corev1.ResourceList) (quantity.Amounts, bool) {
+	cpu, err := quantity.CPUMillis(list[corev1.ResourceCPU])
+	memory, err2 := quantity.MemoryBytes(list[corev1.ResourceMemory])
+	return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory}, err == nil && err2 == nil
+}

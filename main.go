@@ -1,0 +1,46 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command verticalscaler-operator keeps the CPU and memory of Deployments' pods at
+// what they need.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "verticalscaler-operator:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	path := flag.String("config", "", "the configuration `file` (an OperatorConfiguration); the defaults without")
+	logging := zap.Options{}
+	logging.BindFlags(flag.CommandLine)
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only flags, see -help", flag.Arg(0))
+	}
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+
+	c, err := config.Load(*path)
+	if err != nil {
+		return err
+	}
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding a cluster: %w", err)
+	}
+	return app.Run(ctrl.SetupSignalHandler(), restConfig, c)
+}
