@@ -137,6 +137,7 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 			}
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
+		r.written.remember(updated)
 		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	p.status.Held = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)

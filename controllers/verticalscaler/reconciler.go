@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,8 +52,9 @@ type Reconciler struct {
 	// ResyncPeriod is how often a scaler is reconciled that nothing wakes.
 	ResyncPeriod time.Duration
 
-	lookup *lookup
-	pods   podMemory
+	lookup  *lookup
+	pods    podMemory
+	written versions
 }
 
 // pass is what one Reconcile found, decided and did.
@@ -72,8 +74,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, &scaler); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Histories.Forget(request.NamespacedName)
+			r.written.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.after(&scaler) {
+		// A pass over our own past would compare with a status that is no longer
+		// there, and might find that nothing is to be written.
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if scaler.DeletionTimestamp != nil {
 		return r.verdict(&scaler, pass{err: r.release(ctx, &scaler)})
@@ -146,6 +154,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalSc
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.written.remember(updated)
 	return nil
 }
 
@@ -182,6 +191,44 @@ var errStaleCache = errors.New("the cache is older than our own last write")
 
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache)
+}
+
+// versions remembers the version of each scaler that our last write led to, until
+// the cache has it.
+type versions struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]string
+}
+
+func (v *versions) remember(scaler *v1beta1.VerticalScaler) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.last == nil {
+		v.last = map[types.NamespacedName]string{}
+	}
+	v.last[client.ObjectKeyFromObject(scaler)] = scaler.ResourceVersion
+}
+
+func (v *versions) forget(key types.NamespacedName) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.last, key)
+}
+
+// after says whether our last write came after the version at hand.
+func (v *versions) after(scaler *v1beta1.VerticalScaler) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	key := client.ObjectKeyFromObject(scaler)
+	written, ok := v.last[key]
+	if !ok {
+		return false
+	}
+	if order, err := resourceversion.CompareResourceVersion(scaler.ResourceVersion, written); err == nil && order < 0 {
+		return true
+	}
+	delete(v.last, key)
+	return false
 }
 
 // podMemory remembers of pods what only we know: how new they must be after our

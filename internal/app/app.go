@@ -69,7 +69,11 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := Setup(ctx, mgr, c); err != nil {
+	source, err := metricsapi.New(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("making the source of usage: %w", err)
+	}
+	if err := Setup(ctx, mgr, c, source); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -129,11 +133,7 @@ func ManagerOptions(c config.Operator, namespaces []string) manager.Options {
 }
 
 // Setup adds the controllers and the collector to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator) error {
-	source, err := metricsapi.New(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("making the source of usage: %w", err)
-	}
+func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source) error {
 	// The collector must be able to tell of every scaler without waiting for the
 	// controller to take each one up.
 	wake := make(chan event.GenericEvent, 1024)

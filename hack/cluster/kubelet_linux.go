@@ -1,0 +1,17 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+
+	"k8s.io/component-base/cli"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+)
+
+// The kubelet is Linux only here: elsewhere it would compile to something that manages nothing.
+func init() {
+	components["kubelet"] = component{"runs a node's pods; needs root and a container runtime", func() int {
+		return cli.Run(kubelet.NewKubeletCommand(context.Background()))
+	}}
+}

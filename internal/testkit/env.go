@@ -1,0 +1,191 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testkit holds what tests share: a real API server, a kubelet that answers
+// exactly as a test wants, and builders that make everything valid, so that a test
+// states only what it is about.
+package testkit
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+)
+
+// Env is a running API server with our CRDs and its audit log.
+type Env struct {
+	// Config is an administrator's.
+	Config *rest.Config
+	// Client reads and writes live, as the administrator.
+	Client client.Client
+
+	environment *envtest.Environment
+	audit       string
+	dir         string
+}
+
+// Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; make
+// test sets it.
+func Start() (*Env, error) {
+	dir, err := os.MkdirTemp("", "verticalscaler-env-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the API server: %w", err)
+	}
+	e := &Env{dir: dir, audit: filepath.Join(dir, "audit.log")}
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the audit policy: %w", err)
+	}
+	e.environment = &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	e.environment.ControlPlane.GetAPIServer().Configure().
+		Append("audit-policy-file", policy).
+		Append("audit-log-path", e.audit).
+		Append("audit-log-format", "json").
+		Append("audit-log-mode", "blocking")
+	if e.Config, err = e.environment.Start(); err != nil {
+		return nil, fmt.Errorf("starting the API server (is KUBEBUILDER_ASSETS set? make test does it): %w", err)
+	}
+	// Tests are not throttled: the server's own priority and fairness is enough.
+	e.Config.QPS, e.Config.Burst = -1, -1
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: app.Scheme()}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return e, nil
+}
+
+// Stop stops the API server and removes what it left.
+func (e *Env) Stop() error {
+	if err := e.environment.Stop(); err != nil {
+		return fmt.Errorf("stopping the API server: %w", err)
+	}
+	return os.RemoveAll(e.dir)
+}
+
+// auditPolicy logs who wrote what, once it is done.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+- {level: None, verbs: [get, list, watch]}
+- {level: Metadata}
+`
+
+// Write is a write request that the API server has answered.
+type Write struct {
+	User      string
+	UserAgent string
+	Verb      string
+	Resource  string // with subresource: "pods/resize"
+	Namespace string
+	Name      string
+	Code      int32
+}
+
+// String tells it in a line.
+func (w Write) String() string {
+	return fmt.Sprintf("%s %s %s/%s (%d) by %s", w.Verb, w.Resource, w.Namespace, w.Name, w.Code, w.UserAgent)
+}
+
+// AuditMark is a place in the audit log.
+type AuditMark int64
+
+// Mark is the present end of the audit log.
+func (e *Env) Mark() AuditMark {
+	info, err := os.Stat(e.audit)
+	if err != nil {
+		return 0
+	}
+	return AuditMark(info.Size())
+}
+
+// WritesSince lists the write requests since the mark whose user agent contains
+// agent.
+func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
+	f, err := os.Open(e.audit)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if _, err := f.Seek(int64(mark), 0); err != nil {
+		return nil, fmt.Errorf("seeking in the audit log: %w", err)
+	}
+	var out []Write
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var line struct {
+			Verb      string
+			UserAgent string
+			User      struct{ Username string }
+			ObjectRef struct {
+				Resource, Subresource, Namespace, Name string
+			}
+			ResponseStatus struct{ Code int32 }
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("decoding the audit log: %w", err)
+		}
+		if !strings.Contains(line.UserAgent, agent) {
+			continue
+		}
+		resource := line.ObjectRef.Resource
+		if line.ObjectRef.Subresource != "" {
+			resource += "/" + line.ObjectRef.Subresource
+		}
+		out = append(out, Write{
+			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Resource: resource,
+			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code,
+		})
+	}
+	return out, lines.Err()
+}
+
+// Root is the root of the source tree: the folder above the test's that has the
+// go.mod.
+func Root() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			panic("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// Main runs a package's tests against one API server. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
+func Main(m *testing.M, env **Env) int {
+	e, err := Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*env = e
+	code := m.Run()
+	if err := e.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}

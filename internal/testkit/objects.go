@@ -1,0 +1,257 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+// NodeName is the node that pods of these tests are bound to.
+const NodeName = "node-1"
+
+// Namespace makes a namespace of the test's own.
+func (e *Env) Namespace(t testing.TB) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if err := e.Client.Create(t.Context(), namespace); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	return namespace.Name
+}
+
+// Node makes sure that there is the node that pods are bound to: the API server
+// refuses to bind or to resize a pod without it.
+func (e *Env) Node(ctx context.Context) error {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("4"),
+		corev1.ResourceMemory: resource.MustParse("8Gi"),
+		corev1.ResourcePods:   resource.MustParse("10000"),
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	}
+	if err := e.Client.Create(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the node: %w", err)
+	}
+	return nil
+}
+
+// Deployment is a valid Deployment with one container "app" that requests 100m and
+// 128Mi and may use twice that.
+func Deployment(namespace, name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{Container("app")}},
+			},
+		},
+	}
+}
+
+// Container is a valid container that requests 100m and 128Mi and may use twice that.
+func Container(name string) corev1.Container {
+	return corev1.Container{
+		Name:  name,
+		Image: "example.com/app:1",
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+		},
+	}
+}
+
+// Scaler is a valid scaler of the Deployment by that name.
+func Scaler(namespace, name, deploymentName string) *v1beta1.VerticalScaler {
+	return &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deploymentName},
+	}
+}
+
+// Run makes the Deployment's ReplicaSet and one running pod, as the controller
+// manager, the scheduler and the kubelet would. It returns the pod.
+func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error) {
+	if err := e.Node(ctx); err != nil {
+		return nil, err
+	}
+	const hash = "5d4f8b"
+	labels := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	for k, v := range d.Spec.Template.Labels {
+		labels[k] = v
+	}
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: labels,
+			Annotations:     map[string]string{"deployment.kubernetes.io/revision": "1"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: d.Spec.Template.Spec},
+		},
+	}
+	if err := e.Client.Create(ctx, set); err != nil {
+		return nil, fmt.Errorf("creating a ReplicaSet: %w", err)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: set.Name + "-0", Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+		},
+		Spec: d.Spec.Template.Spec,
+	}
+	pod.Spec.NodeName = NodeName
+	if err := e.Client.Create(ctx, pod); err != nil {
+		return nil, fmt.Errorf("creating a pod: %w", err)
+	}
+	Actuate(pod)
+	if err := e.Client.Status().Update(ctx, pod); err != nil {
+		return nil, fmt.Errorf("starting a pod: %w", err)
+	}
+	return pod, nil
+}
+
+// Actuate fills the pod's status as a kubelet would that has put its spec in force.
+func Actuate(pod *corev1.Pod) {
+	now := metav1.NewTime(time.Now())
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.StartTime = &now
+	pod.Status.ObservedGeneration = pod.Generation
+	pod.Status.ContainerStatuses = nil
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true,
+			State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			AllocatedResources: c.Resources.Requests,
+			Resources:          c.Resources.DeepCopy(),
+		})
+	}
+}
+
+// Usage is a source of usage that a test dictates. Each round is a minute later than
+// the one before, whatever the clock says.
+type Usage struct {
+	mu      sync.Mutex
+	rounds  map[string]int
+	start   time.Time
+	samples map[string][]usage.Sample // by namespace
+	err     error
+}
+
+// NewUsage is a source that knows of no pod yet.
+func NewUsage() *Usage {
+	return &Usage{rounds: map[string]int{}, start: time.Now().Truncate(time.Second), samples: map[string][]usage.Sample{}}
+}
+
+// Set says what the pod's container uses from now on.
+func (u *Usage) Set(namespace, pod, container string, cpuMillis, memoryBytes int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	sample := usage.Sample{
+		Namespace: namespace, Pod: pod, Container: container,
+		CPUMillis: cpuMillis, MemoryBytes: memoryBytes, Window: 30 * time.Second,
+	}
+	for i, s := range u.samples[namespace] {
+		if s.Pod == pod && s.Container == container {
+			u.samples[namespace][i] = sample
+			return
+		}
+	}
+	u.samples[namespace] = append(u.samples[namespace], sample)
+}
+
+// Fail makes every answer the error, until it is nil.
+func (u *Usage) Fail(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.err = err
+}
+
+// Rounds is the number of rounds that the namespace has seen.
+func (u *Usage) Rounds(namespace string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.rounds[namespace]
+}
+
+// List implements collect.Source.
+func (u *Usage) List(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.rounds[namespace]++
+	if u.err != nil {
+		return nil, nil, u.err
+	}
+	out := make([]usage.Sample, len(u.samples[namespace]))
+	for i, s := range u.samples[namespace] {
+		s.Time = u.start.Add(time.Duration(u.rounds[namespace]) * time.Minute)
+		out[i] = s
+	}
+	return out, nil, nil
+}
+
+// InParallel calls f for each of n items, some at a time, and fails the test on an
+// error.
+func InParallel(t testing.TB, n int, f func(i int) error) {
+	t.Helper()
+	const workers = 16
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := range next {
+				if err := f(i); err != nil {
+					t.Errorf("item %d: %v", i, err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// Eventually waits until f says "", which it asks again and again. What it said last
+// is the failure.
+func Eventually(t testing.TB, within time.Duration, f func() string) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what := f()
+		if what == "" {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("after %s still: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+)
+
+// never is longer than any test.
+const never = 24 * time.Hour
+
+// Operator is a running operator.
+type Operator struct {
+	// Agent is the user agent of its requests, in the audit log.
+	Agent string
+	stop  func() error
+}
+
+// StartOperator runs the operator as main does, but for the source of usage. It is
+// stopped with the test, or before.
+func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source collect.Source, namespaces ...string) *Operator {
+	t.Helper()
+	o := &Operator{Agent: "operator-of-" + t.Name()}
+	restConfig := rest.CopyConfig(e.Config)
+	restConfig.UserAgent = o.Agent
+	options := app.ManagerOptions(c, namespaces)
+	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)} // several in one process
+	mgr, err := ctrl.NewManager(restConfig, options)
+	if err != nil {
+		t.Fatalf("making the manager: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := app.Setup(ctx, mgr, c, source); err != nil {
+		cancel()
+		t.Fatalf("setting the operator up: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stopped := false
+	o.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("running the operator: %w", err)
+		}
+		return nil
+	}
+	t.Cleanup(func() {
+		if err := o.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// Stop stops the operator, as SIGTERM does.
+func (o *Operator) Stop(t testing.TB) {
+	t.Helper()
+	if err := o.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OperatorConfig is the default configuration, less what several operators in one
+// process cannot share, and with a resync so rare that no test rests on it.
+func OperatorConfig() operatorconfig.Operator {
+	c := operatorconfig.Default()
+	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"
+	c.LeaderElection.Enabled = false
+	c.ResyncPeriod.Duration = never
+	c.Collection.Interval.Duration = never
+	return c
+}

@@ -1,0 +1,315 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// There is no resync in these tests: what only the net would catch counts as lost.
+
+const soon = 30 * time.Second
+
+// many is the number of scalers of the tests about lost events.
+const many = 1000
+
+func TestADeploymentFindsItsScaler(t *testing.T) {
+	type world struct {
+		t         *testing.T
+		namespace string
+		operator  *testkit.Operator
+		restart   func()
+	}
+	cases := map[string]func(w *world){
+		"when it is created after the scaler": func(w *world) {
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", absent)
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			sees(w.t, w.namespace, "web", present)
+		},
+		"when it is there before the scaler": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+		},
+		"when it is modified, scaled and paused": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
+			sees(w.t, w.namespace, "web", present)
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(5)) })
+			sees(w.t, w.namespace, "web", present)
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			sees(w.t, w.namespace, "web", present)
+		},
+		"when it is deleted, and made anew under the same name": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+			remove(w.t, testkit.Deployment(w.namespace, "web"))
+			sees(w.t, w.namespace, "web", absent)
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			sees(w.t, w.namespace, "web", present)
+		},
+		"when the scaler is retargeted": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+			retarget(w.t, w.namespace, "web", "api")
+			sees(w.t, w.namespace, "web", absent)
+			create(w.t, testkit.Deployment(w.namespace, "api"))
+			sees(w.t, w.namespace, "web", present)
+		},
+		"after the status was wiped": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+			writeStatus(w.t, w.namespace, "web", func(s *v1beta1.VerticalScalerStatus) { *s = v1beta1.VerticalScalerStatus{} })
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+			sees(w.t, w.namespace, "web", present)
+		},
+		"after the claim was forged, foreign or malformed": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			for i, claim := range []string{w.namespace + "/other", "kube-system/web", "web", "a/b/c", "/", ""} {
+				writeStatus(w.t, w.namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
+					s.Annotations = map[string]string{v1beta1.ClaimAnnotation: claim}
+				})
+				change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2 + i)) })
+				sees(w.t, w.namespace, "web", present)
+			}
+		},
+		"after the operator was away": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "web", "web")
+			sees(w.t, w.namespace, "web", present)
+			w.operator.Stop(w.t)
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+			createScaler(w.t, w.namespace, "api", "api")
+			create(w.t, testkit.Deployment(w.namespace, "api"))
+			w.restart()
+			sees(w.t, w.namespace, "web", present)
+			sees(w.t, w.namespace, "api", present)
+		},
+		"and so does the next one when the first goes": func(w *world) {
+			create(w.t, testkit.Deployment(w.namespace, "web"))
+			createScaler(w.t, w.namespace, "a", "web")
+			createScaler(w.t, w.namespace, "b", "web") // in the same second or later: second by name or age
+			sees(w.t, w.namespace, "a", present)
+			standsBack(w.t, w.namespace, "b", true)
+			standsBack(w.t, w.namespace, "a", false)
+			remove(w.t, testkit.Scaler(w.namespace, "a", "web"))
+			standsBack(w.t, w.namespace, "b", false)
+			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+			sees(w.t, w.namespace, "b", present)
+		},
+	}
+	for name, run := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := &world{t: t, namespace: env.Namespace(t)}
+			w.restart = func() { w.operator = env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), w.namespace) }
+			w.restart()
+			run(w)
+		})
+	}
+}
+
+// Each Deployment is changed within two write round trips of its scaler's creation:
+// at the very time at which its claim is being written.
+func TestNoEarlyChangeIsLost(t *testing.T) {
+	namespace := env.Namespace(t)
+	testkit.InParallel(t, many, func(i int) error {
+		return env.Client.Create(t.Context(), testkit.Deployment(namespace, nameOf(i)))
+	})
+	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
+	testkit.InParallel(t, many, func(i int) error {
+		if err := env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i))); err != nil {
+			return err
+		}
+		// An odd one is changed at once, an even one a round trip later.
+		if i%2 == 0 {
+			if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: nameOf(i)}, &appsv1.Deployment{}); err != nil {
+				return err
+			}
+		}
+		return scaleTo(t.Context(), namespace, nameOf(i), 2)
+	})
+	allSeen(t, namespace)
+}
+
+func TestNoChangeIsLostAfterTheMappingWasWiped(t *testing.T) {
+	namespace := env.Namespace(t)
+	env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage())
+	testkit.InParallel(t, many, func(i int) error {
+		if err := env.Client.Create(t.Context(), testkit.Deployment(namespace, nameOf(i))); err != nil {
+			return err
+		}
+		return env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i)))
+	})
+	allSeen(t, namespace)
+	testkit.InParallel(t, many, func(i int) error {
+		wiped := testkit.Scaler(namespace, nameOf(i), nameOf(i))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"annotations":null,"target":null,"conditions":null,"observedGeneration":-1}}`))
+		if err := env.Client.Status().Patch(t.Context(), wiped, patch); err != nil {
+			return err
+		}
+		return scaleTo(t.Context(), namespace, nameOf(i), 3)
+	})
+	allSeen(t, namespace)
+}
+
+func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
+
+// allSeen waits until every scaler's status tells of the latest generation of its
+// Deployment, and claims it.
+func allSeen(t *testing.T, namespace string) {
+	t.Helper()
+	testkit.Eventually(t, 2*time.Minute, func() string {
+		var deployments appsv1.DeploymentList
+		var scalers v1beta1.VerticalScalerList
+		for _, list := range []client.ObjectList{&deployments, &scalers} {
+			if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+				return err.Error()
+			}
+		}
+		generations := map[string]int64{}
+		for _, d := range deployments.Items {
+			generations[d.Name] = d.Generation
+		}
+		stale, unclaimed := 0, 0
+		for _, s := range scalers.Items {
+			if s.Status.Target == nil || s.Status.Target.Generation != generations[s.Spec.DeploymentName] {
+				stale++
+			}
+			if s.Status.Annotations[v1beta1.ClaimAnnotation] != namespace+"/"+s.Spec.DeploymentName {
+				unclaimed++
+			}
+		}
+		if stale+unclaimed > 0 || len(scalers.Items) != many {
+			return fmt.Sprintf("of %d scalers %d have not seen the latest change, %d have no claim", len(scalers.Items), stale, unclaimed)
+		}
+		return ""
+	})
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createScaler(t *testing.T, namespace, name, target string) {
+	t.Helper()
+	create(t, testkit.Scaler(namespace, name, target))
+}
+
+func remove(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := env.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func change(t *testing.T, namespace, name string, f func(*appsv1.Deployment)) {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
+		t.Fatal(err)
+	}
+	f(&d)
+	if err := env.Client.Update(t.Context(), &d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scaleTo(ctx context.Context, namespace, name string, replicas int) error {
+	d := testkit.Deployment(namespace, name)
+	return env.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)))
+}
+
+func retarget(t *testing.T, namespace, name, target string) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"deploymentName":%q}}`, target))
+	if err := env.Client.Patch(t.Context(), testkit.Scaler(namespace, name, ""), patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scaler(t *testing.T, namespace, name string) *v1beta1.VerticalScaler {
+	t.Helper()
+	var s v1beta1.VerticalScaler
+	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &s); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+// writeStatus writes a status as somebody would who restores or forges one, over
+// whatever the operator writes at the same time.
+func writeStatus(t *testing.T, namespace, name string, f func(*v1beta1.VerticalScalerStatus)) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		s := scaler(t, namespace, name)
+		f(&s.Status)
+		if err := env.Client.Status().Update(t.Context(), s); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+const (
+	present = true
+	absent  = false
+)
+
+// sees waits until the scaler's status tells of its Deployment's latest generation,
+// or of its absence, and claims it.
+func sees(t *testing.T, namespace, name string, there bool) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		s := scaler(t, namespace, name)
+		if got, want := s.Status.Annotations[v1beta1.ClaimAnnotation], namespace+"/"+s.Spec.DeploymentName; got != want {
+			return fmt.Sprintf("scaler %s claims %q, not %q", name, got, want)
+		}
+		var d appsv1.Deployment
+		err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: s.Spec.DeploymentName}, &d)
+		found := meta.IsStatusConditionTrue(s.Status.Conditions, "TargetFound")
+		switch {
+		case there && err != nil:
+			return err.Error()
+		case there && (s.Status.Target == nil || s.Status.Target.UID != d.UID || s.Status.Target.Generation != d.Generation || !found):
+			return fmt.Sprintf("scaler %s has seen %+v, found %v; the Deployment is at generation %d", name, s.Status.Target, found, d.Generation)
+		case !there && (s.Status.Target != nil || found || meta.FindStatusCondition(s.Status.Conditions, "TargetFound") == nil):
+			return fmt.Sprintf("scaler %s still tells of %+v", name, s.Status.Target)
+		}
+		return ""
+	})
+}
+
+func standsBack(t *testing.T, namespace, name string, want bool) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		c := meta.FindStatusCondition(scaler(t, namespace, name).Status.Conditions, "Stalled")
+		if c == nil || (c.Status == metav1.ConditionTrue && c.Reason == "Conflict") != want {
+			return fmt.Sprintf("scaler %s: %+v", name, c)
+		}
+		return ""
+	})
+}
