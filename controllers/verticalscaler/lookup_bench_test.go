@@ -1,0 +1,93 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// manyScalers fills an indexer with n scalers in namespaces of a hundred; shared of
+// them claim the Deployment ns-0/shared, the others one each.
+func manyScalers(tb testing.TB, n, shared int) toolscache.Indexer {
+	tb.Helper()
+	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
+	for i := range n {
+		namespace, target := fmt.Sprintf("ns-%d", i/100), fmt.Sprintf("d-%d", i)
+		if i < shared {
+			namespace, target = "ns-0", "shared"
+		}
+		s := &v1beta1.VerticalScaler{}
+		s.Namespace, s.Name, s.Spec.DeploymentName = namespace, fmt.Sprintf("s-%d", i), target
+		s.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: make([]v1beta1.ContainerRecommendation, 2)}
+		recordClaim(&s.Status, claimFor(s))
+		if err := indexer.Add(s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return indexer
+}
+
+// A look-up must cost the same however many scalers there are, which its allocations
+// show without a clock.
+func TestALookupCopiesNoScaler(t *testing.T) {
+	for name, tc := range map[string]struct {
+		n, shared int
+		target    types.NamespacedName
+		most      float64
+	}{
+		"among 100":                {100, 0, types.NamespacedName{Namespace: "ns-0", Name: "d-50"}, 6},
+		"among 10,000":             {10_000, 0, types.NamespacedName{Namespace: "ns-50", Name: "d-5050"}, 6},
+		"a hundred share the same": {10_000, 100, types.NamespacedName{Namespace: "ns-0", Name: "shared"}, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &lookup{indexer: manyScalers(t, tc.n, tc.shared)}
+			if got, want := len(l.claimants(t.Context(), tc.target)), max(1, tc.shared); got != want {
+				t.Fatalf("%d claimants, not %d", got, want)
+			}
+			if got := testing.AllocsPerRun(100, func() { l.claimants(context.Background(), tc.target) }); got > tc.most {
+				t.Errorf("%v allocations, more than %v", got, tc.most)
+			}
+		})
+	}
+}
+
+// BenchmarkLookup compares, in one run, the look-up that answers keys with the stock
+// idiom: an indexed list whose hits are copied.
+func BenchmarkLookup(b *testing.B) {
+	const n = 100_000
+	for _, shared := range []int{0, 100} {
+		indexer := manyScalers(b, n, shared)
+		target := types.NamespacedName{Namespace: "ns-500", Name: "d-50050"}
+		if shared > 0 {
+			target = types.NamespacedName{Namespace: "ns-0", Name: "shared"}
+		}
+		b.Run(fmt.Sprintf("keys/shared=%d", shared), func(b *testing.B) {
+			l := &lookup{indexer: indexer}
+			b.ReportAllocs()
+			for b.Loop() {
+				l.claimants(b.Context(), target)
+			}
+		})
+		b.Run(fmt.Sprintf("copies/shared=%d", shared), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				found, err := indexer.ByIndex(claimIndex, target.String())
+				if err != nil {
+					b.Fatal(err)
+				}
+				list := v1beta1.VerticalScalerList{Items: make([]v1beta1.VerticalScaler, 0, len(found))}
+				for _, obj := range found {
+					list.Items = append(list.Items, *obj.(*v1beta1.VerticalScaler).DeepCopy())
+				}
+			}
+		})
+	}
+}
