@@ -69,6 +69,8 @@ type Collector struct {
 	mu       sync.Mutex
 	problems map[types.NamespacedName]Problems
 	failures map[string]int
+	// delivered is the time of each pod's newest sample, by namespace.
+	delivered map[string]map[string]time.Time
 }
 
 // NeedLeaderElection says that only the leader collects.
@@ -140,18 +142,19 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	for _, sample := range samples {
 		byPod[sample.Pod] = append(byPod[sample.Pod], sample)
 	}
+	repeated := c.repeated(namespace, byPod)
 	refusals := map[string][]usage.Refused{}
 	for _, r := range refused {
 		refusals[r.Pod] = append(refusals[r.Pod], r)
 	}
 	for _, scaler := range scalers {
-		c.feed(ctx, scaler, byPod, refusals, now)
+		c.feed(ctx, scaler, byPod, repeated, refusals, now)
 	}
 }
 
 // feed gives one scaler's history the samples of its pods, and wakes it if that
 // changes anything.
-func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, samples map[string][]usage.Sample, refused map[string][]usage.Refused, now time.Time) {
+func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, samples map[string][]usage.Sample, repeated map[string]bool, refused map[string][]usage.Refused, now time.Time) {
 	key := client.ObjectKeyFromObject(scaler)
 	var deployment appsv1.Deployment
 	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: scaler.Namespace, Name: scaler.Spec.DeploymentName}, &deployment); err != nil {
@@ -166,6 +169,9 @@ func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, sa
 	moved := false
 	loaded := c.Histories.With(key, func(book history.Book) {
 		for _, pod := range pods {
+			if repeated[pod.Name] {
+				continue
+			}
 			for _, sample := range samples[pod.Name] {
 				if _, ok := pod.Container(sample.Container); ok {
 					book.Add(sample, c.Histories.Params)
@@ -221,6 +227,27 @@ func kinds(refused []usage.Refused) string {
 	return strings.Join(out, ", ")
 }
 
+// repeated names the pods whose samples were delivered before: a source that looks
+// less often than we ask answers the same again, and one moment must not count
+// twice.
+func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.delivered[namespace]
+	after := make(map[string]time.Time, len(samples))
+	repeated := map[string]bool{}
+	for pod, list := range samples {
+		newest := list[0].Time
+		after[pod] = newest
+		repeated[pod] = !newest.After(before[pod])
+	}
+	if c.delivered == nil {
+		c.delivered = map[string]map[string]time.Time{}
+	}
+	c.delivered[namespace] = after
+	return repeated
+}
+
 // outage counts failures in a row, and is the error once there are too many.
 func (c *Collector) outage(namespace string, err error) string {
 	c.mu.Lock()
@@ -268,9 +295,19 @@ func (c *Collector) tell(key types.NamespacedName, p Problems) bool {
 func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	namespaces := map[string]bool{}
+	for key := range seen {
+		namespaces[key.Namespace] = true
+	}
 	for key := range c.problems {
 		if !seen[key] {
 			delete(c.problems, key)
+		}
+	}
+	for namespace := range c.delivered {
+		if !namespaces[namespace] {
+			delete(c.delivered, namespace)
+			delete(c.failures, namespace)
 		}
 	}
 }

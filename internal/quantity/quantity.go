@@ -24,6 +24,9 @@ const (
 	// MaxMemoryBytes is the most memory that is believed or written: 1 PiB.
 	MaxMemoryBytes = 1 << 50
 
+	// maxExponent is more than any amount in range needs.
+	maxExponent = 40
+
 	mebi = 1 << 20
 	gibi = 1 << 30
 )
@@ -59,6 +62,10 @@ func MemoryBytes(q resource.Quantity) (int64, error) {
 }
 
 func inRange(q, most resource.Quantity, what string) error {
+	// Comparing aligns the exponents first, digit by digit: 1e9999999 takes seconds.
+	if scale := q.AsDec().Scale(); scale < -maxExponent || scale > maxExponent {
+		return fmt.Errorf("%s with an exponent of %d is out of range", what, -scale)
+	}
 	if q.Cmp(zero) < 0 || q.Cmp(most) > 0 {
 		return fmt.Errorf("%s of %s is out of range: allowed is 0 to %s", what, q.String(), most.String())
 	}

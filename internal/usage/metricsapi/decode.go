@@ -1,0 +1,214 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const (
+	// maxAhead allows for clocks that differ.
+	maxAhead = time.Minute
+	// maxWindow is far above what any source averages over.
+	maxWindow = time.Hour
+
+	// maxPodName and maxContainerName are what Kubernetes allows.
+	maxPodName       = 253
+	maxContainerName = 63
+
+	// maxQuantity is the longest quantity that is looked at; an honest one has 20
+	// characters at most.
+	maxQuantity = 40
+)
+
+// podList, podMetrics and containerMetrics are the parts of the API's types that are
+// read. What can be wrong on its own is left raw, to be decoded on its own.
+type podList struct {
+	Kind  string            `json:"kind"`
+	Items []json.RawMessage `json:"items"`
+}
+
+type podMetrics struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Timestamp  string            `json:"timestamp"`
+	Window     string            `json:"window"`
+	Containers []json.RawMessage `json:"containers"`
+}
+
+type containerMetrics struct {
+	Name  string `json:"name"`
+	Usage struct {
+		CPU    json.RawMessage `json:"cpu"`
+		Memory json.RawMessage `json:"memory"`
+	} `json:"usage"`
+}
+
+// decoder collects what is read from one answer.
+type decoder struct {
+	namespace string
+	now       time.Time
+	maxAge    time.Duration
+
+	samples []usage.Sample
+	refused []usage.Refused
+}
+
+// decode reads an answer. It is an error only where the answer as a whole is not a
+// list of pod metrics.
+func decode(body []byte, namespace string, now time.Time, maxAge time.Duration) ([]usage.Sample, []usage.Refused, error) {
+	var list podList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, nil, err
+	}
+	if list.Kind != "PodMetricsList" {
+		// Some error in JSON must not look like a namespace without usage.
+		return nil, nil, fmt.Errorf("its kind is %.40q, not PodMetricsList", list.Kind)
+	}
+	d := decoder{namespace: namespace, now: now, maxAge: maxAge}
+	pods := make(map[string]bool, len(list.Items))
+	for _, item := range list.Items {
+		d.pod(item, pods)
+	}
+	return d.samples, d.refused, nil
+}
+
+func (d *decoder) refuse(pod, container string, why usage.Refusal) {
+	d.refused = append(d.refused, usage.Refused{Pod: pod, Container: container, Why: why})
+}
+
+// pod reads one item of the list. What is wrong with the pod as a whole is refused
+// once, without a container.
+func (d *decoder) pod(item json.RawMessage, seen map[string]bool) {
+	var pod podMetrics
+	err := json.Unmarshal(item, &pod)
+	name := pod.Metadata.Name
+	if len(name) > maxPodName {
+		name = ""
+	}
+	if err != nil || name == "" || pod.Metadata.Namespace != d.namespace {
+		d.refuse(name, "", usage.Malformed)
+		return
+	}
+	if seen[name] {
+		d.refuse(name, "", usage.Duplicate)
+		return
+	}
+	seen[name] = true
+
+	at, window, why := d.times(pod)
+	if why != "" {
+		d.refuse(name, "", why)
+		return
+	}
+	containers := make(map[string]bool, len(pod.Containers))
+	for _, item := range pod.Containers {
+		s := usage.Sample{Namespace: d.namespace, Pod: name, Time: at, Window: window}
+		if why := d.container(item, containers, &s); why != "" {
+			d.refuse(name, s.Container, why)
+			continue
+		}
+		d.samples = append(d.samples, s)
+	}
+}
+
+func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why usage.Refusal) {
+	at, err := time.Parse(time.RFC3339, pod.Timestamp)
+	if err != nil {
+		return at, window, usage.Malformed
+	}
+	if window, err = time.ParseDuration(pod.Window); err != nil {
+		return at, window, usage.Malformed
+	}
+	switch age := d.now.Sub(at); {
+	case age > d.maxAge:
+		return at, window, usage.Stale
+	case age < -maxAhead:
+		return at, window, usage.FromTheFuture
+	case window <= 0 || window > maxWindow:
+		return at, window, usage.BadWindow
+	}
+	return at.UTC(), window, ""
+}
+
+// container reads one container of a pod into a sample, or tells why not.
+func (d *decoder) container(item json.RawMessage, seen map[string]bool, s *usage.Sample) usage.Refusal {
+	var c containerMetrics
+	err := json.Unmarshal(item, &c)
+	if len(c.Name) <= maxContainerName {
+		s.Container = c.Name
+	}
+	if err != nil || s.Container == "" {
+		return usage.Malformed
+	}
+	if seen[s.Container] {
+		return usage.Duplicate
+	}
+	seen[s.Container] = true
+
+	var why usage.Refusal
+	if s.CPUMillis, why = amount(c.Usage.CPU, quantity.CPUMillis); why != "" {
+		return why
+	}
+	s.MemoryBytes, why = amount(c.Usage.Memory, quantity.MemoryBytes)
+	return why
+}
+
+// amount reads a quantity, rounded up to whole units by convert:
+//
+//	"12345678n" → 13m   "250m" → 250m   2 → 2000m   "1536Ki" → 1572864   "NaN" → NotANumber
+func amount(raw json.RawMessage, convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal) {
+	text := string(raw)
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return 0, usage.Malformed
+		}
+	}
+	if isNotANumber(text) {
+		return 0, usage.NotANumber
+	}
+	if len(text) > maxQuantity {
+		return 0, usage.Malformed
+	}
+	// Comparing 1e100000000 takes minutes: it is written out in full for that.
+	if exponentDigits(text) > 2 {
+		return 0, usage.TooLarge
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, usage.Malformed
+	}
+	if q.Sign() < 0 {
+		return 0, usage.Negative
+	}
+	v, err := convert(q)
+	if err != nil {
+		return 0, usage.TooLarge
+	}
+	return v, ""
+}
+
+func isNotANumber(text string) bool {
+	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
+	case "nan", "inf", "infinity":
+		return true
+	}
+	return false
+}
+
+// exponentDigits tells how many digits the decimal exponent has: 3 in 1e-100.
+func exponentDigits(text string) int {
+	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	return len(strings.TrimLeft(exponent, "+-"))
+}
