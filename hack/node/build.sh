@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# usage: hack/node/build.sh
+#
+# Builds the programs and the image archive of the node tier, and prints the folder that holds them:
+#
+#   nodebox      what up.sh, down.sh, exec.sh and cgroup.sh call
+#   stress       the program in the images, also useful on its own
+#   images.tar   verticalscaler.local/stress:dev and verticalscaler.local/pause:dev
+#
+# The folder is bin/node/KEY, where KEY follows from the sources and the Go version. If it is there, nothing is built.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+if asks_for_help "$@"; then
+	usage
+	exit 0
+fi
+command -v go >/dev/null || fail "the go command is missing"
+
+cd "$here"
+# GOFLAGS of the caller (-mod=vendor, say) are about another module.
+export GOFLAGS= GOWORK=off CGO_ENABLED=0 GOOS=linux
+key=$({
+	go env GOVERSION GOARCH
+	find . -type f \( -name '*.go' -o -name 'go.*' -o -name build.sh \) ! -name '*_test.go' | LC_ALL=C sort | xargs sha256sum
+} | sha256sum | cut -c1-12)
+folder=$repo/bin/node/$key
+
+if [ ! -e "$folder/images.tar" ]; then
+	mkdir -p "$repo/bin/node"
+	# Built aside and renamed when complete: another script may be doing the same at this moment.
+	fresh=$(mktemp -d "$repo/bin/node/.build-XXXXXX")
+	trap 'rm -rf "$fresh"' EXIT
+	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
+	"$fresh/mkimage" -o "$fresh/images.tar" -program "$fresh/stress" \
+		verticalscaler.local/stress:dev=serve verticalscaler.local/pause:dev=pause >&2
+	chmod 755 "$fresh"
+	mv -T "$fresh" "$folder" 2>/dev/null || [ -e "$folder/images.tar" ] || fail "cannot write $folder"
+fi
+echo "$folder"

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// burner uses a set amount of processor time per second, no matter how fast the machine is or how busy.
+type burner struct {
+	millicores atomic.Int64
+	mu         sync.Mutex
+	workers    int64
+}
+
+func newBurner() *burner { return &burner{} }
+
+// set changes the amount. A thread can burn one core at most, so there are as many as it takes; those that have
+// nothing to do any more stay and sleep.
+func (b *burner) set(millicores int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.millicores.Store(millicores)
+	for b.workers < (millicores+999)/1000 {
+		go b.work(b.workers)
+		b.workers++
+	}
+}
+
+// share is what worker number i does of the whole: 2300 millicores are 1000, 1000, 300.
+func share(millicores, i int64) int64 { return min(1000, max(0, millicores-1000*i)) }
+
+const (
+	beat = 10 * time.Millisecond
+	// A worker that was held up (by a CPU limit, say) catches up on this much, and forgets the rest. Otherwise a
+	// raised limit would show the debt of the past instead of the amount that is set.
+	mostDebt = 50 * time.Millisecond
+)
+
+func (b *burner) work(i int64) {
+	runtime.LockOSThread() // so that the thread's clock is ours
+	last, debt := time.Now(), time.Duration(0)
+	for {
+		now := time.Now()
+		debt = owed(debt, now.Sub(last), share(b.millicores.Load(), i))
+		last = now
+		if debt > 0 {
+			debt -= burn(debt)
+		}
+		if rest := beat - time.Since(last); rest > 0 {
+			time.Sleep(rest)
+		}
+	}
+}
+
+// owed adds what became due in the time that has passed.
+func owed(debt, passed time.Duration, millicores int64) time.Duration {
+	return min(debt+passed*time.Duration(millicores)/1000, mostDebt)
+}
+
+// burn computes until the thread has used d of processor time, and says how much it was really.
+func burn(d time.Duration) time.Duration {
+	const rusageThread = 1 // missing in package syscall
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(rusageThread, &usage); err != nil {
+		return d
+	}
+	start, x := spent(usage), uint64(1)
+	for {
+		for range 20_000 {
+			x = x*6364136223846793005 + 1
+		}
+		sink.Store(x)
+		if err := syscall.Getrusage(rusageThread, &usage); err != nil {
+			return d
+		}
+		if used := spent(usage) - start; used >= d {
+			return used
+		}
+	}
+}
+
+// sink keeps the compiler from removing the loop.
+var sink atomic.Uint64
+
+func spent(u syscall.Rusage) time.Duration {
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// ballast is memory that is really there: mapped outside Go's heap, so that the collector neither adds to it nor
+// returns it late, and touched page by page.
+type ballast struct {
+	mu     sync.Mutex
+	blocks [][]byte
+}
+
+const blockSize = 1 << 20
+
+func (b *ballast) held() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(len(b.blocks))
+}
+
+// hold changes the amount, in MiB.
+func (b *ballast) hold(mebibytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for int64(len(b.blocks)) > mebibytes {
+		last := len(b.blocks) - 1
+		if err := syscall.Munmap(b.blocks[last]); err != nil {
+			return fmt.Errorf("returning memory: %w", err)
+		}
+		b.blocks = b.blocks[:last]
+	}
+	for int64(len(b.blocks)) < mebibytes {
+		block, err := syscall.Mmap(-1, 0, blockSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			return fmt.Errorf("getting memory: %w", err)
+		}
+		// Any value but zero: pages of zeros may be merged.
+		for i := 0; i < blockSize; i += 4096 {
+			block[i] = byte(i>>12) | 1
+		}
+		b.blocks = append(b.blocks, block)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// Command stress is everything that runs in the pods of the node tier: the process that holds a pod's namespaces, and
+// a load whose size is set from outside.
+//
+//	stress pause
+//	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB]
+//
+// A serving process answers to GET only, so that "kubectl get --raw .../proxy/..." can be used to talk to it:
+//
+//	/set?cpu=300&memory=64  change either or both; answers when the memory is resident
+//	/stat                   what it does now
+//	/healthz                200 once the first memory is resident
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	command := ""
+	if len(os.Args) > 1 {
+		command = os.Args[1]
+	}
+	switch command {
+	case "pause":
+		pause()
+	case "serve":
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "usage: stress pause | stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB]")
+		os.Exit(2)
+	}
+}
+
+// pause does nothing until it is told to end. In a pod with a shared PID namespace it is process 1, and collects
+// what others leave.
+func pause() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+type server struct {
+	burner *burner
+	ballast
+	started time.Time
+	ready   atomic.Bool
+}
+
+func serve(args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ExitOnError)
+	addr := flags.String("addr", ":8080", "address to listen on")
+	cpu := flags.Int64("cpu", 0, "millicores to burn")
+	memory := flags.Int64("memory", 0, "MiB to hold")
+	_ = flags.Parse(args)
+
+	// Process 1 of a container gets no default action for signals.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		os.Exit(0)
+	}()
+
+	s := &server{burner: newBurner(), started: time.Now()}
+	go func() {
+		// Beside the server, so that liveness does not depend on the amount.
+		if err := s.hold(*memory); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		s.burner.set(*cpu)
+		s.ready.Store(true)
+	}()
+	fmt.Printf("serving on %s: %d millicores, %d MiB\n", *addr, *cpu, *memory)
+	return http.ListenAndServe(*addr, s.routes())
+}
+
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.ready.Load() {
+			http.Error(w, "filling memory", http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("GET /stat", s.stat)
+	mux.HandleFunc("GET /set", s.set)
+	return mux
+}
+
+// The most that makes sense; more is a typing error that should not take the node down.
+const (
+	maxCPU    = 64_000
+	maxMemory = 64 << 10
+)
+
+func (s *server) set(w http.ResponseWriter, r *http.Request) {
+	cpu, cpuErr := amount(r, "cpu", s.burner.millicores.Load(), maxCPU)
+	memory, memoryErr := amount(r, "memory", s.held(), maxMemory)
+	for _, err := range []error{cpuErr, memoryErr} {
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	s.burner.set(cpu)
+	if err := s.hold(memory); err != nil {
+		http.Error(w, err.Error(), http.StatusInsufficientStorage)
+		return
+	}
+	fmt.Printf("set: %d millicores, %d MiB\n", cpu, memory)
+	s.stat(w, r)
+}
+
+// amount is a number from the query, or what holds already if the query does not mention it.
+func amount(r *http.Request, name string, now, most int64) (int64, error) {
+	if !r.URL.Query().Has(name) {
+		return now, nil
+	}
+	n, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("%s should be a whole number from 0 to %d", name, most)
+	}
+	return n, nil
+}
+
+func (s *server) stat(w http.ResponseWriter, _ *http.Request) {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	host, _ := os.Hostname()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(struct {
+		Host          string  `json:"host"`
+		CPUMillis     int64   `json:"cpuMillis"`
+		MemoryMiB     int64   `json:"memoryMiB"`
+		CPUSeconds    float64 `json:"cpuSeconds"`
+		UptimeSeconds float64 `json:"uptimeSeconds"`
+	}{host, s.burner.millicores.Load(), s.held(), spent(used).Seconds(), time.Since(s.started).Seconds()})
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# usage: hack/node/exec.sh -dir DIR [--] COMMAND [ARGUMENT]...
+#
+# Runs a command inside the sandbox of the node, where pods' addresses can be reached:
+#
+#   hack/node/exec.sh -dir DIR curl -s http://10.244.0.5:8080/stat
+#   hack/node/exec.sh -dir DIR kubectl get pods
+#   hack/node/exec.sh -dir DIR ctr containers ls
+#
+# It gets a small environment of its own (PATH, KUBECONFIG, CONTAINERD_ADDRESS) and sees the host's files read-only.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# Only the arguments before the command are ours: -h may well be for the command.
+case ${1:-} in
+-h | --help | -help)
+	usage
+	exit 0
+	;;
+esac
+box=$(nodebox)
+exec "$box" exec "$@"

@@ -1,0 +1,3 @@
+module github.com/verticalscaler/verticalscaler-operator/hack/node
+
+go 1.26.0

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# usage: hack/node/install.sh [-n]
+#
+# Installs with apt what check.sh finds missing (Debian, Ubuntu). Nothing that is there is replaced, and no daemon is
+# started: the node tier starts a containerd of its own. With -n it only prints the packages.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+if asks_for_help "$@"; then
+	usage
+	exit 0
+fi
+
+mapfile -t packages < <(missing_packages)
+if [ "${1:-}" = -n ]; then
+	[ ${#packages[@]} = 0 ] || printf '%s\n' "${packages[@]}"
+	exit 0
+fi
+if [ ${#packages[@]} = 0 ]; then
+	echo "nothing to install"
+	exit 0
+fi
+command -v apt-get >/dev/null || fail "there is no apt-get here; install these by other means: ${packages[*]}"
+[ "$(id -u)" = 0 ] || fail "installing needs root"
+
+# Debian asks this program whether a daemon may be started, and 101 is "no".
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${packages[@]}"
+# It was not started now, and should not be at the next boot either.
+if [[ " ${packages[*]} " == *" containerd "* ]] && command -v systemctl >/dev/null; then
+	systemctl disable containerd.service >/dev/null 2>&1 || true
+fi
+echo "installed: ${packages[*]}"

@@ -1,0 +1,107 @@
+package cgroups
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+func TestChoose(t *testing.T) {
+	cases := map[string]struct {
+		mountinfo   string
+		controllers map[string][]string
+		want        Layout
+		fails       bool
+	}{
+		"Version 1 with shared and named trees; the empty version 2 tree of a hybrid host is ignored": {
+			mountinfo: "1 0 0:1 / / rw - ext4 /dev/a rw\n" +
+				"2 1 0:2 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n" +
+				"3 1 0:3 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
+				"4 1 0:4 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n" +
+				"5 1 0:3 / /mnt/again rw - cgroup cgroup rw,memory\n" +
+				"6 1 0:5 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+			controllers: map[string][]string{"/sys/fs/cgroup/unified": {"hugetlb"}},
+			want: Layout{Version: 1, Trees: []Tree{
+				{Mount: "/sys/fs/cgroup/cpu,cpuacct", Controllers: []string{"cpu", "cpuacct"}},
+				{Mount: "/sys/fs/cgroup/memory", Controllers: []string{"memory"}},
+				{Mount: "/sys/fs/cgroup/systemd", Controllers: []string{"name=systemd"}},
+			}},
+		},
+		"Version 2 alone": {
+			mountinfo:   "6 1 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n",
+			controllers: map[string][]string{"/sys/fs/cgroup": {"cpuset", "cpu", "io", "memory", "pids"}},
+			want:        Layout{Version: 2, Trees: []Tree{{Mount: "/sys/fs/cgroup"}}},
+		},
+		"Version 2 without the memory controller is no use": {
+			mountinfo:   "6 1 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+			controllers: map[string][]string{"/sys/fs/cgroup": {"cpu"}},
+			fails:       true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := choose(tc.mountinfo, func(mount string) []string { return tc.controllers[mount] })
+			if (err != nil) != tc.fails {
+				t.Fatalf("choose() error = %v, want error %v", err, tc.fails)
+			}
+			if !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("choose() = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// fill writes cgroup files as the kernel would show them.
+func fill(t *testing.T, folder string, files map[string]string) {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestContainerVersion1(t *testing.T) {
+	root := t.TempDir()
+	group := Group{Name: "n", Layout: Layout{Version: 1, Trees: []Tree{
+		{Mount: root + "/cpu", Controllers: []string{"cpu"}}, {Mount: root + "/memory", Controllers: []string{"memory"}},
+	}}}
+	fill(t, root+"/cpu/n/kubepods/burstable/podu/c", map[string]string{
+		"cpu.shares": "153", "cpu.cfs_quota_us": "30000", "cpu.cfs_period_us": "100000"})
+	fill(t, root+"/memory/n/kubepods/burstable/podu/c", map[string]string{
+		"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "4096"})
+
+	got, err := group.Container("u", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares := int64(153)
+	want := Limits{Version: 1, CPUShares: &shares, CPUQuotaMicros: 30000, CPUPeriodMicros: 100000, MemoryLimitBytes: -1, MemoryUsageBytes: 4096}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Container() = %+v, want %+v", got, want)
+	}
+	if _, err := group.Container("other", "c"); err == nil {
+		t.Error("Container() of an unknown pod gave no error")
+	}
+}
+
+func TestContainerVersion2(t *testing.T) {
+	root := t.TempDir()
+	group := Group{Name: "n", Layout: Layout{Version: 2, Trees: []Tree{{Mount: root}}}}
+	fill(t, root+"/n/kubepods/podu/c", map[string]string{
+		"cpu.weight": "6", "cpu.max": "max 100000", "memory.max": "201326592", "memory.current": "4096"})
+
+	got, err := group.Container("u", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	weight := int64(6)
+	want := Limits{Version: 2, CPUWeight: &weight, CPUQuotaMicros: -1, CPUPeriodMicros: 100000, MemoryLimitBytes: 201326592, MemoryUsageBytes: 4096}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Container() = %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,188 @@
+package cgroups
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Group is the node's own child in every tree of the layout.
+type Group struct {
+	Name   string `json:"name"`
+	Layout Layout `json:"layout"`
+	// Borrowed are the version 2 controllers that Create had to switch on for the children of the root.
+	Borrowed []string `json:"borrowed,omitempty"`
+}
+
+// The kubelet cannot do without these. Others (cpuset, io, hugetlb) it uses when they are there.
+var needed = []string{"cpu", "memory", "pids"}
+
+// leaf holds the node's own processes with version 2, which allows a cgroup either processes or children with
+// controllers, but not both.
+const leaf = "node"
+
+func (g *Group) paths() []string {
+	paths := make([]string, len(g.Layout.Trees))
+	for i, tree := range g.Layout.Trees {
+		paths[i] = filepath.Join(tree.Mount, g.Name)
+	}
+	return paths
+}
+
+// Create makes the group's folders. With version 2 a controller reaches a child only if its parent passes it on.
+// systemd hosts do so for memory and pids, and for cpu once anything uses it; what is missing is switched on here,
+// written down in Borrowed, and switched off again by Destroy.
+func (g *Group) Create() error {
+	if g.Layout.Version == 2 {
+		if err := g.borrow(g.Layout.Trees[0].Mount); err != nil {
+			return err
+		}
+	}
+	for i, path := range g.paths() {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return err
+		}
+		if slices.Contains(g.Layout.Trees[i].Controllers, "cpuset") {
+			if err := inheritCPUs(g.Layout.Trees[i].Mount, path); err != nil {
+				return err
+			}
+		}
+		if g.Layout.Version == 2 {
+			if err := os.Mkdir(filepath.Join(path, leaf), 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Group) borrow(root string) error {
+	passed, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	for _, controller := range needed {
+		if slices.Contains(strings.Fields(string(passed)), controller) {
+			continue
+		}
+		if err := write(root, "cgroup.subtree_control", "+"+controller); err != nil {
+			return fmt.Errorf("the cgroup root does not pass the %s controller on to its children, and will not be told to"+
+				" (inside a container, give it its processes a cgroup of their own first): %w", controller, err)
+		}
+		g.Borrowed = append(g.Borrowed, controller)
+	}
+	return nil
+}
+
+// inheritCPUs fills a version 1 cpuset: a new one is empty, and nothing can run in it.
+func inheritCPUs(parent, child string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if err != nil {
+			return err
+		}
+		if err := write(child, file, strings.TrimSpace(string(value))); err != nil {
+			return err
+		}
+	}
+	return write(child, "cgroup.clone_children", "1")
+}
+
+// Join moves a process to the top of the group, from where a new cgroup namespace takes its root.
+func (g *Group) Join(pid int) error {
+	for _, path := range g.paths() {
+		if err := write(path, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle moves a process that has its namespace out of the kubelet's way, and passes every controller on to the pods.
+// Only version 2 needs that.
+func (g *Group) Settle(pid int) error {
+	if g.Layout.Version == 1 {
+		return nil
+	}
+	top := g.paths()[0]
+	if err := write(filepath.Join(top, leaf), "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		return err
+	}
+	available, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for _, controller := range strings.Fields(string(available)) {
+		if err := write(top, "cgroup.subtree_control", "+"+controller); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Destroy kills whatever is left in the group and removes it. It is safe to call for a group that is not there.
+func (g *Group) Destroy(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for _, path := range g.paths() {
+		for {
+			err := uproot(path)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("removing cgroup %s: %w", path, err)
+			}
+			// Killed processes leave their cgroup a moment later.
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	for _, controller := range g.Borrowed {
+		// Refused with EBUSY when somebody else has come to depend on it, and then it must stay.
+		_ = write(g.Layout.Trees[0].Mount, "cgroup.subtree_control", "-"+controller)
+	}
+	return nil
+}
+
+// uproot makes one attempt: kill, then remove children before parents.
+func uproot(top string) error {
+	var folders []string
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && entry.IsDir() {
+			folders = append(folders, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, folder := range slices.Backward(folders) {
+		procs, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for line := range strings.Lines(string(procs)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		// Not os.Remove: it tries unlink first and then reports the less telling of two errors.
+		if err := syscall.Rmdir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(folder, file, value string) error {
+	return os.WriteFile(filepath.Join(folder, file), []byte(value), 0o644)
+}

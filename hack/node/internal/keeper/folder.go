@@ -1,0 +1,104 @@
+// Package keeper is the part of the node that stays outside the sandbox: it makes the cgroup, starts the sandbox, and
+// cleans up when the node ends, however that comes about.
+package keeper
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
+)
+
+// Folder is the one that the user named. Everything about a node follows from it, so nodes with different folders do
+// not meet.
+type Folder string
+
+// Open makes the path absolute, so that it means the same to every process.
+func Open(path string) (Folder, error) {
+	if path == "" {
+		return "", errors.New("-dir is missing")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	// Symbolic links are resolved if the folder exists; two names of one folder must be one node.
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	return Folder(abs), nil
+}
+
+// ID is short because it becomes part of a cgroup's name.
+func (f Folder) ID() string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(f)))[:10]
+}
+
+func (f Folder) state() string      { return filepath.Join(string(f), "state") }
+func (f Folder) logs() string       { return filepath.Join(string(f), "logs") }
+func (f Folder) kubeconfig() string { return filepath.Join(string(f), "kubeconfig") }
+
+// lock takes the folder for this process, and writes down who has it. The kernel gives it up when the process dies, so
+// a lock that cannot be taken always has a living owner.
+func (f Folder) lock() (unlock func(), owner int, err error) {
+	path := filepath.Join(string(f), "lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer file.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, 0, err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, 0, err
+		}
+		owner, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s is locked by an unknown process", path)
+		}
+		return nil, owner, nil
+	}
+	if err := file.Truncate(0); err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	if _, err := fmt.Fprintln(file, os.Getpid()); err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return func() {
+		_ = os.Remove(path)
+		file.Close()
+	}, 0, nil
+}
+
+// Spec is what is known of a node that runs, or once ran and was not cleaned up.
+func (f Folder) Spec() (node.Spec, error) {
+	spec, err := node.Load(f.state())
+	if errors.Is(err, fs.ErrNotExist) {
+		return spec, fmt.Errorf("no node runs in %s", f)
+	}
+	return spec, err
+}
+
+// InitPID is process 1 of the sandbox, as the host numbers it.
+func (f Folder) InitPID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(f.state(), node.InitPIDFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("no node runs in %s", f)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}

@@ -1,0 +1,230 @@
+package keeper
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/cgroups"
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
+)
+
+// How long processes may take to leave a cgroup after they were killed.
+const cleanLimit = 20 * time.Second
+
+// Keep runs the node that [Start] has prepared. It returns when the node has ended and everything is removed.
+func Keep(f Folder, progress, life *os.File) error {
+	unlock, owner, err := f.lock()
+	if err != nil {
+		return err
+	}
+	if unlock == nil {
+		return fmt.Errorf("process %d has taken %s", owner, f)
+	}
+	defer unlock()
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer cancel()
+	go func() {
+		// One read tells both stories: the starter lets go, or is gone.
+		if text, _ := io.ReadAll(io.LimitReader(life, int64(len(letGo)))); string(text) != letGo {
+			cancel()
+		}
+	}()
+
+	err = hold(ctx, f, func(line string) {
+		fmt.Println(line)
+		// Fails once the starter is content and gone.
+		_, _ = fmt.Fprintln(progress, line)
+	})
+	if ctx.Err() != nil {
+		err = nil // asked to
+	}
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) { // a child that failed has already said why
+		_, _ = fmt.Fprintln(progress, err)
+	}
+	if lost := f.clean(); lost != nil {
+		_, _ = fmt.Fprintln(progress, lost)
+		err = errors.Join(err, lost)
+	}
+	return err
+}
+
+// hold makes the cgroup and keeps the sandbox running until it ends or the context does.
+func hold(ctx context.Context, f Folder, say func(string)) error {
+	spec, err := node.Load(f.state())
+	if err != nil {
+		return err
+	}
+	layout, err := cgroups.Detect()
+	if err != nil {
+		return err
+	}
+	door, port, err := listen(spec.HostPort)
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	spec.HostPort = port
+
+	spec.Group = cgroups.Group{Name: "verticalscaler-" + spec.ID, Layout: layout}
+	created := spec.Group.Create()
+	// Saved even if that failed half way, for it says what has to be removed.
+	if err := errors.Join(created, spec.Save(f.state())); err != nil {
+		return err
+	}
+
+	// The sandbox dies with the thread that started it, so that must be one that stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	sandbox := exec.CommandContext(ctx, "/proc/self/exe", "enter", string(f))
+	sandbox.Args[0] = "nodebox"
+	sandbox.ExtraFiles = []*os.File{door}
+	sandbox.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	output, err := sandbox.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	sandbox.Stderr = sandbox.Stdout
+	if err := sandbox.Start(); err != nil {
+		return err
+	}
+	scanner := bufio.NewScanner(output)
+	for scanner.Scan() {
+		if scanner.Text() == node.Ready {
+			// Only now, so that whoever waits for the file finds a cluster that works.
+			if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
+				return err
+			}
+		}
+		say(scanner.Text())
+	}
+	return sandbox.Wait()
+}
+
+// listen opens the port by which the host reaches the API server. The socket is handed to the sandbox, where it stays
+// a socket of the host.
+func listen(port int) (door *os.File, actual int, err error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer listener.Close()
+	door, err = listener.(*net.TCPListener).File()
+	return door, listener.Addr().(*net.TCPAddr).Port, err
+}
+
+// Enter joins the cgroup, makes the namespaces, and waits for the process in them.
+//
+// It is a process between the keeper and the sandbox, because a cgroup namespace takes the cgroup of its maker for its
+// root: somebody has to be in there first, and the keeper has to stay outside to remove it.
+func Enter(f Folder, door *os.File) error {
+	// Both the cgroup namespace and the death signal belong to one thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	spec, err := node.Load(f.state())
+	if err != nil {
+		return err
+	}
+	if err := spec.Group.Join(os.Getpid()); err != nil {
+		return err
+	}
+	if err := syscall.Unshare(syscall.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("making a cgroup namespace: %w", err)
+	}
+	if err := spec.Group.Settle(os.Getpid()); err != nil {
+		return err
+	}
+
+	first := exec.Command("/proc/self/exe", "init", string(f))
+	first.Args[0] = "nodebox"
+	first.Dir = "/"
+	first.Stdout, first.Stderr = os.Stdout, os.Stderr
+	first.ExtraFiles = []*os.File{door}
+	first.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
+	}
+	if err := first.Start(); err != nil {
+		return fmt.Errorf("making namespaces: %w", err)
+	}
+	pid := filepath.Join(f.state(), node.InitPIDFile)
+	if err := os.WriteFile(pid, []byte(strconv.Itoa(first.Process.Pid)+"\n"), 0o644); err != nil {
+		return err
+	}
+	return first.Wait()
+}
+
+// Init is the first process of the sandbox.
+func Init(f Folder, door *os.File) error { return node.Main(f.state(), f.logs(), door) }
+
+// clean removes what a node may have left: processes and cgroups first, since they use the files.
+func (f Folder) clean() error {
+	if spec, err := node.Load(f.state()); err == nil && spec.Group.Name != "" {
+		if err := spec.Group.Destroy(cleanLimit); err != nil {
+			return err
+		}
+	}
+	if logs := filepath.Join(f.state(), node.ClusterLogs); exists(logs) {
+		link := filepath.Join(f.logs(), node.ControlPlaneLogs)
+		if err := errors.Join(os.RemoveAll(link), os.Rename(logs, link)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		os.RemoveAll(f.state()),
+		os.RemoveAll(f.kubeconfig()),
+		// Links into the sandbox; the logs they mean are next to them.
+		os.RemoveAll(filepath.Join(f.logs(), "containers")),
+	)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Rehearse makes a sandbox and ends it at once. Where that works the node works as far as the kernel is concerned.
+func Rehearse() (cgroupVersion int, err error) {
+	base, err := os.MkdirTemp("", "verticalscaler-check-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(base)
+	f, err := Open(base)
+	if err != nil {
+		return 0, err
+	}
+	for _, folder := range []string{f.state(), f.logs()} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return 0, err
+		}
+	}
+	spec := node.Spec{Name: "rehearsal", ID: f.ID(), Started: time.Now(), Rehearse: true}
+	if err := spec.Save(f.state()); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var said string
+	err = hold(ctx, f, func(line string) { said += "\n" + line })
+	if err != nil {
+		err = fmt.Errorf("%w%s", err, said)
+	}
+	spec, _ = node.Load(f.state())
+	return spec.Group.Layout.Version, errors.Join(err, f.clean())
+}

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseContainerdVersion(t *testing.T) {
+	cases := map[string]ContainerdVersion{
+		"containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3":                 {1, 6},
+		"containerd containerd.io v2.1.5 fcd43222d6b07379a4be9786bda52438f0dd16a1":                    {2, 1},
+		"containerd github.com/containerd/containerd 1.7.28":                                          {1, 7},
+		"containerd containerd.io 1.7.27 05044ec0a9a75232cad458027ca83437aae3f4da":                    {1, 7},
+		"containerd github.com/containerd/containerd/v2 v2.0.0-rc.3 27de5fea738a38345aa1ac7569032261": {2, 0},
+	}
+	for text, want := range cases {
+		got, err := ParseContainerdVersion(text)
+		if err != nil || got != want {
+			t.Errorf("ParseContainerdVersion(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if _, err := ParseContainerdVersion("containerd: not found"); err == nil {
+		t.Error("ParseContainerdVersion() of nonsense gave no error")
+	}
+}
+
+func TestContainerdConfigSpeaksTheVersionsLanguage(t *testing.T) {
+	cases := map[string]struct {
+		version ContainerdVersion
+		has     string
+		lacks   string
+	}{
+		"1.6 has the old plugin names":      {ContainerdVersion{1, 6}, `"io.containerd.grpc.v1.cri"`, "cri.v1.runtime"},
+		"2.0 knows a single plugin folder":  {ContainerdVersion{2, 0}, `bin_dir = "/cni"`, "bin_dirs"},
+		"2.1 has a list of plugin folders":  {ContainerdVersion{2, 1}, `bin_dirs = ["/cni"]`, "bin_dir ="},
+		"2.4 keeps the sandbox image there": {ContainerdVersion{2, 4}, `sandbox = "` + PauseImage + `"`, "sandbox_image"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := containerdConfig(tc.version, "overlayfs", "/cni")
+			if !strings.Contains(got, tc.has) {
+				t.Errorf("the configuration lacks %s:\n%s", tc.has, got)
+			}
+			if strings.Contains(got, tc.lacks) {
+				t.Errorf("the configuration has %s:\n%s", tc.lacks, got)
+			}
+		})
+	}
+}

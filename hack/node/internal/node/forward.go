@@ -1,0 +1,32 @@
+package node
+
+import (
+	"io"
+	"net"
+	"time"
+)
+
+// forward hands every connection on to the target. A listening socket stays in the network namespace that it was made
+// in, so a socket from the host makes this a way in: it is accepted there and dialled here.
+func forward(listener net.Listener, target string) {
+	for {
+		in, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer in.Close()
+			out, err := net.DialTimeout("tcp", target, 10*time.Second)
+			if err != nil {
+				return // the client sees the connection close
+			}
+			defer out.Close()
+			go func() {
+				_, _ = io.Copy(out, in)
+				// Only this direction has ended; an answer may still be on its way.
+				_ = out.(*net.TCPConn).CloseWrite()
+			}()
+			_, _ = io.Copy(in, out)
+		}()
+	}
+}

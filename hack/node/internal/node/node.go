@@ -1,0 +1,200 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
+)
+
+// Ready is the line that tells the keeper that the node can be used.
+const Ready = "ready"
+
+// Main is process 1 of the sandbox. It prints its progress to standard output and returns only when something failed,
+// or at once when it was only a rehearsal.
+func Main(state, logs string, door *os.File) error {
+	spec, err := Load(state)
+	if err != nil {
+		return err
+	}
+	// Child processes are looked up on this PATH, and so is "ip" while the sandbox is being made.
+	os.Clearenv()
+	for _, pair := range spec.Environment() {
+		name, value, _ := strings.Cut(pair, "=")
+		os.Setenv(name, value)
+	}
+	programs := map[string]string{}
+	if spec.LocalCluster != "" {
+		programs["localcluster"] = spec.LocalCluster
+	}
+	err = sandbox.SetUp(sandbox.Config{
+		Hostname: spec.Name, State: state, Logs: logs, Programs: programs, Layout: spec.Group.Layout,
+	})
+	if err != nil {
+		return err
+	}
+	if spec.Rehearse {
+		return nil
+	}
+	n := &node{Spec: spec, supervisor: newSupervisor(spec.Environment())}
+	return n.run(door)
+}
+
+type node struct {
+	Spec
+	*supervisor
+}
+
+func (n *node) run(door *os.File) error {
+	ctx, cancel := context.WithDeadlineCause(context.Background(), n.Started.Add(n.Timeout),
+		fmt.Errorf("not done within %s", n.Timeout))
+	defer cancel()
+
+	if err := n.writeConfiguration(); err != nil {
+		return err
+	}
+	if err := n.component("containerd", "containerd", "--config", containerdFile); err != nil {
+		return err
+	}
+	if err := n.component("localcluster", "localcluster", "up", "-dir", clusterFolder, "-node", n.Name,
+		"-bind", sandbox.Address, "-port", "6443", "-metrics-server", "-timeout", n.Timeout.String()); err != nil {
+		return err
+	}
+
+	if err := n.until(ctx, "containerd", 50*time.Millisecond, func() error { return dial("unix", containerdSocket) }); err != nil {
+		return err
+	}
+	n.say("containerd is up")
+	if err := n.importImages(ctx); err != nil {
+		return err
+	}
+	n.say("images are imported")
+
+	if err := n.until(ctx, "the control plane", 50*time.Millisecond, func() error { _, err := os.Stat(readyFile); return err }); err != nil {
+		return err
+	}
+	n.say("the control plane is up")
+	if err := n.component("kubelet", "kubelet", "--config="+kubeletFile, "--kubeconfig="+kubeletKubeconf,
+		"--hostname-override="+n.Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
+		return err
+	}
+	api, err := n.openDoors(ctx, door)
+	if err != nil {
+		return err
+	}
+
+	if err := n.until(ctx, "the node", 100*time.Millisecond, func() error { return api.nodeReady(n.Name) }); err != nil {
+		return err
+	}
+	n.say("node %s is Ready", n.Name)
+	// Pods are refused until this exists.
+	if err := n.until(ctx, "the default ServiceAccount", 50*time.Millisecond, func() error {
+		return api.get("/api/v1/namespaces/default/serviceaccounts/default", &struct{}{})
+	}); err != nil {
+		return err
+	}
+	n.say("pods can be made")
+	fmt.Println(Ready)
+	return <-n.failed
+}
+
+func (n *node) say(format string, args ...any) {
+	fmt.Printf("[%6.1fs] %s\n", time.Since(n.Started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (n *node) writeConfiguration() error {
+	for _, folder := range []string{"/var/lib/containerd", cniFolder, clusterFolder} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	snapshotter := "overlayfs"
+	if !sandbox.CanOverlay("/var/lib/containerd") {
+		snapshotter = "native"
+	}
+	// The control plane keeps its logs in a folder of its own, which goes with the state. This link is meant for
+	// readers outside; in the end the keeper puts the folder in its place.
+	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
+		return err
+	}
+	// One binary that is all the programs of Kubernetes, by the name it is called.
+	for _, name := range []string{"kubelet", "kubectl"} {
+		if err := os.Symlink("localcluster", filepath.Join(sandbox.Bin, name)); err != nil {
+			return err
+		}
+	}
+	for path, text := range map[string]string{
+		containerdFile: containerdConfig(n.Containerd, snapshotter, n.CNI),
+		networkFile:    networkConfig(),
+		kubeletFile:    kubeletConfig(),
+		resolvFile:     "nameserver " + unusedNameServer + "\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) importImages(ctx context.Context) error {
+	archives, err := filepath.Glob(filepath.Join(sandbox.State, ImagesFolder, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if err := n.supervisor.run(ctx, "images", "ctr", "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openDoors makes the API server reachable from the host and from pods, and leaves a kubeconfig for the host.
+func (n *node) openDoors(ctx context.Context, door *os.File) (*api, error) {
+	flat := filepath.Join(sandbox.State, "admin.json")
+	// Through a shell for the sake of the redirection: logs and output must not mix.
+	if err := n.supervisor.run(ctx, "kubectl", "sh", "-c", "umask 077; exec kubectl config view --raw --flatten -o json >"+flat); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(flat)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := parseKubeconfig(text)
+	if err != nil {
+		return nil, err
+	}
+	outside, err := admin.at(fmt.Sprintf("https://127.0.0.1:%d", n.HostPort))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(sandbox.State, KubeconfigFile), outside, 0o600); err != nil {
+		return nil, err
+	}
+
+	hosts, err := net.FileListener(door)
+	if err != nil {
+		return nil, err
+	}
+	go forward(hosts, apiAddress)
+	// There is no kube-proxy, but the one service that every pod with a client looks for is worth having.
+	pods, err := net.Listen("tcp", net.JoinHostPort(sandbox.ServiceAddress, "443"))
+	if err != nil {
+		return nil, err
+	}
+	go forward(pods, apiAddress)
+	return admin.client()
+}
+
+func dial(network, address string) error {
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

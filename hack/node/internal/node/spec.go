@@ -1,0 +1,85 @@
+// Package node runs inside the sandbox: it starts the control plane, containerd and the kubelet, and waits for the
+// node to be usable.
+package node
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/cgroups"
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
+)
+
+// Names of the images that every node has.
+const (
+	StressImage = "verticalscaler.local/stress:dev"
+	PauseImage  = "verticalscaler.local/pause:dev"
+)
+
+// Files in the state folder, which the keeper outside and the node inside both see.
+const (
+	SpecFile       = "spec.json"
+	KubeconfigFile = "kubeconfig"
+	InitPIDFile    = "init.pid"
+	ImagesFolder   = "images"
+	// ClusterLogs are of the control plane; seen from the logs folder they are ControlPlaneLogs.
+	ClusterLogs      = "cluster/logs"
+	ControlPlaneLogs = "control-plane"
+)
+
+// Spec is what the keeper tells the node.
+type Spec struct {
+	Name string `json:"name"`
+	// ID tells several nodes on one machine apart.
+	ID           string            `json:"id"`
+	Group        cgroups.Group     `json:"group"`
+	Started      time.Time         `json:"started"`
+	Timeout      time.Duration     `json:"timeout"`
+	HostPort     int               `json:"hostPort"`
+	Containerd   ContainerdVersion `json:"containerd"`
+	CNI          string            `json:"cni"`
+	LocalCluster string            `json:"localCluster"`
+	// Rehearse stops once the sandbox stands. That is how a machine is checked.
+	Rehearse bool `json:"rehearse,omitempty"`
+}
+
+// Save writes the spec to the state folder.
+func (s Spec) Save(state string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(state, SpecFile), text, 0o644)
+}
+
+// Load reads the spec from the state folder.
+func Load(state string) (Spec, error) {
+	var s Spec
+	text, err := os.ReadFile(filepath.Join(state, SpecFile))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
+}
+
+// Environment is what programs inside get; of the host's they need nothing.
+func (s Spec) Environment() []string {
+	return []string{
+		"PATH=" + sandbox.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + sandbox.Temp,
+		"TMPDIR=" + sandbox.Temp,
+		"LANG=C.UTF-8",
+		"KUBECONFIG=" + adminKubeconfig,
+		"CONTAINERD_ADDRESS=" + containerdSocket,
+		"CONTAINERD_NAMESPACE=k8s.io",
+	}
+}
+
+const (
+	clusterFolder    = sandbox.State + "/cluster"
+	adminKubeconfig  = clusterFolder + "/admin.kubeconfig"
+	containerdSocket = "/run/containerd/containerd.sock"
+	apiAddress       = sandbox.Address + ":6443"
+)

@@ -1,0 +1,69 @@
+# Shared by the scripts of this folder; source it, do not run it.
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repo=$(cd "$here/../.." && pwd)
+
+# Tools of an administrator live in sbin, which is not on everybody's PATH.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PATH
+
+# usage prints the comment at the top of the calling script.
+usage() {
+	awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+}
+
+# asks_for_help says whether -h is among the arguments.
+asks_for_help() {
+	local argument
+	for argument in "$@"; do
+		case $argument in
+		-h | --help | -help) return 0 ;;
+		--) return 1 ;;
+		esac
+	done
+	return 1
+}
+
+fail() {
+	echo "error: $*" >&2
+	exit 1
+}
+
+# cni_folder prints the folder that has the three CNI plugins the node uses. Debian, the projects' own archives and
+# Fedora put them in different places.
+cni_folder() {
+	local folder
+	for folder in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do
+		if [ -x "$folder/bridge" ] && [ -x "$folder/host-local" ] && [ -x "$folder/loopback" ]; then
+			echo "$folder"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# missing_packages prints the Debian packages that hold what is not there, one per line. It asks for programs and not
+# for packages: a machine with Docker has containerd and runc from another package, and must keep them.
+missing_packages() {
+	local program package
+	while read -r program package; do
+		command -v "$program" >/dev/null || echo "$package"
+	done <<-END | sort -u
+		containerd containerd
+		containerd-shim-runc-v2 containerd
+		ctr containerd
+		runc runc
+		ip iproute2
+		mount mount
+		nsenter util-linux
+		sha256sum coreutils
+	END
+	cni_folder >/dev/null || echo containernetworking-plugins
+}
+
+# nodebox prints the path of the Go program behind the scripts, building it if necessary.
+nodebox() {
+	local folder
+	folder=$("$here/build.sh") || return 1
+	echo "$folder/nodebox"
+}

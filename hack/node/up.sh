@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# usage: hack/node/up.sh -dir DIR [-node NAME] [-port PORT] [-image ARCHIVE]... [-timeout 5m] [-foreground]
+#
+# Starts a Kubernetes with one real node, in namespaces of its own, and returns when the node is Ready and pods can be
+# made. Needs root. Everything belongs to DIR, so several can run side by side.
+#
+#   -dir DIR         where it lives; made if it does not exist
+#   -node NAME       name of the node (node-1)
+#   -port PORT       port on 127.0.0.1 for the API server (a free one)
+#   -image ARCHIVE   image archive (OCI or docker save) to import; may be repeated
+#   -timeout 5m      how long the start may take
+#   -foreground      stay, and end the node when this process ends, however it ends
+#
+# Afterwards there are
+#
+#   DIR/kubeconfig   for programs on the host, cluster administrator
+#   DIR/logs         logs: of the node's programs, of the control plane in DIR/logs/control-plane, and of pods in
+#                    DIR/logs/pods; kept by down.sh
+#
+# The node has the images verticalscaler.local/stress:dev and verticalscaler.local/pause:dev (use imagePullPolicy Never
+# or IfNotPresent), a metrics-server, and the Service "kubernetes", so clients in pods work. There is no DNS, no other
+# Service address, and no way to the outside.
+#
+# If this process is killed before the node is ready, the node ends by itself and leaves nothing behind.
+#
+# LOCALCLUSTER, if set, is a localcluster binary to use instead of building one with hack/cluster/build.sh.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+if asks_for_help "$@"; then
+	usage
+	exit 0
+fi
+# Asked before anything is built, which may take minutes.
+[[ " $* " == *" -dir"[=\ ]* || " $* " == *" --dir"[=\ ]* ]] || fail "-dir is missing; -h tells more"
+[ "$(id -u)" = 0 ] || fail "a real node needs root; hack/node/check.sh tells more"
+packages=$(missing_packages | tr '\n' ' ')
+[ -z "$packages" ] || fail "programs are missing (packages: ${packages% }); hack/node/install.sh installs them"
+
+tools=$("$here/build.sh")
+if [ -z "${LOCALCLUSTER:-}" ]; then
+	cluster=$("$repo/hack/cluster/build.sh")
+	LOCALCLUSTER=$cluster/localcluster
+fi
+# exec, so that a signal for this script reaches the program that cleans up.
+exec "$tools/nodebox" up -localcluster "$LOCALCLUSTER" -cni "$(cni_folder)" -image "$tools/images.tar" "$@"
