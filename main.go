@@ -17,6 +17,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/config"
 )
 
+// version is set by the linker.
+var version = "devel"
+
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "verticalscaler-operator:", err)
@@ -26,11 +29,16 @@ func main() {
 
 func run() error {
 	path := flag.String("config", "", "the configuration `file` (an OperatorConfiguration); the defaults without")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	logging := zap.Options{}
 	logging.BindFlags(flag.CommandLine)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: there are only flags, see -help", flag.Arg(0))
+	}
+	if *showVersion {
+		fmt.Println(version)
+		return nil
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
 

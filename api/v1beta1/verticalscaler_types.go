@@ -195,8 +195,8 @@ type ResourcePolicy struct {
 }
 
 // ContainerPolicy bounds what is recommended for one container.
-// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || !isQuantity(string(self.minAllowed.cpu)) || !isQuantity(string(self.maxAllowed.cpu)) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || !isQuantity(string(self.minAllowed.memory)) || !isQuantity(string(self.maxAllowed.memory)) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 type ContainerPolicy struct {
 	// containerName is the container's name in the pod template, or "*" for all
 	// containers that no other policy names.
@@ -241,15 +241,15 @@ type ResourceBounds struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="must be a quantity of CPU from 1m to 10k, such as 250m or 2"
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}')",message="must be in whole millicores, such as 250m or 0.25"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}|[.].*[eE]-|[eE]-([^3]|3.)')",message="must be in whole millicores, such as 250m or 0.25"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
-	// memory is in bytes: "512Mi". From 1Ki to 1Pi, whole bytes. Unset means no bound.
+	// memory is in bytes: "512Mi". From 1Ki to 1Pi; parts of a byte are rounded up.
+	// Unset means no bound.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="must be a quantity of memory from 1Ki to 1Pi, such as 512Mi"
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[num]$')",message="must be in whole bytes, such as 512Mi: the suffixes n, u and m mean parts of a byte"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="must be a quantity of memory from 1Ki to 1Pi, such as 512Mi; the suffix m means thousandths, not mega"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 

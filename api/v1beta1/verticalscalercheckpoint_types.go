@@ -72,9 +72,10 @@ type ContainerCheckpoint struct {
 	Version int32 `json:"version,omitempty"`
 
 	// data is the container's history: distribution of CPU usage, memory peaks and
-	// the OOM floor, in the operator's own encoding.
+	// the OOM floor, in the operator's own encoding. At most 8 KiB, which is 10,924
+	// characters of base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=8192
+	// +kubebuilder:validation:MaxLength=10924
 	Data []byte `json:"data,omitempty"`
 }

@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command localcluster is a whole Kubernetes in one file.
 //
 // It holds etcd, the control plane, kubectl, kwok and metrics-server, and on Linux the kubelet. The name it is called

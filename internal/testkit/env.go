@@ -9,7 +9,9 @@ package testkit
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,9 +31,9 @@ type Env struct {
 	// Client reads and writes live, as the administrator.
 	Client client.Client
 
-	environment *envtest.Environment
-	audit       string
-	dir         string
+	audit string // the audit log; empty where there is none to read
+	kwok  bool   // nodes and pods are played by kwok
+	stop  func() error
 }
 
 // Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; make
@@ -41,37 +43,51 @@ func Start() (*Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the API server: %w", err)
 	}
-	e := &Env{dir: dir, audit: filepath.Join(dir, "audit.log")}
-	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-		return nil, fmt.Errorf("writing the audit policy: %w", err)
+	e := &Env{audit: filepath.Join(dir, "audit.log")}
+	policy, err := writeAuditPolicy(dir)
+	if err != nil {
+		return nil, err
 	}
-	e.environment = &envtest.Environment{
+	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 	}
-	e.environment.ControlPlane.GetAPIServer().Configure().
+	environment.ControlPlane.GetAPIServer().Configure().
 		Append("audit-policy-file", policy).
 		Append("audit-log-path", e.audit).
 		Append("audit-log-format", "json").
 		Append("audit-log-mode", "blocking")
-	if e.Config, err = e.environment.Start(); err != nil {
+	if e.Config, err = environment.Start(); err != nil {
 		return nil, fmt.Errorf("starting the API server (is KUBEBUILDER_ASSETS set? make test does it): %w", err)
 	}
+	e.stop = func() error {
+		if err := environment.Stop(); err != nil {
+			return fmt.Errorf("stopping the API server: %w", err)
+		}
+		return os.RemoveAll(dir)
+	}
+	return e, e.connect()
+}
+
+// connect makes the client.
+func (e *Env) connect() (err error) {
 	// Tests are not throttled: the server's own priority and fairness is enough.
 	e.Config.QPS, e.Config.Burst = -1, -1
 	if e.Client, err = client.New(e.Config, client.Options{Scheme: app.Scheme()}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("making a client: %w", err)
 	}
-	return e, nil
+	return nil
 }
 
-// Stop stops the API server and removes what it left.
-func (e *Env) Stop() error {
-	if err := e.environment.Stop(); err != nil {
-		return fmt.Errorf("stopping the API server: %w", err)
+// Stop stops what was started, and removes what it left.
+func (e *Env) Stop() error { return e.stop() }
+
+func writeAuditPolicy(dir string) (path string, err error) {
+	path = filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(path, []byte(auditPolicy), 0o600); err != nil {
+		return "", fmt.Errorf("writing the audit policy: %w", err)
 	}
-	return os.RemoveAll(e.dir)
+	return path, nil
 }
 
 // auditPolicy logs who wrote what, once it is done.
@@ -123,9 +139,15 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 		return nil, fmt.Errorf("seeking in the audit log: %w", err)
 	}
 	var out []Write
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
+	lines := bufio.NewReader(f)
+	for {
+		text, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return out, nil // a line without an end is still being written
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
 		var line struct {
 			Verb      string
 			UserAgent string
@@ -135,7 +157,7 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 			}
 			ResponseStatus struct{ Code int32 }
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, fmt.Errorf("decoding the audit log: %w", err)
 		}
 		if !strings.Contains(line.UserAgent, agent) {
@@ -150,7 +172,6 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code,
 		})
 	}
-	return out, lines.Err()
 }
 
 // Root is the root of the source tree: the folder above the test's that has the
@@ -175,8 +196,10 @@ func Root() string {
 // Main runs a package's tests against one API server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
-func Main(m *testing.M, env **Env) int {
-	e, err := Start()
+func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start) }
+
+func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {
+	e, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -6,13 +6,17 @@ package testkit
 import (
 	"context"
 	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
@@ -21,6 +25,9 @@ import (
 
 // never is longer than any test.
 const never = 24 * time.Hour
+
+// setLogger silences the operators' log, unless VERTICALSCALER_TEST_LOG is set.
+var setLogger sync.Once
 
 // Operator is a running operator.
 type Operator struct {
@@ -33,6 +40,13 @@ type Operator struct {
 // stopped with the test, or before.
 func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source collect.Source, namespaces ...string) *Operator {
 	t.Helper()
+	setLogger.Do(func() {
+		logger := logr.Discard()
+		if os.Getenv("VERTICALSCALER_TEST_LOG") != "" {
+			logger = zap.New(zap.UseDevMode(true))
+		}
+		ctrl.SetLogger(logger)
+	})
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(e.Config)
 	restConfig.UserAgent = o.Agent

@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fakenode describes nodes that exist in the API only, and tells kwok how their pods behave.
 //
 // The nodes are played by kwok. Its own stages bring a node up, end Jobs and delete pods; ours, in the folder stages,

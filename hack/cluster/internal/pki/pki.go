@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pki makes the certificates and kubeconfigs of a throw-away cluster.
 //
 // Everything is valid for a year and written to plain files: these are credentials for a cluster that lives for

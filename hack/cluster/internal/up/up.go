@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package up runs a whole Kubernetes cluster out of child processes of this same file.
 //
 // A cluster starts from nothing every time, lives in one folder, listens on free ports and ends with the launcher,

@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command mkimage packs one static program into an OCI image archive, as "ctr images import" reads it. There is no
 // registry and no image builder in the node tier; an image is a handful of JSON documents and a tar file.
 //

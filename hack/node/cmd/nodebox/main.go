@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command nodebox runs a real Kubernetes node in namespaces of its own. The scripts of this folder are its front; the
 // subcommands keep, enter and init are how it calls itself.
 package main

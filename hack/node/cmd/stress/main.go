@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command stress is everything that runs in the pods of the node tier: the process that holds a pod's namespaces, and
 // a load whose size is set from outside.
 //

@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cgroups gives the node a cgroup of its own, and tells which limits are in force below it.
 //
 // It serves both generations. With version 1 every controller is a tree of its own (or shares one), and the node gets

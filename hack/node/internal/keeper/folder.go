@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package keeper is the part of the node that stays outside the sandbox: it makes the cgroup, starts the sandbox, and
 // cleans up when the node ends, however that comes about.
 package keeper

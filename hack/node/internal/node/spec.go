@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node runs inside the sandbox: it starts the control plane, containerd and the kubelet, and waits for the
 // node to be usable.
 package node

@@ -1,3 +1,6 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sandbox turns a process in fresh namespaces into a small machine: its own view of /proc, /sys and cgroups,
 // its own /run, /var/lib and /var/log, a network with one address, and nothing of the host that it could write to.
 //

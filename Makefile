@@ -1,0 +1,185 @@
+# "make help" lists what this can do. Nothing has to be installed but Go, GNU make, git, and gcc for the race detector:
+# tools are built from pinned sources (hack/tools.mk), and so is the cluster of the tests and the demo (hack/cluster).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+include hack/tools.mk
+
+# The version and the image of the operator, both from config/manager/kustomization.yaml.
+VERSION := $(shell sed -n 's/^ *newTag: *v//p' config/manager/kustomization.yaml)
+IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml):v$(VERSION)
+IMG ?= $(IMAGE)
+BUNDLE_IMG ?= $(subst :v,-bundle:v,$(IMG))
+
+# The tool that builds images: the first of these that is installed.
+CONTAINER_TOOL ?= $(firstword $(foreach tool,docker podman buildah,$(if $(shell command -v $(tool)),$(tool))))
+
+# The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
+export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
+export GOWORK := off
+
+# The modules of this repository, and those of them that have tests of their own.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard hack/*/go.mod hack/tools/*/go.mod))
+TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
+
+# What is tested, and with which further flags: make test PKG=./internal/plan ARGS='-run TestNext -v'
+PKG ?= ./...
+ARGS ?=
+TEST_TIMEOUT ?= 20m
+
+# The folder with the test cluster's programs. It is built when it is needed, which takes minutes the first time.
+CLUSTER_DIR = $$(hack/cluster/build.sh)
+
+##@ Daily work
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+
+.PHONY: generate
+generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs and docs/api.md from the API's Go types.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	@mkdir -p docs
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api --config=hack/tools/docs/config.yaml \
+		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
+	@rm -rf bin/crds
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=bin/crds
+	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the Go code.
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import whom among them.
+	$(GOLANGCI_LINT) config verify
+	$(GOLANGCI_LINT) run
+
+.PHONY: vet
+vet: ## Run go vet in every module.
+	go vet -tags node ./...
+	@for module in $(TESTED_MODULES); do \
+		echo "go vet in $$module"; \
+		(cd $$module && CGO_ENABLED=0 go vet -trimpath ./...); \
+	done
+
+.PHONY: build
+build: ## Build the manager for this machine: bin/manager.
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o bin/manager .
+
+.PHONY: run
+run: ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
+	kubectl apply --server-side -k config/crd
+	go run . --config=config/manager/local.yaml
+
+.PHONY: demo
+demo: ## Show a scaler at work in a cluster of its own. DEMO=once: without waiting for keys.
+	go run ./hack/demo -cluster-dir="$(CLUSTER_DIR)" $(if $(filter once,$(DEMO)),-once)
+
+##@ Tests
+
+.PHONY: test
+test: test-operator test-modules ## Run all tests that need no node: unit, replay, one step, running.
+
+# KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
+.PHONY: test-operator
+test-operator:
+	@cc="$$(go env CC)"; command -v "$${cc%% *}" >/dev/null || { \
+		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
+	assets="$${KUBEBUILDER_ASSETS:-}"; \
+	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
+	KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+
+.PHONY: test-modules
+test-modules:
+	@for module in $(TESTED_MODULES); do \
+		echo "go test in $$module"; \
+		(cd $$module && CGO_ENABLED=0 go test -trimpath -timeout $(TEST_TIMEOUT) ./...); \
+	done
+
+.PHONY: test-node
+test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
+	hack/node/check.sh -q
+	go test -tags node -v -count=1 -timeout 30m $(ARGS) ./test/node/...
+
+.PHONY: fuzz
+fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
+	@grep -rlE --include='*_test.go' '^func Fuzz' api controllers internal test | xargs -r -n1 dirname | sort -u | \
+	while read -r dir; do \
+		for name in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | cut -d' ' -f2); do \
+			echo "$$name in $$dir"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; \
+		done; \
+	done
+
+FUZZTIME ?= 1m
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem $(ARGS) $(PKG)
+
+.PHONY: golden
+golden: ## Rewrite the golden files. Read the difference before you commit it.
+	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' controllers internal test | xargs -r -n1 dirname | sort -u | \
+	while read -r dir; do go test "./$$dir" -update </dev/null; done
+
+.PHONY: verify
+verify: ## Generate everything, check everything but the tests, and fail if that changed a file.
+	@MAKE="$(MAKE)" hack/verify.sh $(MODULES)
+
+##@ Release
+
+.PHONY: image
+image: ## Build the operator's image, IMG, with docker, podman or buildah.
+	@[ -n "$(CONTAINER_TOOL)" ] || { echo "Install docker, podman or buildah." >&2; exit 1; }
+	$(CONTAINER_TOOL) build --build-arg VERSION=v$(VERSION) -t $(IMG) .
+
+.PHONY: dist
+dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml.
+	@mkdir -p dist
+	$(KUSTOMIZE) build config/default >dist/install.yaml
+
+.PHONY: bundle
+bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
+	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/bundle.sh $(VERSION) $(IMAGE)
+
+.PHONY: bundle-validate
+bundle-validate: $(OPERATOR_SDK) ## Check the bundle as OLM and OperatorHub do.
+	$(OPERATOR_SDK) bundle validate ./bundle
+	$(OPERATOR_SDK) bundle validate ./bundle --select-optional suite=operatorframework
+
+.PHONY: bundle-image
+bundle-image: ## Build the bundle's image, BUNDLE_IMG.
+	@[ -n "$(CONTAINER_TOOL)" ] || { echo "Install docker, podman or buildah." >&2; exit 1; }
+	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: deploy
+deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of your kubeconfig.
+	$(KUSTOMIZE) build config/default | sed 's|^\( *image:\) .*|\1 $(IMG)|' | kubectl apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: $(KUSTOMIZE) ## Remove the operator and, with its CRDs, all scalers from the cluster of your kubeconfig.
+	$(KUSTOMIZE) build config/default | kubectl delete --ignore-not-found -f -
+
+##@ Tools
+
+.PHONY: tools
+tools: $(TOOLS) ## Build the pinned tools into bin/tools.
+
+.PHONY: cluster
+cluster: ## Build the cluster of the tests and the demo, and print its folder.
+	@hack/cluster/build.sh
+
+.PHONY: clean
+clean: ## Remove what has been built.
+	rm -rf bin cover.out

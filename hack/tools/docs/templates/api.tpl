@@ -1,0 +1,69 @@
+{{- /* The page docs/api.md: the kinds first, then the types that they are made of, by name. */ -}}
+
+{{- define "gvList" -}}
+<!-- Generated from the Go types in api/ by "make generate": change those, not this page. -->
+# API reference
+{{ range . }}
+## {{ .GroupVersionString }}
+
+{{ trim .Doc }}
+{{ range .SortedKinds }}
+- [{{ . }}](#{{ lower . }})
+{{- end }}
+{{ $gv := . }}
+
+{{- range .SortedKinds }}{{ template "type" $gv.TypeForKind . }}{{ end }}
+{{- range .SortedTypes }}{{ if not .GVK }}{{ template "type" . }}{{ end }}{{ end }}
+{{- end }}
+{{- end -}}
+
+{{- define "type" }}
+{{- if markdownShouldRenderType . }}
+### {{ .Name }}
+
+{{ .Doc }}
+{{- if and .Validation (not .EnumValues) }}
+
+Validation:
+{{ range .Validation }}
+- {{ . }}
+{{- end }}
+{{- end }}
+{{- if .References }}
+
+Used by
+{{- range $i, $type := .SortedReferences }}{{ if $i }},{{ end }} {{ markdownRenderTypeLink $type }}{{ end }}.
+{{- end }}
+{{- if .Members }}
+
+| Field | Type | Description | Default | Validation |
+| --- | --- | --- | --- | --- |
+{{- if .GVK }}
+| `apiVersion` | string | `{{ .GVK.Group }}/{{ .GVK.Version }}` | | |
+| `kind` | string | `{{ .GVK.Kind }}` | | |
+{{- end }}
+{{- range .Members }}
+| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ if eq .Name "metadata" }}See the Kubernetes API.{{ else }}{{ markdownRenderFieldDoc .Doc }}{{ end }} | {{ with .Default }}`{{ . }}`{{ end }} | {{ template "rules" .Validation }} |
+{{- end }}
+{{- end }}
+{{- if .EnumValues }}
+
+| Value | Description |
+| --- | --- |
+{{- range .EnumValues }}
+| `{{ .Name }}` | {{ markdownRenderFieldDoc (trim .Doc) }} |
+{{- end }}
+{{- end }}
+{{ end }}
+{{- end -}}
+
+{{- /* Fields are optional unless it says otherwise. */ -}}
+{{- define "rules" -}}
+{{- $first := true -}}
+{{- range . -}}
+{{- if not (hasPrefix "Optional" .) -}}
+{{- if not $first }}<br />{{ end }}{{ $first = false -}}
+{{- if hasPrefix "Required" . }}Required{{ else }}{{ markdownRenderFieldDoc . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

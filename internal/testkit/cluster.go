@@ -1,0 +1,184 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// binaryVariable names the localcluster binary; beside KUBEBUILDER_ASSETS if unset.
+	binaryVariable = "LOCALCLUSTER"
+	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
+	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
+	// kwokNodes is enough for a thousand pods, and for 80 CPUs of requests.
+	kwokNodes = 10
+	// startTimeout is longer than a cluster needs on a machine that is busy.
+	startTimeout = 3 * time.Minute
+	// stopTimeout is longer than its components need to end.
+	stopTimeout = 30 * time.Second
+)
+
+// StartCluster starts a whole control plane, with a controller manager, a scheduler
+// and nodes that kwok plays, and installs our CRDs.
+//
+// The binary is hack/cluster's. A cluster of your own is used instead if
+// VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok or the
+// audit log are then skipped.
+func StartCluster() (*Env, error) {
+	if path := os.Getenv(kubeconfigVariable); path != "" {
+		e := &Env{stop: func() error { return nil }}
+		return e, e.open(path)
+	}
+	binary, err := localcluster()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "verticalscaler-cluster-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the cluster: %w", err)
+	}
+	policy, err := writeAuditPolicy(dir)
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Join(dir, "cluster")
+	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"),
+		"-kwok-nodes", strconv.Itoa(kwokNodes), "-audit-policy", policy,
+		// However this process ends, the cluster does not outlive it.
+		"-parent-pid", strconv.Itoa(os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{kwok: true, audit: filepath.Join(home, "audit.log"), stop: func() error {
+		if err := stop(); err != nil {
+			return err
+		}
+		return os.RemoveAll(dir)
+	}}
+	if err := e.open(filepath.Join(home, "admin.kubeconfig")); err != nil {
+		return nil, errors.Join(err, e.stop())
+	}
+	return e, nil
+}
+
+// localcluster finds the binary.
+func localcluster() (string, error) {
+	path := os.Getenv(binaryVariable)
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); path == "" && assets != "" {
+		path = filepath.Join(filepath.Dir(filepath.Clean(assets)), "localcluster")
+	}
+	const what = "these tests need a cluster: run them with make test, or set " + binaryVariable +
+		" to the binary that hack/cluster/build.sh makes, or " + kubeconfigVariable + " to the kubeconfig of a cluster of your own"
+	if path == "" {
+		return "", errors.New(what)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: %s", err, what)
+	}
+	return path, nil
+}
+
+// runCluster starts a cluster in a folder and waits until it is up.
+func runCluster(binary, dir, output string, flags ...string) (stop func() error, err error) {
+	out, err := os.Create(output) //nolint:gosec // a folder of our own
+	if err != nil {
+		return nil, fmt.Errorf("making the cluster's log: %w", err)
+	}
+	command := exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...) //nolint:gosec,noctx // it is stopped by stop
+	command.Stdout, command.Stderr = out, out
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("starting the cluster: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	stop = func() error {
+		defer out.Close() //nolint:errcheck // nobody reads it any more
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			return fmt.Errorf("stopping the cluster: %w", err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				return fmt.Errorf("stopping the cluster: %w", err)
+			}
+			return nil
+		case <-time.After(stopTimeout):
+			return fmt.Errorf("the cluster has not stopped in %s", stopTimeout)
+		}
+	}
+
+	late := time.After(startTimeout)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+			return stop, nil
+		}
+		select {
+		case err := <-ended:
+			return nil, fmt.Errorf("starting the cluster: %w: %s", err, contentOf(output))
+		case <-late:
+			return nil, errors.Join(fmt.Errorf("the cluster is not up after %s: %s", startTimeout, contentOf(output)), stop())
+		case <-tick.C:
+		}
+	}
+}
+
+func contentOf(path string) string {
+	content, err := os.ReadFile(path) //nolint:gosec // a file of our own
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
+}
+
+// open connects to the cluster of a kubeconfig, and installs our CRDs.
+func (e *Env) open(kubeconfig string) (err error) {
+	if e.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
+	}
+	if err := e.connect(); err != nil {
+		return err
+	}
+	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{
+		Paths:              []string{filepath.Join(Root(), "config", "crd", "bases")},
+		ErrorIfPathMissing: true,
+	}); err != nil {
+		return fmt.Errorf("installing the CRDs: %w", err)
+	}
+	return nil
+}
+
+// NeedKwok skips a test that tells kwok what to do on a cluster with real nodes.
+func (e *Env) NeedKwok(t testing.TB) {
+	t.Helper()
+	if !e.kwok {
+		t.Skip("needs nodes played by kwok, which refuses a resize or kills a container when it is told so; this cluster is of " + kubeconfigVariable)
+	}
+}
+
+// NeedAudit skips a test that counts writes on a cluster whose audit log is out of
+// reach.
+func (e *Env) NeedAudit(t testing.TB) {
+	t.Helper()
+	if e.audit == "" {
+		t.Skip("needs the audit log of the API server; this cluster is of " + kubeconfigVariable)
+	}
+}
+
+// ClusterMain runs a package's tests against one whole cluster. It is used like
+// Main.
+func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster) }
