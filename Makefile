@@ -125,8 +125,10 @@ fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
 FUZZTIME ?= 1m
 
 .PHONY: bench
-bench: ## Run the benchmarks.
-	go test -run '^$$' -bench . -benchmem $(ARGS) $(PKG)
+bench: ## Run the benchmarks, those against real API servers among them.
+	assets="$${KUBEBUILDER_ASSETS:-}"; \
+	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
+	KUBEBUILDER_ASSETS="$$assets" go test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.

@@ -1,0 +1,105 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
+	namespace := env.Namespace(t)
+	address := freeAddress(t)
+	c := testkit.OperatorConfig()
+	c.Metrics.BindAddress, c.Metrics.Secure = address, true
+	env.StartOperator(t, c, testkit.NewUsage(), namespace)
+	create(t, testkit.Deployment(namespace, "web"))
+	createScaler(t, namespace, "web", "web")
+	sees(t, namespace, "web", present)
+
+	reader := token(t, namespace, "reader")
+	create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics-" + namespace},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	})
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics-" + namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "reads-metrics-" + namespace},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
+	})
+
+	if code, _ := get(t, address, ""); code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", code)
+	}
+	// controller-runtime calls a token that the API server cannot read a failure of
+	// its own, so the code is not 401. What counts is that nothing is served.
+	if code, body := get(t, address, "forged"); code < 400 || strings.Contains(body, "controller_runtime") {
+		t.Errorf("with a forged token: %d %s", code, body)
+	}
+	if code, _ := get(t, address, token(t, namespace, "stranger")); code != http.StatusForbidden {
+		t.Errorf("without the right: %d", code)
+	}
+	testkit.Eventually(t, soon, func() string { // the authorizer caches what it was told before
+		code, body := get(t, address, reader)
+		if code != http.StatusOK || !strings.Contains(body, `controller_runtime_reconcile_total{controller="verticalscaler"`) {
+			return http.StatusText(code) + " " + body[:min(len(body), 200)]
+		}
+		return ""
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it only told a port
+	return l.Addr().String()
+}
+
+// token makes a ServiceAccount and returns a token of its.
+func token(t *testing.T, namespace, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	create(t, account)
+	request := &authenticationv1.TokenRequest{}
+	if err := env.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func get(t *testing.T, address, token string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // self-signed, on loopback
+	response, err := insecure.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read to its end
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
