@@ -7,9 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -17,16 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
-
-// refusedFor is how long a refused resize is not asked for again while neither the
-// wish nor the pod changes. Most refusals end with something that we do not watch.
-const refusedFor = 10 * time.Minute
 
 // apply carries out the plan's step.
 func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
@@ -37,6 +37,11 @@ func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 		p.err = r.hold(ctx, scaler, p)
 	case p.plan.Rewrite != nil:
 		p.err = r.rewrite(ctx, scaler, p)
+	case p.plan.GiveBack:
+		if p.err = r.giveBack(ctx, scaler, p.status.Held); p.err == nil {
+			p.status.Held = nil
+			p.again = staleCacheRetry
+		}
 	default:
 		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Reason, "message", p.plan.Message)
 	}
@@ -64,12 +69,22 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		countAction("resize", refused.reason)
 		r.pods.remember(key, step.UID, remembered{
 			refused: &plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message},
-			until:   p.now.Add(refusedFor),
+			// Most refusals end with something that we do not watch: the resync asks again.
+			until: p.now.Add(r.resync(scaler.UID)),
 		})
 		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.reason, "message", refused.message)
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
-		// another pod's turn comes.
-		p.again = staleCacheRetry
+		// another pod's turn comes, in a pass of its own.
+		situation := &p.observation.situation
+		situation.Refused = maps.Clone(situation.Refused)
+		if situation.Refused == nil {
+			situation.Refused = map[types.UID]plan.Refused{}
+		}
+		situation.Refused[step.UID] = plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message}
+		p.plan = plan.Next(*situation, policyOf(scaler, situation.Deployment), p.now)
+		if p.plan.Resize != nil {
+			p.again = staleCacheRetry
+		}
 		return nil
 	}
 	countAction("resize", "failed")
@@ -150,16 +165,23 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 // recorded as held, to be given back.
 func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
 	step := p.plan.Rewrite
-	var containers []*corev1ac.ContainerApplyConfiguration
+	sizes := map[string]corev1.ResourceRequirements{}
 	for _, size := range step.Sizes {
+		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
+	}
+	if err := r.keepUnrecorded(ctx, scaler, p, sizes); err != nil {
+		return err
+	}
+	var containers []*corev1ac.ContainerApplyConfiguration
+	for _, name := range sortedNames(sizes) {
 		resources := corev1ac.ResourceRequirements()
-		if list := resourceList(size.Requests); list != nil {
+		if list := sizes[name].Requests; len(list) > 0 {
 			resources.WithRequests(list)
 		}
-		if list := resourceList(size.Limits); list != nil {
+		if list := sizes[name].Limits; len(list) > 0 {
 			resources.WithLimits(list)
 		}
-		containers = append(containers, corev1ac.Container().WithName(size.Container).WithResources(resources))
+		containers = append(containers, corev1ac.Container().WithName(name).WithResources(resources))
 	}
 	config := appsv1ac.Deployment(p.observation.situation.Deployment.Name, scaler.Namespace).
 		// Without these an apply would make a Deployment that has gone meanwhile, or
@@ -186,6 +208,57 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 	return fmt.Errorf("applying the sizes to Deployment %s: %w", p.observation.situation.Deployment.Name, err)
 }
 
+// keepUnrecorded adds to the sizes what we own of the template without a record of
+// having taken it: the status that said so was lost. An apply that left it out would
+// remove it, and leave a container without requests.
+func (r *Reconciler) keepUnrecorded(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass, sizes map[string]corev1.ResourceRequirements) error {
+	var deployment appsv1.Deployment
+	key := targetOf(scaler)
+	if err := r.Live.Get(ctx, key, &deployment); err != nil {
+		return fmt.Errorf("reading who owns what of Deployment %s: %w", key, err)
+	}
+	owned, err := ownedBy(deployment.ManagedFields)
+	if err != nil {
+		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+	}
+	addUnrecorded(&deployment, p.observation.situation.Held, owned, sizes)
+	return nil
+}
+
+func addUnrecorded(d *appsv1.Deployment, held []plan.Held, owned *fieldpath.Set, sizes map[string]corev1.ResourceRequirements) {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		size := sizes[c.Name]
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if isRecorded(held, c.Name, name) {
+				continue
+			}
+			if q, ok := c.Resources.Requests[name]; ok && owns(owned, c.Name, "requests", string(name)) {
+				size.Requests = withQuantity(size.Requests, name, q)
+			}
+			if q, ok := c.Resources.Limits[name]; ok && owns(owned, c.Name, "limits", string(name)) {
+				size.Limits = withQuantity(size.Limits, name, q)
+			}
+		}
+		if size.Requests != nil || size.Limits != nil {
+			sizes[c.Name] = size
+		}
+	}
+}
+
+func isRecorded(held []plan.Held, container string, resource corev1.ResourceName) bool {
+	return slices.ContainsFunc(held, func(h plan.Held) bool {
+		return h.Container == container && (resource == corev1.ResourceCPU && h.CPU || resource == corev1.ResourceMemory && h.Memory)
+	})
+}
+
+func withQuantity(list corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) corev1.ResourceList {
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[name] = q
+	return list
+}
+
 // change is one container's resources, before and after.
 type change struct {
 	subject   string // "pod web-1" or "Deployment web"
@@ -210,8 +283,13 @@ func changesOf(s plan.Situation, step plan.Resize) (out []change) {
 
 func templateChanges(d workload.Deployment, sizes []plan.Size) (out []change) {
 	for _, size := range sizes {
-		if c, ok := d.Container(size.Container); ok {
-			out = append(out, change{"Deployment " + d.Name, size.Container, c.Resources, size.Resources})
+		c, ok := d.Container(size.Container)
+		after := workload.Resources{
+			Requests: cover(c.Requests, size.Requests),
+			Limits:   cover(c.Limits, size.Limits),
+		}
+		if ok && c.Resources != after {
+			out = append(out, change{"Deployment " + d.Name, size.Container, c.Resources, after})
 		}
 	}
 	return out

@@ -37,9 +37,8 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 	if p.plan.Decided && p.plan.Decision != nil {
 		r.event(scaler, p, corev1.EventTypeNormal, eventDecided, sayDecision(p.observation.situation, p.plan.Decision))
 	}
-	if p.plan.Reason == v1beta1.ReasonApplied && p.status.Decision != nil && reasonOf(before, v1beta1.ConditionApplied) != v1beta1.ReasonApplied {
-		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, fmt.Sprintf("%s on %s pods, without our restarting any",
-			strings.Join(nonEmpty("cpu "+p.status.Summary.CPU, "memory "+p.status.Summary.Memory), ", "), p.status.Summary.Pods))
+	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
+		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(modeOf(scaler), p.status.Summary))
 	}
 	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
 		kind := eventHeld
@@ -48,6 +47,14 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 		}
 		r.event(scaler, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
 	}
+}
+
+func sayApplied(mode v1beta1.UpdateMode, summary *v1beta1.Summary) string {
+	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
+	if mode == v1beta1.UpdateModeInPlace {
+		said += ", without our restarting any"
+	}
+	return said
 }
 
 func (r *Reconciler) event(scaler *v1beta1.VerticalScaler, p pass, kind, reason, note string) {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then
@@ -56,7 +59,8 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 		}
 		status.Held = nil
 	}
-	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) && modeOf(scaler) != v1beta1.UpdateModeRollout {
+	// Also in Rollout: a scaler that stands back, or that has not begun, holds nothing.
+	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
 		return r.dropFinalizer(ctx, scaler)
 	}
 	return nil
@@ -134,24 +138,15 @@ func owns(set *fieldpath.Set, container, list, resource string) bool {
 // restorePatch puts back the values found of those that are still ours; nil if none
 // is. A value that was not set is removed.
 func restorePatch(d *appsv1.Deployment, held *v1beta1.Held, owned *fieldpath.Set) []byte {
-	type resources map[string]map[string]any
 	var containers []map[string]any
 	for _, h := range held.Containers {
-		found := resources{}
-		for list, amounts := range map[string]v1beta1.Amounts{"requests": h.Requests, "limits": h.Limits} {
-			values := map[string]any{}
-			if amounts.CPU != nil && owns(owned, h.ContainerName, list, "cpu") {
-				values["cpu"] = orRemoved(amounts.CPU.String(), amounts.CPU.IsZero())
+		for _, c := range d.Spec.Template.Spec.Containers {
+			if c.Name != h.ContainerName {
+				continue
 			}
-			if amounts.Memory != nil && owns(owned, h.ContainerName, list, "memory") {
-				values["memory"] = orRemoved(amounts.Memory.String(), amounts.Memory.IsZero())
+			if resources := restoredResources(c, h, owned); resources != nil {
+				containers = append(containers, map[string]any{"name": c.Name, "resources": resources})
 			}
-			if len(values) > 0 {
-				found[list] = values
-			}
-		}
-		if len(found) > 0 {
-			containers = append(containers, map[string]any{"name": h.ContainerName, "resources": found})
 		}
 	}
 	if len(containers) == 0 {
@@ -167,11 +162,67 @@ func restorePatch(d *appsv1.Deployment, held *v1beta1.Held, owned *fieldpath.Set
 	return patch
 }
 
-func orRemoved(value string, removed bool) any {
-	if removed {
+// restoredResources is what a container's resources get back; nil for nothing.
+func restoredResources(c corev1.Container, h v1beta1.HeldContainer, owned *fieldpath.Set) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	put := func(list, name string, q resource.Quantity) {
+		if out[list] == nil {
+			out[list] = map[string]any{}
+		}
+		out[list][name] = q.String()
+		if q.IsZero() {
+			out[list][name] = nil
+		}
+	}
+	for _, r := range []struct {
+		name           corev1.ResourceName
+		request, limit *resource.Quantity
+	}{
+		{corev1.ResourceCPU, h.Requests.CPU, h.Limits.CPU},
+		{corev1.ResourceMemory, h.Requests.Memory, h.Limits.Memory},
+	} {
+		request, isRequest := c.Resources.Requests[r.name], isRestorable(r.name, r.request) && owns(owned, c.Name, "requests", string(r.name))
+		limit, isLimit := c.Resources.Limits[r.name], isRestorable(r.name, r.limit) && owns(owned, c.Name, "limits", string(r.name))
+		if isRequest {
+			request = *r.request
+		}
+		if isLimit {
+			limit = *r.limit
+		}
+		// Where somebody else has changed one of the two since, the other must still
+		// go with it: the API server would refuse it, and we would never be done.
+		if !limit.IsZero() && request.Cmp(limit) > 0 {
+			if isRequest {
+				request = limit
+			} else {
+				limit = request
+			}
+		}
+		if isRequest {
+			put("requests", string(r.name), request)
+		}
+		if isLimit {
+			put("limits", string(r.name), limit)
+		}
+	}
+	if len(out) == 0 {
 		return nil
 	}
-	return value
+	return out
+}
+
+// isRestorable says whether a value that was recorded can be put back. One that
+// nobody could have had was written by somebody else.
+func isRestorable(name corev1.ResourceName, q *resource.Quantity) bool {
+	if q == nil {
+		return false
+	}
+	read := quantity.MemoryBytes
+	if name == corev1.ResourceCPU {
+		read = quantity.CPUMillis
+	}
+	_, err := read(*q)
+	return err == nil
 }
 
 // disown takes our name off the Deployment's fields. They then belong to nobody,

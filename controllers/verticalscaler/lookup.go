@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/types"
@@ -113,10 +114,8 @@ func (l *lookup) lookUp(ctx context.Context, index string, deployment types.Name
 		}
 		keys := make([]types.NamespacedName, len(found))
 		for i, key := range found {
-			keys[i].Namespace, keys[i].Name, err = toolscache.SplitMetaNamespaceKey(key)
-			if err != nil {
-				return nil, err
-			}
+			// The informer's keys are namespace/name. Cutting shares the string.
+			keys[i].Namespace, keys[i].Name, _ = strings.Cut(key, string(types.Separator))
 		}
 		return keys, nil
 	}

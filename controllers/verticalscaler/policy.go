@@ -27,6 +27,7 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 	p := plan.Policy{
 		Mode:       modeOf(scaler),
 		Suspended:  scaler.Spec.Suspend,
+		Edited:     scaler.Generation != scaler.Status.ObservedGeneration,
 		Cooldown:   time.Duration(ptr.Deref(scaler.Spec.UpdatePolicy.CooldownSeconds, defaultCooldownSeconds)) * time.Second,
 		Tolerance:  plan.DefaultTolerance,
 		Containers: map[string]plan.ContainerPolicy{},

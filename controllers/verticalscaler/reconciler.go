@@ -75,6 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.Histories.Forget(request.NamespacedName)
 			r.written.forget(request.NamespacedName)
+			r.pods.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -103,6 +104,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 
 	if p.err = r.releaseOthers(ctx, scaler, &p.status); p.err != nil {
 		return p
+	}
+	if scaler.Status.Held != nil && p.status.Held == nil {
+		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
 	}
 	recordClaim(&p.status, claimFor(scaler))
 	if p.observation, p.err = r.observe(ctx, scaler, &p.status); p.err != nil {
@@ -255,6 +259,12 @@ func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, what re
 		m.pods[scaler] = map[types.UID]remembered{}
 	}
 	m.pods[scaler][pod] = what
+}
+
+func (m *podMemory) forget(scaler types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, scaler)
 }
 
 // recall returns what is remembered of the scaler's pods, less those that are gone.

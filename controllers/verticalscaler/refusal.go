@@ -36,7 +36,7 @@ type refusal struct {
 // is the name that we give to the refusal, never what we do about it: all of them
 // wait until the wish, the pod or the time has changed.
 func refusalOf(err error) refusal {
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if err == nil || apierrors.IsConflict(err) {
 		return refusal{}
 	}
 	var status apierrors.APIStatus
@@ -45,6 +45,10 @@ func refusalOf(err error) refusal {
 	}
 	said := status.Status()
 	switch {
+	case apierrors.IsNotFound(err) && hasCause(said, metav1.CauseTypeUnexpectedServerResponse):
+		return refusal{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
+	case apierrors.IsNotFound(err):
+		return refusal{} // it has gone
 	case hasCause(said, causeNodeCapacity):
 		return refusal{v1beta1.ReasonNodeCapacity, said.Message}
 	case hasCause(said, causeUnsupportedPlatform):
@@ -57,6 +61,8 @@ func refusalOf(err error) refusal {
 		return refusal{} // another pod by that name: what a 409 means elsewhere
 	case apierrors.IsInvalid(err):
 		return refusal{invalidFor(said.Message), said.Message}
+	case apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
+		return refusal{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
 	}
 	return refusal{}
 }

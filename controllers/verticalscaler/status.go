@@ -28,6 +28,10 @@ const maxMessage = 1024
 // completeStatus turns what a pass found, decided and did into the status. It is
 // the only place that does.
 func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
+	if isConflict(p.err) {
+		p.status = *scaler.Status.DeepCopy() // it rests on an old cache, and is made again at once
+		return
+	}
 	s := &p.status
 	s.ObservedGeneration = scaler.Generation
 	o := p.observation
@@ -39,10 +43,11 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 	default:
 		d := workload.ReadDeployment(o.deployment)
 		s.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
-		s.Decision = apiDecision(p.plan.Decision)
 		if o.winner != "" {
 			s.Summary, s.Recommendation, s.Decision = nil, nil, nil
-		} else if p.err == nil {
+		}
+		if isPlanned(p) { // else the decision stands
+			s.Decision = apiDecision(p.plan.Decision)
 			s.Summary = summaryOf(p)
 		}
 	}
@@ -56,17 +61,20 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 	s.Conditions = conditionsOf(scaler, p)
 }
 
+// isPlanned says that the pass got as far as a plan.
+func isPlanned(p *pass) bool { return p.plan.Reason != "" }
+
 // conditionsOf makes all conditions, keeping the transition times of those that
 // stay.
-func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
-	conditions := append([]metav1.Condition(nil), scaler.Status.Conditions...)
-	target := targetFound(scaler, p)
-	provided := recommendationProvided(p)
-	applied := applied(p)
+func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) (conditions []metav1.Condition) {
+	target, provided, applied := targetFound(scaler, p), recommendationProvided(p), applied(p)
+	stalled := stalled(p, target, provided)
 	for _, c := range []metav1.Condition{
-		ready(scaler, p, target, provided, applied), target, provided, applied,
-		reconciling(p), stalled(p, target, provided),
+		ready(scaler, p, target, provided, applied, stalled), target, provided, applied, reconciling(p, stalled), stalled,
 	} {
+		if before := meta.FindStatusCondition(scaler.Status.Conditions, c.Type); before != nil {
+			conditions = append(conditions, *before)
+		}
 		c.ObservedGeneration = scaler.Generation
 		c.Message = truncated(c.Message)
 		c.LastTransitionTime = metav1.NewTime(p.now.Truncate(time.Second))
@@ -123,8 +131,8 @@ func applied(p *pass) metav1.Condition {
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"
 	case p.observation.winner != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
-	case p.plan.Reason == "":
-		c.Message = "The pass could not be finished; it is tried again"
+	case !isPlanned(p):
+		c.Message = unfinished
 	default:
 		c.Status = metav1.ConditionFalse
 		if p.plan.Applied {
@@ -135,8 +143,14 @@ func applied(p *pass) metav1.Condition {
 	return c
 }
 
-func reconciling(p *pass) metav1.Condition {
-	if p.plan.Changing {
+// unfinished is the message of a pass that failed before it had a plan. The error
+// itself may read differently each time; the log has it.
+const unfinished = "The pass could not be finished; it is tried again"
+
+// reconciling is True while pods are being changed, but not beside Stalled: one of
+// the two answers whether to wait or to act.
+func reconciling(p *pass, stalled metav1.Condition) metav1.Condition {
+	if p.plan.Changing && stalled.Status != metav1.ConditionTrue {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Reason, Message: p.plan.Message}
 	}
 	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "No change is under way"}
@@ -159,15 +173,13 @@ func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
 }
 
 // ready sums the others up. Learning, waiting and suspended are Ready.
-func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied metav1.Condition) metav1.Condition {
+func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, stalled metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWorking}
-	if s := stalled(p, target, provided); s.Status == metav1.ConditionTrue {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.Reason, s.Message
-		return c
-	}
 	switch {
-	case p.err != nil && target.Status == metav1.ConditionUnknown:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, target.Message
+	case stalled.Status == metav1.ConditionTrue:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, stalled.Reason, stalled.Message
+	case p.err != nil && !isPlanned(p):
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, unfinished
 	case target.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
 	case isPaused(scaler):
@@ -195,7 +207,12 @@ func truncated(message string) string {
 // be.
 func summaryOf(p *pass) *v1beta1.Summary {
 	s := p.observation.situation
-	now, wanted := requestsNow(s), requestsWanted(p)
+	var now, wanted quantity.Amounts
+	for _, c := range s.Deployment.Containers {
+		least := leastRequests(s, c.Name)
+		now = sum(now, least)
+		wanted = sum(wanted, cover(least, wantedRequests(p, c.Name)))
+	}
 	return &v1beta1.Summary{
 		CPU:    arrow(quantity.FormatCPU, now.CPUMillis, wanted.CPUMillis),
 		Memory: arrow(quantity.FormatMemory, now.MemoryBytes, wanted.MemoryBytes),
@@ -213,51 +230,46 @@ func arrow(format func(int64) string, now, wanted int64) string {
 	return format(now) + "->" + format(wanted)
 }
 
-// requestsNow are those of the running pod that has the least, so that the arrow
+// leastRequests are those of the running pods that have the least, so that the arrow
 // stays until the last pod has followed; those of the template without pods.
-func requestsNow(s plan.Situation) (least quantity.Amounts) {
-	sum := func(containers []workload.Container) (a quantity.Amounts) {
-		for _, c := range containers {
-			a.CPUMillis += c.Requests.CPUMillis
-			a.MemoryBytes += c.Requests.MemoryBytes
-		}
-		return a
-	}
-	least = sum(s.Deployment.Containers)
-	first := true
+func leastRequests(s plan.Situation, container string) quantity.Amounts {
+	c, _ := s.Deployment.Container(container)
+	least, first := c.Requests, true
 	for _, pod := range s.Pods {
-		if !pod.Running || !pod.Current || pod.Terminating {
+		in, ok := pod.Container(container)
+		if !ok || !pod.Running || !pod.Current || pod.Terminating {
 			continue
 		}
-		if a := sum(pod.Containers); first {
-			least, first = a, false
-		} else {
-			least.CPUMillis = min(least.CPUMillis, a.CPUMillis)
-			least.MemoryBytes = min(least.MemoryBytes, a.MemoryBytes)
+		if first {
+			least, first = in.Requests, false
 		}
+		least.CPUMillis = min(least.CPUMillis, in.Requests.CPUMillis)
+		least.MemoryBytes = min(least.MemoryBytes, in.Requests.MemoryBytes)
 	}
 	return least
 }
 
-// requestsWanted are the decision's where there is one, else the recommendation's
-// in the mode that only recommends.
-func requestsWanted(p *pass) (sum quantity.Amounts) {
-	s := p.observation.situation
-	for _, c := range s.Deployment.Containers {
-		want := c.Requests
-		if p.plan.Decision != nil {
-			want = cover(want, p.plan.Decision.Requests[c.Name])
-		} else if p.plan.Reason == v1beta1.ReasonRecommendOnly || p.plan.Reason == v1beta1.ReasonSuspended {
-			for _, rec := range s.Recommendations {
-				if rec.Name == c.Name {
-					want = cover(want, rec.Target)
-				}
+// wantedRequests are the decision's where there is one, else the recommendation's
+// while nothing may be changed. What is applied is as wanted, even where a limit or a
+// LimitRange made it a little different.
+func wantedRequests(p *pass, container string) quantity.Amounts {
+	switch {
+	case p.plan.Applied:
+		return quantity.Amounts{}
+	case p.plan.Decision != nil:
+		return p.plan.Decision.Requests[container]
+	case p.plan.Reason == v1beta1.ReasonRecommendOnly || p.plan.Reason == v1beta1.ReasonSuspended:
+		for _, rec := range p.observation.situation.Recommendations {
+			if rec.Name == container {
+				return rec.Target
 			}
 		}
-		sum.CPUMillis += want.CPUMillis
-		sum.MemoryBytes += want.MemoryBytes
 	}
-	return sum
+	return quantity.Amounts{}
+}
+
+func sum(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
 }
 
 // cover puts the amounts that are set over those of a.
@@ -272,7 +284,10 @@ func cover(a, over quantity.Amounts) quantity.Amounts {
 func sayDecision(s plan.Situation, d *plan.Decision) string {
 	var parts []string
 	for _, name := range sortedNames(d.Requests) {
-		before := currentRequests(s, name)
+		before := leastRequests(s, name)
+		if s.Decision != nil {
+			before = cover(before, s.Decision.Requests[name])
+		}
 		after := d.Requests[name]
 		var words []string
 		if after.CPUMillis > 0 && after.CPUMillis != before.CPUMillis {
@@ -286,21 +301,6 @@ func sayDecision(s plan.Situation, d *plan.Decision) string {
 		}
 	}
 	return truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
-}
-
-func currentRequests(s plan.Situation, container string) quantity.Amounts {
-	c, _ := s.Deployment.Container(container)
-	now := c.Requests
-	for _, pod := range s.Pods {
-		if in, ok := pod.Container(container); ok && pod.Running && pod.Current && !pod.Terminating {
-			now = in.Requests
-			break
-		}
-	}
-	if s.Decision != nil {
-		now = cover(now, s.Decision.Requests[container])
-	}
-	return now
 }
 
 // sameStatus compares statuses by meaning.

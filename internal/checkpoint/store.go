@@ -80,10 +80,17 @@ func (s *Store) Load(ctx context.Context, scaler *v1beta1.VerticalScaler) error 
 		return nil
 	}
 	e.object = &object
-	if object.Spec.DeploymentName == scaler.Spec.DeploymentName {
+	if e.isOurs() {
 		e.decode(ctx)
 	}
 	return nil
+}
+
+// isOurs says whether the checkpoint is about this very scaler and its Deployment.
+// That of a scaler of the same name which is gone will soon be collected.
+func (e *entry) isOurs() bool {
+	owner := metav1.GetControllerOf(e.object)
+	return owner != nil && owner.UID == e.owner && e.object.Spec.DeploymentName == e.deployment
 }
 
 // decode fills the book from the checkpoint. A container that cannot be read costs
@@ -163,16 +170,16 @@ func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recomm
 // current says whether the checkpoint read at the start still holds all that the
 // book does. Time observed since then is too little to matter.
 func (e *entry) current(marks map[string]mark) bool {
-	if e.object.Spec.DeploymentName != e.deployment {
+	if !e.isOurs() {
 		return false
 	}
 	read := map[string]mark{}
 	for _, c := range e.object.Spec.Containers {
 		container, err := history.Decode(c.Data)
-		if err != nil || c.Version != version {
-			continue
+		m, ok := marks[c.ContainerName]
+		if err != nil || c.Version != version || !ok {
+			continue // unreadable, or nothing is recommended for it
 		}
-		m := marks[c.ContainerName]
 		m.newestKill = container.NewestKill()
 		m.recommendation.Observed = container.Observed()
 		read[c.ContainerName] = m
@@ -200,7 +207,7 @@ func worthSaving(saved, now map[string]mark) bool {
 		s, ok := saved[name]
 		if !ok || n.newestKill.After(s.newestKill) ||
 			n.recommendation.Target != s.recommendation.Target ||
-			n.recommendation.Observed >= 2*s.recommendation.Observed {
+			(n.recommendation.Observed > 0 && n.recommendation.Observed >= 2*s.recommendation.Observed) {
 			return true
 		}
 	}

@@ -307,6 +307,10 @@ func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	for namespace := range c.delivered {
 		if !namespaces[namespace] {
 			delete(c.delivered, namespace)
+		}
+	}
+	for namespace := range c.failures { // it may never have delivered anything
+		if !namespaces[namespace] {
 			delete(c.failures, namespace)
 		}
 	}

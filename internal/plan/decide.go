@@ -5,8 +5,9 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"math"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,41 +17,54 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// The reasons of a decision. The first that applies names it.
+// The reasons of a decision. The most urgent that applies names it.
 const (
 	DecidedOOMKill    = "OOMKill"    // memory is below the floor that an OOM kill has set
-	DecidedBounds     = "Bounds"     // a request is outside minAllowed, maxAllowed or the LimitRange
+	DecidedBounds     = "Bounds"     // a request is outside what the policy, the LimitRange or a fixed limit allows
 	DecidedLowerBound = "LowerBound" // a request is below the lower bound: usage asks for more now
 	DecidedRaise      = "Raise"      // a request is below its target
 	DecidedLower      = "Lower"      // a request is above its upper bound
+	DecidedAdopted    = "Adopted"    // the pods have two sizes and no decision says which: the larger is kept
 )
 
-// urgency orders the reasons, and tells which of them wait for the cooldown.
-var urgency = map[string]int{DecidedOOMKill: 5, DecidedBounds: 4, DecidedLowerBound: 3, DecidedRaise: 2, DecidedLower: 1}
+// urgency orders the reasons.
+var urgency = map[string]int{
+	DecidedOOMKill: 6, DecidedBounds: 5, DecidedLowerBound: 4, DecidedRaise: 3, DecidedLower: 2, DecidedAdopted: 1,
+}
 
-func waitsForCooldown(reason string) bool { return urgency[reason] <= urgency[DecidedRaise] }
+// waitsForCooldown tells the reasons that can wait from those that cannot.
+func waitsForCooldown(reason string) bool { return reason == DecidedRaise || reason == DecidedLower }
 
 // resource is one of the two resources, with the accessors that let one rule
 // serve both.
 type resource struct {
-	name   string
-	of     func(quantity.Amounts) int64
-	set    func(*quantity.Amounts, int64)
-	format func(int64) string
+	name     string
+	most     int64 // the most that is believed or written
+	of       func(quantity.Amounts) int64
+	set      func(*quantity.Amounts, int64)
+	format   func(int64) string
+	ratio    func(workload.Ratios) int64
+	restarts func(workload.Container) bool
 }
 
 var resources = []resource{
 	{
-		name:   "cpu",
-		of:     func(a quantity.Amounts) int64 { return a.CPUMillis },
-		set:    func(a *quantity.Amounts, v int64) { a.CPUMillis = v },
-		format: quantity.FormatCPU,
+		name:     "cpu",
+		most:     quantity.MaxCPUMillis,
+		of:       func(a quantity.Amounts) int64 { return a.CPUMillis },
+		set:      func(a *quantity.Amounts, v int64) { a.CPUMillis = v },
+		format:   quantity.FormatCPU,
+		ratio:    func(r workload.Ratios) int64 { return r.CPU },
+		restarts: func(c workload.Container) bool { return c.RestartOnCPU },
 	},
 	{
-		name:   "memory",
-		of:     func(a quantity.Amounts) int64 { return a.MemoryBytes },
-		set:    func(a *quantity.Amounts, v int64) { a.MemoryBytes = v },
-		format: quantity.FormatMemory,
+		name:     "memory",
+		most:     quantity.MaxMemoryBytes,
+		of:       func(a quantity.Amounts) int64 { return a.MemoryBytes },
+		set:      func(a *quantity.Amounts, v int64) { a.MemoryBytes = v },
+		format:   quantity.FormatMemory,
+		ratio:    func(r workload.Ratios) int64 { return r.Memory },
+		restarts: func(c workload.Container) bool { return c.RestartOnMemory },
 	},
 }
 
@@ -73,112 +87,148 @@ type decided struct {
 //     after the cooldown. The upper bound is wide while evidence is thin, so that
 //     lowering waits for evidence.
 //
-// What does not move stays as it was decided.
+// What does not move stays as it was decided; what moves at once does not take along
+// what has to wait.
 func decide(s Situation, policy Policy, now time.Time) decided {
-	next := map[string]quantity.Amounts{}
-	var (
-		held           notes // resources left alone although they are managed
-		kept           notes // resources that stay although the target differs
-		moves          []string
-		known, managed bool
-	)
-	reason := ""
-	for _, container := range s.Deployment.Containers {
-		if container.Unreadable {
-			held.add(v1beta1.ReasonRejected, "container "+container.Name, "its resources are outside the believable range and left alone", true)
-			continue
-		}
-		rec, ok := recommendationFor(s.Recommendations, container.Name)
-		known = known || ok
-		for _, r := range resources {
-			if !policy.controls(container.Name, r) {
-				continue
-			}
-			managed = true
-			if hpa := scaledBy(s.Scaled, r); hpa != "" {
-				held.add(v1beta1.ReasonHPAConflict, r.name,
-					fmt.Sprintf("left alone, since HorizontalPodAutoscaler %s scales on its utilization", hpa), false)
-				continue
-			}
-			target := fitted(r.of(rec.Target), r, policy.Containers[container.Name], s.Bounds)
-			if !ok || target == 0 {
-				if old := s.Decision.request(container.Name, r); old > 0 {
-					set(next, container.Name, r, old)
-				}
-				continue
-			}
-			current := currentRequest(s, container, r)
-			why := moveOf(current, target, rec, r, policy, container.Name, s.Bounds)
-			if why == "" {
-				if current > 0 {
-					set(next, container.Name, r, keptRequest(s, container.Name, r, current))
-				}
-				if current > target && differs(current, target, policy.Tolerance) {
-					kept.add(v1beta1.ReasonWithinBounds, container.Name+" "+r.name,
-						fmt.Sprintf("%s stays until the upper bound of %s falls below it", r.format(current), r.format(r.of(rec.UpperBound))), false)
-				}
-				continue
-			}
-			set(next, container.Name, r, target)
-			moves = append(moves, why)
-			if urgency[why] > urgency[reason] {
-				reason = why
-			}
-		}
-	}
+	s.Decision = s.Decision.notAfter(now)
+	w := weigh(s, policy)
 
-	out := decided{decision: s.Decision.without(next)}
+	out := decided{decision: s.Decision.with(w.stays)}
+	left := cooldownLeft(s.Decision, policy.Cooldown, now)
+	ready, waiting := w.moves, []move(nil)
+	if left > 0 {
+		ready, waiting = split(w.moves)
+	}
 	switch {
-	case !managed:
-		out.decision = nil
-		out.reason, out.message = v1beta1.ReasonNothingControlled, "The resource policy leaves nothing to manage"
-	case reason == "":
-		out.reason, out.message, out.stalled = held.tell()
-		if out.reason == "" && !known {
-			out.reason, out.message = v1beta1.ReasonNoRecommendation, "There is no recommendation yet"
+	case len(ready) > 0:
+		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays}
+		for _, m := range ready {
+			set(out.decision.Requests, m.container, m.resource, m.to)
 		}
-		if out.reason == "" {
-			out.reason, out.message, _ = kept.tell()
-		}
-		if out.reason == "" && out.decision == nil {
-			out.reason, out.message = v1beta1.ReasonWithinTolerance, "The requests in force are close enough to the recommendation"
-		}
-	default:
-		if left := cooldownLeft(s.Decision, policy.Cooldown, now); left > 0 && waitsForCooldown(reason) {
-			out.wait = left
-			out.reason, out.message = v1beta1.ReasonInCooldown,
-				fmt.Sprintf("The next change (%s) waits until %s after the last one", strings.Join(unique(moves), ", "), policy.Cooldown)
-			break
-		}
-		out.decision = &Decision{Time: now, Reason: reason, Requests: next}
 		out.decided = true
-		out.reason, out.message, out.stalled = held.tell()
+		out.reason, out.message, out.stalled = w.held.tell()
+	case len(waiting) > 0:
+		out.wait = left
+		out.reason = v1beta1.ReasonInCooldown
+		out.message = fmt.Sprintf("The next change (%s) waits until %s after the last one", reasonsOf(waiting), policy.Cooldown)
+	default:
+		out.reason, out.message, out.stalled = w.tell(out.decision != nil)
 	}
 	return out
 }
 
-// moveOf says why a request is to be moved to the target, or "" if it is not.
-func moveOf(current, target int64, rec recommend.Container, r resource, policy Policy, container string, bounds workload.Bounds) string {
-	p := policy.Containers[container]
+// weighing is what decide knows once it has looked at every resource.
+type weighing struct {
+	stays   map[string]quantity.Amounts // decided before and still managed
+	moves   []move
+	held    notes // resources left alone although they are managed
+	kept    notes // resources that stay although the target differs
+	known   bool  // there is a recommendation
+	managed bool  // there is something to manage
+}
+
+// move is one request that is to be moved.
+type move struct {
+	container string
+	resource  resource
+	to        int64
+	why       string
+}
+
+func weigh(s Situation, policy Policy) weighing {
+	w := weighing{stays: map[string]quantity.Amounts{}}
+	for _, container := range s.Deployment.Containers {
+		if container.Unreadable {
+			w.held.add(v1beta1.ReasonRejected, "container "+container.Name, "its resources are outside the believable range and left alone", true)
+			continue
+		}
+		rec, ok := recommendationFor(s.Recommendations, container.Name)
+		w.known = w.known || ok
+		for _, r := range resources {
+			if !policy.controls(container.Name, r) {
+				continue
+			}
+			w.managed = true
+			if hpa := scaledBy(s.Scaled, r); hpa != "" {
+				w.held.add(v1beta1.ReasonHPAConflict, r.name,
+					fmt.Sprintf("left alone, since HorizontalPodAutoscaler %s scales on its utilization", hpa), false)
+				continue
+			}
+			w.weigh(s, policy, container, rec, r)
+		}
+	}
+	return w
+}
+
+// weigh looks at one resource of one container.
+func (w *weighing) weigh(s Situation, policy Policy, container workload.Container, rec recommend.Container, r resource) {
+	set(w.stays, container.Name, r, s.Decision.request(container.Name, r))
+
+	allowed := allowedFor(s, policy, container, r)
+	current, mixed := currentRequest(s, container, r)
+	target := allowed.fit(r.of(rec.Target))
+	if target == 0 {
+		// Nothing is known any more: the decision stands, as far as it is allowed.
+		target, mixed = allowed.fit(s.Decision.request(container.Name, r)), false
+		if target == 0 {
+			return
+		}
+	}
+	to, why := moveOf(current, target, rec, r, policy.Tolerance, allowed)
+	if why == "" && mixed {
+		to, why = current, DecidedAdopted
+	}
+	if why != "" {
+		w.moves = append(w.moves, move{container.Name, r, to, why})
+		return
+	}
+	if current > target && differs(current, target, policy.Tolerance) {
+		w.kept.add(v1beta1.ReasonWithinBounds, container.Name+" "+r.name,
+			fmt.Sprintf("%s stays until the upper bound of %s falls below it", r.format(current), r.format(r.of(rec.UpperBound))), false)
+	}
+}
+
+// tell says why nothing moves.
+func (w *weighing) tell(isDecided bool) (reason, message string, stalled bool) {
+	switch {
+	case len(w.held) > 0:
+		return w.held.tell()
+	case !w.managed:
+		return v1beta1.ReasonNothingControlled, "The resource policy leaves nothing to manage", false
+	case !w.known && !isDecided:
+		return v1beta1.ReasonNoRecommendation, "There is no recommendation yet", false
+	case len(w.kept) > 0:
+		return w.kept.tell()
+	case !isDecided:
+		return v1beta1.ReasonWithinTolerance, "The requests in force are close enough to the recommendation", false
+	}
+	return "", "", false
+}
+
+// moveOf says where a request is to be moved and why; no reason if it stays.
+func moveOf(current, target int64, rec recommend.Container, r resource, tolerance float64, allowed spans) (to int64, why string) {
+	bounded, upper := allowed.fit(current), r.of(rec.UpperBound)
 	switch {
 	case current == target:
-		return ""
-	case r.name == "memory" && rec.OOMFloor > 0 && current < rec.OOMFloor && current < target:
-		return DecidedOOMKill
-	case current > 0 && fitted(current, r, p, bounds) != current:
-		return DecidedBounds
-	case current == 0 && target > 0:
-		return DecidedRaise
+		return current, ""
+	case r.name == "memory" && current < rec.OOMFloor && current < target:
+		return target, DecidedOOMKill
+	case current > 0 && bounded != current && bounded > target && bounded <= upper:
+		return bounded, DecidedBounds // a bound is no evidence for going further
+	case current > 0 && bounded != current:
+		return target, DecidedBounds
+	case current == 0:
+		return target, DecidedRaise
 	case current < r.of(rec.LowerBound) && current < target:
-		return DecidedLowerBound
-	case !differs(current, target, policy.Tolerance):
-		return ""
+		return target, DecidedLowerBound
+	case !differs(current, target, tolerance):
+		return current, ""
 	case current < target:
-		return DecidedRaise
-	case current > r.of(rec.UpperBound):
-		return DecidedLower
+		return target, DecidedRaise
+	case current > upper:
+		return target, DecidedLower
 	}
-	return ""
+	return current, ""
 }
 
 // differs says whether two requests are further apart than the tolerance, as a
@@ -189,49 +239,85 @@ func differs(current, target int64, tolerance float64) bool {
 
 // currentRequest is the request in force: as decided, else the largest among the
 // running pods (a lost status must not make a resized pod look small), else the
-// template's.
-func currentRequest(s Situation, container workload.Container, r resource) int64 {
+// template's. mixed says that no decision tells it and the pods disagree: a status
+// was lost after some of them had been resized.
+func currentRequest(s Situation, container workload.Container, r resource) (current int64, mixed bool) {
 	if v := s.Decision.request(container.Name, r); v > 0 {
-		return v
+		return v, false
 	}
-	var most int64
-	for _, pod := range s.Pods {
-		if c, ok := pod.Container(container.Name); ok && counts(pod) && !c.Unreadable {
-			most = max(most, r.of(c.Requests))
+	for i, c := range running(s.Pods, container.Name) {
+		v := r.of(c.Requests)
+		mixed = mixed || i > 0 && v != current
+		current = max(current, v)
+	}
+	if current > 0 {
+		return current, mixed
+	}
+	return r.of(container.Requests), false
+}
+
+// running lists the container as the pods that count have it.
+func running(pods []workload.Pod, container string) (out []workload.Container) {
+	for _, pod := range pods {
+		if c, ok := pod.Container(container); ok && counts(pod) && !c.Unreadable {
+			out = append(out, c)
 		}
 	}
-	if most > 0 {
-		return most
-	}
-	return r.of(container.Requests)
+	return out
 }
 
-// keptRequest is what the decision says about a request that does not move. Until
-// the first decision moves it, a request stays out of the decision: pods keep what
-// their template gave them.
-func keptRequest(s Situation, container string, r resource, current int64) int64 {
-	if s.Decision.request(container, r) > 0 {
-		return current
-	}
-	return 0
-}
+// span is what a request may be; a most of 0 is no end.
+type span struct{ least, most int64 }
 
-// fitted clamps an amount to what the policy and the LimitRange allow. The
-// LimitRange wins: the API server enforces it.
-func fitted(v int64, r resource, p ContainerPolicy, bounds workload.Bounds) int64 {
+// spans are applied one after the other: the last one wins.
+type spans []span
+
+// fit clamps an amount. 0 is no amount and stays.
+func (s spans) fit(v int64) int64 {
 	if v == 0 {
 		return 0
 	}
-	for _, b := range []struct{ least, most int64 }{
-		{r.of(p.MinAllowed), r.of(p.MaxAllowed)},
-		{r.of(bounds.ContainerMin), r.of(bounds.ContainerMax)},
-	} {
+	for _, b := range s {
 		v = max(v, b.least)
 		if b.most > 0 {
 			v = min(v, b.most)
 		}
 	}
 	return v
+}
+
+// allowedFor is what a request may be: as the policy wants, but within the
+// LimitRange, which the API server enforces, and below a limit that we leave as it
+// is. The ratio to such a limit comes first: where it asks for more than is allowed,
+// nothing is done at all.
+func allowedFor(s Situation, policy Policy, container workload.Container, r resource) spans {
+	p := policy.Containers[container.Name]
+	limit := fixedLimit(s, policy, container, r)
+	return spans{
+		{leastRequest(limit, r.ratio(s.Bounds.ContainerRatio)), 0},
+		{r.of(p.MinAllowed), r.of(p.MaxAllowed)},
+		{r.of(s.Bounds.ContainerMin), r.of(s.Bounds.ContainerMax)},
+		{0, limit},
+	}
+}
+
+// fixedLimit is the limit that stays as it is, whatever is requested; 0 for none.
+// Limits stay with RequestsOnly. And where a template has none but a LimitRange
+// gives one to each new pod, a template that requests more makes no pods at all.
+func fixedLimit(s Situation, policy Policy, container workload.Container, r resource) int64 {
+	limit := r.of(container.Limits)
+	switch pods := running(s.Pods, container.Name); {
+	case policy.Mode == v1beta1.UpdateModeRollout && limit == 0:
+		return r.of(s.Bounds.ContainerDefault)
+	case policy.Containers[container.Name].Limits:
+		return 0
+	case policy.Mode == v1beta1.UpdateModeInPlace && len(pods) > 0:
+		limit = 0
+		for _, c := range pods {
+			limit = max(limit, r.of(c.Limits))
+		}
+	}
+	return limit
 }
 
 func (p Policy) controls(container string, r resource) bool {
@@ -274,24 +360,28 @@ func (d *Decision) request(container string, r resource) int64 {
 	return r.of(d.Requests[container])
 }
 
-// without is the decision less what is no longer managed: containers that are gone,
+// with is the decision less what is no longer managed: containers that are gone,
 // resources that the policy or an HPA has taken out.
-func (d *Decision) without(still map[string]quantity.Amounts) *Decision {
-	if d == nil || len(still) == 0 {
+func (d *Decision) with(stays map[string]quantity.Amounts) *Decision {
+	if d == nil || len(stays) == 0 {
 		return nil
 	}
 	left := *d
-	left.Requests = map[string]quantity.Amounts{}
-	for name, a := range still {
-		for _, r := range resources {
-			if d.request(name, r) > 0 && r.of(a) > 0 {
-				set(left.Requests, name, r, d.request(name, r))
-			}
-		}
+	left.Requests = stays
+	if !maps.Equal(stays, d.Requests) {
+		left.Written, left.Reverts = false, 0 // no template has carried less of it
 	}
-	if len(left.Requests) == 0 {
-		return nil
+	return &left
+}
+
+// notAfter is the decision, made by now at the latest: a clock that was set back
+// must not hold changes up for longer than asked.
+func (d *Decision) notAfter(now time.Time) *Decision {
+	if d == nil || !d.Time.After(now) {
+		return d
 	}
+	left := *d
+	left.Time = now
 	return &left
 }
 
@@ -299,20 +389,36 @@ func cooldownLeft(last *Decision, cooldown time.Duration, now time.Time) time.Du
 	if last == nil {
 		return 0
 	}
-	left := last.Time.Add(cooldown).Sub(now)
-	// A clock that was set back must not hold changes up for longer than asked.
-	return min(left, cooldown)
+	return max(0, last.Time.Add(cooldown).Sub(now))
 }
 
-func unique(words []string) []string {
-	seen := map[string]bool{}
-	var out []string
-	for _, w := range words {
-		if !seen[w] {
-			seen[w] = true
-			out = append(out, w)
+// split tells the moves that can be made at once from those that wait for the
+// cooldown.
+func split(moves []move) (ready, waiting []move) {
+	for _, m := range moves {
+		if waitsForCooldown(m.why) {
+			waiting = append(waiting, m)
+		} else {
+			ready = append(ready, m)
 		}
 	}
-	sort.Strings(out)
-	return out
+	return ready, waiting
+}
+
+func mostUrgent(moves []move) (reason string) {
+	for _, m := range moves {
+		if urgency[m.why] > urgency[reason] {
+			reason = m.why
+		}
+	}
+	return reason
+}
+
+func reasonsOf(moves []move) string {
+	var reasons []string
+	for _, m := range moves {
+		reasons = append(reasons, m.why)
+	}
+	slices.Sort(reasons)
+	return strings.Join(slices.Compact(reasons), ", ")
 }

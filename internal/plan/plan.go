@@ -12,8 +12,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,10 @@ import (
 type Policy struct {
 	Mode      v1beta1.UpdateMode
 	Suspended bool
-	Cooldown  time.Duration
+	// Edited says that the spec is newer than the last pass. What differs from the
+	// template then is our own doing, and what was contested is tried again.
+	Edited   bool
+	Cooldown time.Duration
 	// Tolerance is the least change of a request, as a share of it, that is worth
 	// making. DefaultTolerance unless a test says otherwise.
 	Tolerance float64
@@ -133,9 +137,12 @@ type Plan struct {
 	Decision *Decision
 	// Decided says that Decision is new.
 	Decided bool
-	// Resize and Rewrite are the step; at most one is set.
+	// Resize, Rewrite and GiveBack are the step; at most one is set.
 	Resize  *Resize
 	Rewrite *Rewrite
+	// GiveBack says to give the Deployment's pod template back: nothing of what is
+	// held is managed any more.
+	GiveBack bool
 	// Reason is one of the reasons of the condition Applied; Message explains it to
 	// a person and is the same for the same situation.
 	Reason  string
@@ -163,11 +170,21 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		p.Decision = nil
 		return p.because(v1beta1.ReasonRecommendOnly, "updateMode is Off: recommendations are not applied")
 	case policy.Suspended:
+		if p.Decision != nil {
+			p.PodsAtSize = p.step(s, policy, now).PodsAtSize
+		}
 		return p.because(v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended")
 	}
 
+	if policy.Edited {
+		s.Decision = s.Decision.unwritten()
+	}
 	d := decide(s, policy, now)
 	p.Decision, p.Decided = d.decision, d.decided
+	if policy.Mode == v1beta1.UpdateModeRollout && holdsInVain(s, policy) {
+		p.GiveBack, p.Changing = true, true
+		return p.because(v1beta1.ReasonRollingOut, "What is no longer managed of the Deployment's pod template is given back")
+	}
 	if p.Decision == nil {
 		p.RequeueAfter = d.wait
 		p.Stalled = d.stalled
@@ -176,15 +193,11 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		}
 		return p.because(d.reason, d.message)
 	}
-	if policy.Mode == v1beta1.UpdateModeRollout {
-		p = p.rewrite(s, policy)
-	} else {
-		p = p.resize(s, policy)
-	}
+	p = p.step(s, policy, now)
 	// A raise that waits for its cooldown is worth waking up for, and a request left
 	// alone is worth a word, but only while there is nothing more pressing to say.
 	if p.Resize == nil && p.Rewrite == nil {
-		p.RequeueAfter = d.wait
+		p.RequeueAfter = sooner(p.RequeueAfter, d.wait)
 		if p.Applied && d.message != "" {
 			p.Message += ". " + d.message
 			p.Stalled = d.stalled
@@ -194,6 +207,22 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		}
 	}
 	return p
+}
+
+// step plans the next step towards the decision.
+func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
+	if policy.Mode == v1beta1.UpdateModeRollout {
+		return p.rewrite(s, policy)
+	}
+	return p.resize(s, policy, now)
+}
+
+// sooner is the sooner of two times to wait, where 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func (p Plan) because(reason, message string) Plan {
@@ -231,19 +260,18 @@ func (n *notes) add(reason, subject, message string, stalled bool) {
 
 // tell sums the notes up: the reason is the one that most needs a person.
 func (n notes) tell() (reason, message string, stalled bool) {
-	sorted := append(notes(nil), n...)
-	sort.Slice(sorted, func(i, j int) bool {
-		a, b := sorted[i], sorted[j]
+	if len(n) == 0 {
+		return "", "", false
+	}
+	sorted := slices.Clone(n)
+	slices.SortFunc(sorted, func(a, b note) int {
 		if a.stalled != b.stalled {
-			return a.stalled
+			if a.stalled {
+				return -1
+			}
+			return 1
 		}
-		if a.reason != b.reason {
-			return a.reason < b.reason
-		}
-		if a.message != b.message {
-			return a.message < b.message
-		}
-		return a.subject < b.subject
+		return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.message, b.message), cmp.Compare(a.subject, b.subject))
 	})
 	var parts []string
 	for i := 0; i < len(sorted); {
@@ -252,21 +280,22 @@ func (n notes) tell() (reason, message string, stalled bool) {
 		for ; j < len(sorted) && sorted[j].message == sorted[i].message && sorted[j].reason == sorted[i].reason; j++ {
 			subjects = append(subjects, sorted[j].subject)
 		}
-		parts = append(parts, fmt.Sprintf("%s: %s", list(subjects), sorted[i].message))
+		parts = append(parts, fmt.Sprintf("%s: %s", list(slices.Compact(subjects)), sorted[i].message))
 		i = j
 	}
-	if len(sorted) == 0 {
-		return "", "", false
+	if more := len(parts) - mostNamed; more > 0 {
+		parts = append(parts[:mostNamed], fmt.Sprintf("and %d more", more))
 	}
 	return sorted[0].reason, strings.Join(parts, "; "), sorted[0].stalled
 }
 
-// list names at most three of the subjects, so that messages stay short and do not
-// change with every pod of a large Deployment.
+// mostNamed keeps messages short, and from changing with every pod of a large
+// Deployment.
+const mostNamed = 3
+
 func list(subjects []string) string {
-	const most = 3
-	if len(subjects) <= most {
-		return strings.Join(subjects, ", ")
+	if more := len(subjects) - mostNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(subjects[:mostNamed], ", "), more)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(subjects[:most], ", "), len(subjects)-most)
+	return strings.Join(subjects, ", ")
 }

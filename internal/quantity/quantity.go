@@ -14,6 +14,8 @@ package quantity
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -103,25 +105,24 @@ func FormatCPU(millis int64) string {
 	if millis < 10_000 {
 		return fmt.Sprintf("%dm", millis)
 	}
-	if millis%1000 == 0 {
-		return fmt.Sprintf("%d", millis/1000)
-	}
-	return fmt.Sprintf("%.4g", float64(millis)/1000)
+	return decimal(float64(millis)/1000, 100)
 }
 
-// FormatMemory prints bytes for people, in MiB up to 10 GiB and in GiB from there.
+// FormatMemory prints bytes for people, in MiB up to 10 GiB and in GiB from there;
+// in KiB what is less than a MiB.
 //
 //	671088640 → "640Mi"   4294967296 → "4096Mi"   16 GiB → "16Gi"   1.5 MiB → "1.5Mi"
 func FormatMemory(bytes int64) string {
-	if bytes >= 10*gibi {
-		return trim(float64(bytes)/gibi) + "Gi"
+	switch {
+	case bytes >= 10*gibi:
+		return decimal(float64(bytes)/gibi, 10) + "Gi"
+	case bytes > 0 && bytes < mebi:
+		return decimal(float64(bytes)/1024, 10) + "Ki"
 	}
-	return trim(float64(bytes)/mebi) + "Mi"
+	return decimal(float64(bytes)/mebi, 10) + "Mi"
 }
 
-func trim(v float64) string {
-	if v == float64(int64(v)) {
-		return fmt.Sprintf("%d", int64(v))
-	}
-	return fmt.Sprintf("%.1f", v)
+// decimal rounds to a part, and leaves out zeros at the end.
+func decimal(v, part float64) string {
+	return strconv.FormatFloat(math.Round(v*part)/part, 'f', -1, 64)
 }

@@ -4,10 +4,12 @@
 package workload
 
 import (
-	"sort"
+	"slices"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -21,43 +23,64 @@ type Bounds struct {
 	// limits (and so its requests) from above.
 	ContainerMin quantity.Amounts
 	ContainerMax quantity.Amounts
-	// PodMax bounds the sum over a pod's containers.
+	// ContainerRatio bounds what a container's limit may be for its request.
+	ContainerRatio Ratios
+	// ContainerDefault is the limit that new containers without one get.
+	ContainerDefault quantity.Amounts
+	// PodMin and PodMax bound the sum over a pod's containers.
+	PodMin quantity.Amounts
 	PodMax quantity.Amounts
 }
+
+// Ratios are limit:request ratios in thousandths. 0 stands for no bound.
+type Ratios struct{ CPU, Memory int64 }
 
 // ReadLimitRanges reads the LimitRanges of a namespace.
 func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
 	var names []string
 	for i := range ranges {
-		bounds := false
+		var own Bounds
 		for _, item := range ranges[i].Spec.Limits {
-			least, ok := readAmounts(item.Min)
-			most, ok2 := readAmounts(item.Max)
-			if !ok || !ok2 {
-				continue
-			}
-			switch item.Type {
-			case corev1.LimitTypeContainer:
-				b.ContainerMin = larger(b.ContainerMin, least)
-				b.ContainerMax = stricter(b.ContainerMax, most)
-				bounds = bounds || least != quantity.Amounts{} || most != quantity.Amounts{}
-			case corev1.LimitTypePod:
-				b.PodMax = stricter(b.PodMax, most)
-				bounds = bounds || most != quantity.Amounts{}
-			}
+			own.add(item)
+			b.add(item)
 		}
-		if bounds {
+		if own != (Bounds{}) {
 			names = append(names, ranges[i].Name)
 		}
 	}
-	sort.Strings(names)
-	for i, name := range names {
-		if i > 0 {
-			b.Name += ", "
-		}
-		b.Name += name
-	}
+	slices.Sort(names)
+	b.Name = strings.Join(names, ", ")
 	return b
+}
+
+// add adds what one item bounds. What cannot be read bounds nothing: it is outside
+// anything that is ever asked for.
+func (b *Bounds) add(item corev1.LimitRangeItem) {
+	least, most := readable(item.Min), readable(item.Max)
+	switch item.Type {
+	case corev1.LimitTypeContainer:
+		b.ContainerMin = larger(b.ContainerMin, least)
+		b.ContainerMax = stricter(b.ContainerMax, most)
+		b.ContainerDefault = stricter(b.ContainerDefault, readable(item.Default))
+		b.ContainerRatio.CPU = atMost(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
+		b.ContainerRatio.Memory = atMost(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
+	case corev1.LimitTypePod:
+		b.PodMin = larger(b.PodMin, least)
+		b.PodMax = stricter(b.PodMax, most)
+	}
+}
+
+// readable reads amounts one by one: one that cannot be read costs no other.
+func readable(list corev1.ResourceList) (a quantity.Amounts) {
+	a.CPUMillis, _ = quantity.CPUMillis(list[corev1.ResourceCPU])
+	a.MemoryBytes, _ = quantity.MemoryBytes(list[corev1.ResourceMemory])
+	return a
+}
+
+// thousandths reads a ratio. The API server counts it in thousandths too.
+func thousandths(q resource.Quantity) int64 {
+	v, _ := quantity.CPUMillis(q)
+	return v
 }
 
 func larger(a, b quantity.Amounts) quantity.Amounts {
@@ -91,11 +114,11 @@ type Scaled struct {
 func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deploymentName string) (s Scaled) {
 	for i := range hpas {
 		ref := hpas[i].Spec.ScaleTargetRef
-		if ref.Kind != "Deployment" || ref.Name != deploymentName || hpas[i].DeletionTimestamp != nil {
+		if ref.Kind != "Deployment" || ref.Name != deploymentName || isForeign(ref.APIVersion) || hpas[i].DeletionTimestamp != nil {
 			continue
 		}
 		for _, metric := range hpas[i].Spec.Metrics {
-			switch resource := utilizationOf(metric); resource {
+			switch utilizationOf(metric) {
 			case corev1.ResourceCPU:
 				s.CPU = firstName(s.CPU, hpas[i].Name)
 			case corev1.ResourceMemory:
@@ -104,6 +127,11 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deploymentName strin
 		}
 	}
 	return s
+}
+
+// isForeign says that a kind by the name of Deployment is somebody else's.
+func isForeign(apiVersion string) bool {
+	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }
 
 func utilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {

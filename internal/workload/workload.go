@@ -10,6 +10,7 @@
 package workload
 
 import (
+	"cmp"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -167,34 +168,28 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 				out.Actual[status.Name] = actual
 			}
 		}
-		if kill, ok := readKill(status, out); ok {
-			out.Kills = append(out.Kills, kill)
+		for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+			if terminated != nil && terminated.Reason == "OOMKilled" {
+				out.Kills = append(out.Kills, killOf(status.Name, terminated, out))
+			}
 		}
 	}
 	return out
 }
 
-func readKill(status corev1.ContainerStatus, pod Pod) (OOMKill, bool) {
-	terminated := status.State.Terminated
-	if terminated == nil {
-		terminated = status.LastTerminationState.Terminated
+func killOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
+	kill := OOMKill{Container: container, At: terminated.FinishedAt.Time}
+	if c, ok := pod.Container(container); ok {
+		kill.HitBytes = cmp.Or(c.Limits.MemoryBytes, c.Requests.MemoryBytes)
 	}
-	if terminated == nil || terminated.Reason != "OOMKilled" {
-		return OOMKill{}, false
-	}
-	kill := OOMKill{Container: status.Name, At: terminated.FinishedAt.Time}
-	if c, ok := pod.Container(status.Name); ok {
-		kill.HitBytes = c.Limits.MemoryBytes
-		if kill.HitBytes == 0 {
-			kill.HitBytes = c.Requests.MemoryBytes
-		}
-	}
-	return kill, true
+	return kill
 }
 
 // readResize believes only conditions about the newest spec: an older one tells of
-// a resize that has been replaced since.
+// a resize that has been replaced since. What is pending has the word before what is
+// in progress.
 func readResize(p *corev1.Pod) (r Resize) {
+	var pending, failed string
 	for _, c := range p.Status.Conditions {
 		if c.Status != corev1.ConditionTrue || c.ObservedGeneration < p.Generation {
 			continue
@@ -203,15 +198,16 @@ func readResize(p *corev1.Pod) (r Resize) {
 		case corev1.PodResizePending:
 			r.Deferred = c.Reason == corev1.PodReasonDeferred
 			r.Infeasible = c.Reason == corev1.PodReasonInfeasible
-			r.Message = c.Message
+			pending = c.Message
 		case corev1.PodResizeInProgress:
 			r.InProgress = true
 			if c.Reason == corev1.PodReasonError {
 				r.Failed = true
-				r.Message = c.Message
+				failed = c.Message
 			}
 		}
 	}
+	r.Message = cmp.Or(pending, failed)
 	return r
 }
 

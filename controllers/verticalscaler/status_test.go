@@ -1,0 +1,473 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const mebi = 1 << 20
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// checkout is a scaler for Deployment shop/checkout.
+func checkout(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+	s := &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 3},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"},
+		Status:     v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func withMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
+}
+
+// Amounts in millicores and MiB.
+func amounts(cpu, memory int64) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory * mebi}
+}
+
+func appContainer(requests quantity.Amounts) workload.Container {
+	return workload.Container{Name: "app", Resources: workload.Resources{Requests: requests}}
+}
+
+func runningPod(name string, containers ...workload.Container) workload.Pod {
+	return workload.Pod{Name: name, UID: "uid", Running: true, Current: true, Containers: containers}
+}
+
+// aPass is one that has found all in order.
+func aPass(changes ...func(*pass)) *pass {
+	p := &pass{
+		now: noon,
+		observation: observation{
+			deployment: &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "uid", Generation: 2},
+				Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
+				Status:     appsv1.DeploymentStatus{UpdatedReplicas: 2},
+			},
+			situation: plan.Situation{
+				Deployment: workload.Deployment{Containers: []workload.Container{appContainer(amounts(100, 128))}},
+				Pods:       []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), runningPod("b", appContainer(amounts(200, 256)))},
+			},
+		},
+		plan: plan.Plan{
+			Decision: &plan.Decision{Time: noon.Add(-time.Hour), Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
+			Reason:   "Applied", Message: "All pods have the decided size", Applied: true, PodsAtSize: 2, Pods: 2,
+		},
+	}
+	p.status.Recommendation = &v1beta1.Recommendation{}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func planned(reason, message string) func(*pass) {
+	return func(p *pass) {
+		p.plan.Applied, p.plan.Reason, p.plan.Message = false, reason, message
+	}
+}
+
+func sayConditions(conditions []metav1.Condition) string {
+	var lines []string
+	for _, c := range conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestConditions(t *testing.T) {
+	const (
+		found     = "TargetFound=True DeploymentFound: Deployment shop/checkout is found\n"
+		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage to recommend from\n"
+		atRest    = "Reconciling=False Working: No change is under way\n"
+		noPerson  = "Stalled=False Working: Nothing waits for a person"
+		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is observed once there is a Deployment to size\n"
+	)
+	serverDown := apierrors.NewInternalError(errors.New("etcd"))
+	cases := map[string]struct {
+		scaler *v1beta1.VerticalScaler
+		pass   *pass
+		want   string
+	}{
+		"all is well": {
+			checkout(), aPass(),
+			"Ready=True Working: The scaler works\n" + found + enough +
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
+		},
+		"learning is Ready": {
+			checkout(), aPass(planned("NoRecommendation", "There is no recommendation yet"), func(p *pass) { p.status.Recommendation = nil }),
+			"Ready=True Learning: Usage is being observed; a few minutes are needed\n" + found +
+				"RecommendationProvided=False CollectingHistory: Usage is being observed; a few minutes are needed\n" +
+				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
+		},
+		"waiting for the Deployment is Ready": {
+			checkout(), &pass{now: noon},
+			"Ready=True WaitingForDeployment: Waiting for Deployment shop/checkout to be created\n" +
+				"TargetFound=False DeploymentNotFound: Waiting for Deployment shop/checkout to be created\n" + undecided +
+				"Applied=Unknown WaitingForDeployment: There is no Deployment to size\n" + atRest + noPerson,
+		},
+		"suspended is Ready": {
+			checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), aPass(planned("Suspended", "Nothing is changed")),
+			"Ready=True Suspended: Nothing is changed while the scaler is suspended\n" + found + enough +
+				"Applied=False Suspended: Nothing is changed\n" + atRest + noPerson,
+		},
+		"paused is Ready": {
+			checkout(func(s *v1beta1.VerticalScaler) {
+				s.Annotations = map[string]string{"autoscaling.verticalscaler.io/paused": "true"}
+			}),
+			aPass(planned("Paused", "The annotation is set")),
+			"Ready=True Paused: The annotation is set\n" + found + enough +
+				"Applied=False Paused: The annotation is set\n" + atRest + noPerson,
+		},
+		"Off is Ready": {
+			checkout(withMode("Off")), aPass(planned("RecommendOnly", "updateMode is Off")),
+			"Ready=True RecommendOnly: Recommendations are made, not applied\n" + found + enough +
+				"Applied=False RecommendOnly: updateMode is Off\n" + atRest + noPerson,
+		},
+		"a change is under way": {
+			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing = true }),
+			"Ready=True Working: The scaler works\n" + found + enough +
+				"Applied=False Resizing: Pods are being resized in place\n" +
+				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
+		},
+		"what needs a person is Stalled and not Ready": {
+			checkout(), aPass(planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }),
+			"Ready=False QoSChange: pod a: …\n" + found + enough +
+				"Applied=False QoSChange: pod a: …\n" + atRest +
+				"Stalled=True QoSChange: pod a: …",
+		},
+		"another scaler is first": {
+			checkout(), &pass{now: noon, observation: observation{deployment: &appsv1.Deployment{}, winner: "elder"}},
+			"Ready=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" +
+				"TargetFound=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" + undecided +
+				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +
+				"Stalled=True Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
+		},
+		"without metrics": {
+			checkout(), aPass(func(p *pass) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
+			"Ready=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" + found +
+				"RecommendationProvided=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" +
+				"Applied=True Applied: All pods have the decided size\n" + atRest +
+				"Stalled=True MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
+		},
+		"what is stalled is not Reconciling beside": {
+			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) {
+				p.plan.Changing = true
+				p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"}
+			}),
+			"Ready=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" + found +
+				"RecommendationProvided=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" +
+				"Applied=False Resizing: Pods are being resized in place\n" + atRest +
+				"Stalled=True MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
+		},
+		"with part of the metrics": {
+			checkout(), aPass(func(p *pass) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
+			"Ready=True Working: The scaler works\n" + found +
+				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and counts for nothing: container app of pod a\n" +
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
+		},
+		"with too little of the metrics": {
+			checkout(), aPass(planned("NoRecommendation", "There is no recommendation yet"), func(p *pass) {
+				p.status.Recommendation = nil
+				p.observation.problems = collect.Problems{Incomplete: "container app of pod a"}
+			}),
+			"Ready=True Learning: Usage is missing: container app of pod a\n" + found +
+				"RecommendationProvided=False MetricsIncomplete: Usage is missing: container app of pod a\n" +
+				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
+		},
+		"the Deployment could not be read": {
+			checkout(), &pass{now: noon, err: serverDown},
+			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" +
+				"TargetFound=Unknown Unknown: The Deployment could not be read yet\n" + undecided +
+				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
+		},
+		"the pass failed before it had a plan": {
+			checkout(), aPass(func(p *pass) { p.plan, p.err = plan.Plan{}, serverDown }),
+			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" + found + enough +
+				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
+		},
+		"the step failed": {
+			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing, p.err = true, serverDown }),
+			"Ready=True Working: The scaler works\n" + found + enough +
+				"Applied=False Resizing: Pods are being resized in place\n" +
+				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			completeStatus(tc.scaler, tc.pass)
+			if diff := cmp.Diff(tc.want, sayConditions(tc.pass.status.Conditions)); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if tc.pass.status.ObservedGeneration != 3 {
+				t.Errorf("observedGeneration = %d, want 3", tc.pass.status.ObservedGeneration)
+			}
+			for _, c := range tc.pass.status.Conditions {
+				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(noon) {
+					t.Errorf("%s is of generation %d, since %s", c.Type, c.ObservedGeneration, c.LastTransitionTime)
+				}
+			}
+		})
+	}
+}
+
+// The same pass a minute later writes nothing.
+func TestTheSamePassWritesTheSameStatus(t *testing.T) {
+	for name, changes := range map[string][]func(*pass){
+		"applied":  nil,
+		"stalled":  {planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }},
+		"changing": {planned("Resizing", "…"), func(p *pass) { p.plan.Changing = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := aPass(changes...)
+			first.now = noon.Add(123 * time.Millisecond)
+			completeStatus(checkout(), first)
+			scaler := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
+
+			second := aPass(changes...)
+			second.now = noon.Add(time.Minute)
+			second.status = *scaler.Status.DeepCopy()
+			completeStatus(scaler, second)
+			if !sameStatus(first.status, second.status) {
+				t.Errorf("statuses (-first +second):\n%s", cmp.Diff(first.status, second.status))
+			}
+		})
+	}
+}
+
+func TestTransitionTimes(t *testing.T) {
+	before := aPass()
+	completeStatus(checkout(), before)
+	scaler := checkout(func(s *v1beta1.VerticalScaler) {
+		s.Generation, s.Status = 4, before.status
+		// What a hostile status may hold on top is dropped: it must not fill the list.
+		for i := range 20 {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Foreign%d", i)})
+		}
+	})
+	p := aPass(planned("Resizing", "…"), func(p *pass) { p.now, p.plan.Changing = noon.Add(time.Hour), true })
+	completeStatus(scaler, p)
+	changed := map[string]bool{"Applied": true, "Reconciling": true}
+	if len(p.status.Conditions) != 6 {
+		t.Errorf("%d conditions: %s", len(p.status.Conditions), sayConditions(p.status.Conditions))
+	}
+	for _, c := range p.status.Conditions {
+		want := noon
+		if changed[c.Type] {
+			want = noon.Add(time.Hour)
+		}
+		if !c.LastTransitionTime.Time.Equal(want) || c.ObservedGeneration != 4 {
+			t.Errorf("%s is since %s, of generation %d", c.Type, c.LastTransitionTime, c.ObservedGeneration)
+		}
+	}
+}
+
+// What is decided must not be lost with a pass that does not get as far as deciding.
+func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
+	decided := apiDecision(aPass().plan.Decision)
+	known := v1beta1.VerticalScalerStatus{
+		ObservedGeneration: 3,
+		Decision:           decided,
+		Summary:            &v1beta1.Summary{CPU: "200m"},
+		Target:             &v1beta1.Target{UID: "uid"},
+		Recommendation:     &v1beta1.Recommendation{},
+	}
+	gone := apierrors.NewInternalError(errors.New("etcd"))
+	for name, p := range map[string]*pass{
+		"the Deployment could not be read": {err: gone},
+		"the history could not be saved":   {err: gone, observation: aPass().observation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.now, p.status = noon, *known.DeepCopy()
+			completeStatus(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
+			if diff := cmp.Diff(decided, p.status.Decision); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if p.status.Summary == nil || p.status.Target == nil || p.status.Recommendation == nil {
+				t.Errorf("status = %+v", p.status)
+			}
+		})
+	}
+	t.Run("a pass on an old cache says nothing at all", func(t *testing.T) {
+		for _, err := range []error{errStaleCache, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
+			p := aPass(func(p *pass) { p.err = err })
+			completeStatus(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
+			if diff := cmp.Diff(known, p.status); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
+	p := &pass{now: noon, status: v1beta1.VerticalScalerStatus{
+		Decision: &v1beta1.Decision{}, Summary: &v1beta1.Summary{}, Target: &v1beta1.Target{}, Recommendation: &v1beta1.Recommendation{},
+	}}
+	completeStatus(checkout(), p)
+	if p.status.Decision != nil || p.status.Summary != nil || p.status.Target != nil {
+		t.Errorf("status = %+v", p.status)
+	}
+	if p.status.Recommendation == nil {
+		t.Error("the recommendation is gone: a Deployment that comes back would begin anew")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	cases := map[string]struct {
+		pass *pass
+		want v1beta1.Summary
+	}{
+		"what is applied shows no arrow": {aPass(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
+		"the arrow stays until the last pod has followed": {
+			aPass(planned("Resizing", "…"), func(p *pass) {
+				p.plan.PodsAtSize = 1
+				p.observation.situation.Pods[1] = runningPod("b", appContainer(amounts(100, 128)))
+			}),
+			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "1/2"},
+		},
+		"pods that do not count do not keep the arrow": {
+			aPass(planned("Resizing", "…"), func(p *pass) {
+				old := runningPod("old", appContainer(amounts(1, 1)))
+				old.Current = false
+				p.observation.situation.Pods = append(p.observation.situation.Pods, old)
+			}),
+			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
+		},
+		"without pods the template counts": {
+			aPass(planned("NoPods", "…"), func(p *pass) {
+				p.observation.situation.Pods = nil
+				p.plan.Pods, p.plan.PodsAtSize = 0, 0
+			}),
+			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "0/0"},
+		},
+		"what only injected containers request does not count": {
+			aPass(planned("Resizing", "…"), func(p *pass) {
+				proxy := workload.Container{Name: "proxy", Resources: workload.Resources{Requests: amounts(100, 128)}}
+				for i := range p.observation.situation.Pods {
+					p.observation.situation.Pods[i].Containers = append(p.observation.situation.Pods[i].Containers, proxy)
+				}
+			}),
+			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
+		},
+		"what a LimitRange filled in counts as it is": {
+			aPass(planned("NoRecommendation", "…"), func(p *pass) {
+				p.plan.Decision = nil
+				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
+			}),
+			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
+		},
+		"what is held back by a hair counts as applied": {
+			aPass(func(p *pass) {
+				p.observation.situation.Pods = []workload.Pod{runningPod("a", appContainer(amounts(199, 256)))}
+			}),
+			v1beta1.Summary{CPU: "199m", Memory: "256Mi", Pods: "2/2"},
+		},
+		"Off shows what is recommended": {
+			aPass(planned("RecommendOnly", "…"), func(p *pass) {
+				p.plan.Decision = nil
+				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 0)}}
+			}),
+			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi", Pods: "2/2"},
+		},
+		"without any requests nothing is shown": {
+			aPass(planned("NoRecommendation", "…"), func(p *pass) {
+				p.plan.Decision = nil
+				p.observation.situation.Pods = nil
+				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
+			}),
+			v1beta1.Summary{Pods: "2/2"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, *summaryOf(tc.pass)); diff != "" {
+				t.Errorf("summaryOf() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHistory(t *testing.T) {
+	scaler := checkout()
+	for i := range 13 {
+		p := aPass(func(p *pass) {
+			p.status = scaler.Status
+			p.now = noon.Add(time.Duration(i) * time.Hour)
+			p.plan.Decided = true
+			p.plan.Decision = &plan.Decision{Time: p.now.Add(time.Millisecond), Reason: "LowerBound", Requests: map[string]quantity.Amounts{
+				"log": amounts(10, 0), "app": amounts(300+int64(i), 256),
+			}}
+		})
+		completeStatus(scaler, p)
+		scaler.Status = p.status
+	}
+	history := scaler.Status.History
+	if len(history) != 10 {
+		t.Fatalf("%d entries, want 10", len(history))
+	}
+	if want := "LowerBound: app cpu 200m->312m; log cpu 0m->10m"; history[0].Message != want || !history[0].Time.Time.Equal(noon.Add(12*time.Hour)) {
+		t.Errorf("newest = %s %q, want %q", history[0].Time, history[0].Message, want)
+	}
+	p := aPass(func(p *pass) { p.status = scaler.Status })
+	completeStatus(scaler, p)
+	if diff := cmp.Diff(history, p.status.History); diff != "" {
+		t.Errorf("a pass that decides nothing changes the history:\n%s", diff)
+	}
+}
+
+// What a decision says must not depend on the order in which the cache lists pods.
+func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
+	s := aPass().observation.situation
+	s.Pods = []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), runningPod("b", appContainer(amounts(100, 256)))}
+	d := &plan.Decision{Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(300, 512)}}
+	want := "Raise: app cpu 100m->300m, memory 256Mi->512Mi"
+	for range 2 {
+		if got := sayDecision(s, d); got != want {
+			t.Errorf("sayDecision() = %q, want %q", got, want)
+		}
+		s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
+	}
+	s.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(250, 0)}}
+	if got, want := sayDecision(s, d), "Raise: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
+		t.Errorf("sayDecision() = %q, want %q", got, want)
+	}
+}
+
+func TestLongMessagesAreCut(t *testing.T) {
+	for name, message := range map[string]string{
+		"short":                       "as it is",
+		"long":                        strings.Repeat("a", 5000),
+		"long, of several bytes each": strings.Repeat("é", 5000),
+	} {
+		got := truncated(message)
+		if len(got) > 1024 || len(message) <= 1024 && got != message || !strings.HasPrefix(message, strings.TrimSuffix(got, "...")) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+

@@ -1,0 +1,288 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// atSize are two pods that have what decision says.
+func atSize() func(*world) { return pods(pod("web-1", large()), pod("web-2", large())) }
+
+func recently(d *plan.Decision) { d.Time = noon.Add(-time.Minute) }
+
+func rec(target, lower, upper quantity.Amounts) recommend.Container {
+	return recommend.Container{Name: "app", Target: target, LowerBound: lower, UpperBound: upper, Uncapped: target}
+}
+
+func TestWhetherAnythingIsDone(t *testing.T) {
+	table{
+		"Off recommends only, and forgets what was decided": {
+			given(decidedBefore(), func(w *world) { w.policy.Mode = "Off" }),
+			`no decision
+			RecommendOnly: updateMode is Off: recommendations are not applied
+			0/2`,
+		},
+		"A suspended scaler changes nothing and remembers what was decided": {
+			given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", small())), func(w *world) { w.policy.Suspended = true }),
+			`keeps app 200m 256Mi
+			Suspended: Nothing is changed while the scaler is suspended
+			1/2`,
+		},
+		"A Deployment that is being deleted is left alone": {
+			given(decidedBefore(), deployment(func(d *workload.Deployment) { d.Terminating = true })),
+			`keeps app 200m 256Mi
+			Terminating: The Deployment is being deleted
+			0/2`,
+		},
+		"Nothing is decided without a recommendation": {
+			given(recommends()),
+			`no decision
+			NoRecommendation: There is no recommendation yet
+			0/2`,
+		},
+		"A policy that leaves nothing to manage ends the decision": {
+			given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false })),
+			`no decision
+			NothingControlled: The resource policy leaves nothing to manage
+			0/2`,
+		},
+		"A container whose resources cannot be believed is left alone": {
+			given(template(workload.Container{Name: "app", Unreadable: true})),
+			`no decision
+			Rejected: container app: its resources are outside the believable range and left alone
+			0/2 stalled`,
+		},
+		"An HPA on both resources leaves nothing to do": {
+			given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
+			`no decision
+			HPAConflict: cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization; memory: left alone, since HorizontalPodAutoscaler web-memory scales on its utilization
+			0/2`,
+		},
+		"An HPA on CPU leaves memory to us, and is named once for all containers": {
+			given(
+				template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
+				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+				func(w *world) {
+					w.situation.Scaled = workload.Scaled{CPU: "web"}
+					w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true}
+				}),
+			`keeps app - 256Mi
+			HPAConflict: All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			1/1 applied`,
+		},
+	}.run(t)
+}
+
+func TestWhatIsDecided(t *testing.T) {
+	onlyMemory := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
+	onlyCPU := policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })
+	table{
+		"What is close enough stays": {
+			given(onlyCPU, recommends(rec(amounts(109, 0), amounts(90, 0), amounts(200, 0)))),
+			`no decision
+			WithinTolerance: The requests in force are close enough to the recommendation
+			2/2 applied`,
+		},
+		"A request above its target stays while the upper bound allows it": {
+			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(100, 0)))),
+			`no decision
+			WithinBounds: app cpu: 100m stays until the upper bound of 100m falls below it
+			2/2 applied`,
+		},
+		"A request above the upper bound is lowered": {
+			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(99, 0)))),
+			`decides app 50m - (Lower)
+			resizes web-1 to app 50m 128Mi of 100m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A resource that does not move is left out of the first decision": {
+			given(recommends(rec(amounts(200, 128), amounts(150, 64), amounts(300, 200)))),
+			`decides app 200m - (LowerBound)
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A raise waits for the cooldown": {
+			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
+			`keeps app 200m -
+			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			2/2 applied, again in 4m0s`,
+		},
+		"Usage above what is requested does not wait for the cooldown": {
+			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				recommends(rec(amounts(250, 0), amounts(201, 0), amounts(300, 0)))),
+			`decides app 250m - (LowerBound)
+			resizes web-1 to app 250m 256Mi of 500m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"What does not wait takes along nothing that does": {
+			given(atSize(), decidedBefore(recently),
+				recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
+			`decides app 200m 400Mi (LowerBound)
+			resizes web-1 to app 200m 400Mi of 400m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"After the cooldown all moves together": {
+			given(atSize(), decidedBefore(), recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
+			`decides app 50m 400Mi (LowerBound)
+			resizes web-1 to app 50m 400Mi of 100m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"An OOM kill does not wait for the cooldown, nor for the tolerance": {
+			given(onlyMemory, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+				func(w *world) {
+					r := rec(amounts(0, 260), amounts(0, 200), amounts(0, 400))
+					r.OOMFloor = 260 * mebi
+					w.situation.Recommendations = []recommend.Container{r}
+				}),
+			`decides app - 260Mi (OOMKill)
+			resizes web-1 to app 200m 260Mi of 400m 520Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"An OOM floor above maxAllowed is reached as far as is allowed, and then left": {
+			given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 256) }),
+				func(w *world) {
+					r := rec(amounts(0, 256), amounts(0, 256), amounts(0, 256))
+					r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
+					w.situation.Recommendations = []recommend.Container{r}
+				}),
+			`keeps app - 256Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"A minAllowed above what is requested is put in force at once": {
+			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),
+			`decides app 205m - (Bounds)
+			resizes web-1 to app 205m 256Mi of 410m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A maxAllowed below what is requested is no evidence for lowering further": {
+			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }),
+				recommends(rec(amounts(20, 0), amounts(10, 0), amounts(180, 0)))),
+			`decides app 180m - (Bounds)
+			resizes web-1 to app 180m 256Mi of 360m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A maxAllowed below what is requested does not hinder lowering further": {
+			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }),
+				recommends(rec(amounts(20, 0), amounts(10, 0), amounts(100, 0)))),
+			`decides app 20m - (Bounds)
+			resizes web-1 to app 20m 256Mi of 40m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A maxAllowed binds a decision whose recommendation is gone": {
+			given(onlyCPU, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(180, 0) }), recommends()),
+			`decides app 180m - (Bounds)
+			resizes web-1 to app 180m 256Mi of 360m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A decision whose recommendation is gone stands": {
+			given(atSize(), decidedBefore(), recommends()),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"The LimitRange wins over the policy": {
+			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }),
+				bounds(workload.Bounds{ContainerMax: amounts(300, 0)})),
+			`decides app 300m - (Bounds)
+			resizes web-1 to app 300m 128Mi of 300m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A request is not raised above a limit that stays": {
+			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
+				recommends(rec(amounts(900, 0), amounts(800, 0), amounts(1000, 0)))),
+			`decides app 200m - (LowerBound)
+			resizes web-1 to app 200m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A resource that the policy takes out is no longer decided": {
+			given(onlyCPU, atSize(), decidedBefore()),
+			`keeps app 200m -
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"A renamed container starts anew": {
+			given(decidedBefore(), template(container("api")), pods(pod("web-1", container("api"))),
+				recommends(recommend.Container{Name: "api", Target: amounts(105, 130), UpperBound: amounts(200, 200)}),
+				func(w *world) {
+					w.policy.Containers = map[string]plan.ContainerPolicy{"api": {CPU: true, Memory: true}}
+				}),
+			`no decision
+			WithinTolerance: The requests in force are close enough to the recommendation
+			1/1 applied`,
+		},
+		"A lost status does not make a resized pod look small": {
+			given(atSize(), recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))),
+			`no decision
+			WithinTolerance: The requests in force are close enough to the recommendation
+			2/2 applied`,
+		},
+		"A lost status does not leave a new pod small beside resized ones": {
+			given(pods(pod("web-1", large()), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`decides app 200m 256Mi (Adopted)
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			1/2 changing`,
+		},
+		"What the user writes into the template gives way to a decision in force": {
+			given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))),
+				pods(pod("web-1", sized("app", amounts(500, 512), amounts(500, 1024))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A clock that was set back starts the cooldown anew, once": {
+			given(onlyCPU, atSize(),
+				decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }),
+				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
+			`keeps app 200m -
+			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			2/2 applied, again in 5m0s`,
+		},
+		"Without requests in a Burstable pod the first ones are set": {
+			given(onlyCPU, template(sized("app", amounts(0, 128), amounts(0, 256))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 256))))),
+			`decides app 200m - (Raise)
+			resizes web-1 to app 200m 128Mi of - 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
+
+// A clock that was set back is noted in the decision, so that time goes on from there.
+func TestADecisionOfTheFutureIsDatedBack(t *testing.T) {
+	w := given(atSize(), decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(24 * time.Hour) }))
+	if got := w.next(noon).Decision.Time; !got.Equal(noon) {
+		t.Errorf("the decision is dated %s, want %s", got, noon)
+	}
+	if !w.situation.Decision.Time.Equal(noon.Add(24 * time.Hour)) {
+		t.Error("the situation was changed")
+	}
+}

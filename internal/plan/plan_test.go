@@ -1,0 +1,270 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const mebi = 1 << 20
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// amounts is so many millicores and MiB.
+func amounts(cpu, memory int64) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory * mebi}
+}
+
+func resources(requests, limits quantity.Amounts) workload.Resources {
+	return workload.Resources{Requests: requests, Limits: limits}
+}
+
+// container requests 100m and 128Mi and may use twice that.
+func container(name string) workload.Container {
+	return workload.Container{Name: name, Resources: resources(amounts(100, 128), amounts(200, 256))}
+}
+
+// pod runs with what its containers declare.
+func pod(name string, containers ...workload.Container) workload.Pod {
+	p := workload.Pod{
+		Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Current: true, Running: true,
+		Started: noon.Add(-24 * time.Hour), Containers: containers, QoS: workload.QoSOf(containers),
+		Actual: map[string]workload.Resources{},
+	}
+	for _, c := range containers {
+		p.Actual[c.Name] = c.Resources
+	}
+	return p
+}
+
+// small is a container at its template's size; large one that was resized to 200m and
+// 256Mi.
+func small() workload.Container { return container("app") }
+
+func large() workload.Container {
+	return workload.Container{Name: "app", Resources: resources(amounts(200, 256), amounts(400, 512))}
+}
+
+// recommended needs twice of what container has; the bounds are a third around it.
+func recommended(name string) recommend.Container {
+	return recommend.Container{
+		Name: name, Target: amounts(200, 256), LowerBound: amounts(150, 192), UpperBound: amounts(300, 384),
+		Uncapped: amounts(200, 256), Observed: time.Hour,
+	}
+}
+
+// decision puts 200m and 256Mi in force, ten minutes ago.
+func decision() *plan.Decision {
+	return &plan.Decision{
+		Time: noon.Add(-10 * time.Minute), Reason: "Raise",
+		Requests: map[string]quantity.Amounts{"app": amounts(200, 256)},
+	}
+}
+
+// given is a Deployment of two small pods, and a recommendation of twice their size.
+func given(changes ...func(*world)) world {
+	w := world{
+		situation: plan.Situation{
+			Deployment: workload.Deployment{
+				Namespace: "shop", Name: "web", UID: "uid-web", ResourceVersion: "3",
+				Replicas: 2, UpdatedReplicas: 2, Containers: []workload.Container{small()},
+			},
+			Pods:            []workload.Pod{pod("web-1", small()), pod("web-2", small())},
+			Recommendations: []recommend.Container{recommended("app")},
+		},
+		policy: plan.Policy{
+			Mode: "InPlace", Cooldown: 5 * time.Minute, Tolerance: 0.1,
+			Containers: map[string]plan.ContainerPolicy{"app": {CPU: true, Memory: true, Limits: true}},
+		},
+	}
+	for _, change := range changes {
+		change(&w)
+	}
+	return w
+}
+
+type world struct {
+	situation plan.Situation
+	policy    plan.Policy
+	applied   []plan.Size // what we own of the template
+}
+
+func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }
+
+// The changes that cases are made of.
+
+func pods(pods ...workload.Pod) func(*world) {
+	return func(w *world) { w.situation.Pods = pods }
+}
+
+func template(containers ...workload.Container) func(*world) {
+	return func(w *world) { w.situation.Deployment.Containers = containers }
+}
+
+func recommends(recs ...recommend.Container) func(*world) {
+	return func(w *world) { w.situation.Recommendations = recs }
+}
+
+func decidedBefore(changes ...func(*plan.Decision)) func(*world) {
+	return func(w *world) {
+		w.situation.Decision = decision()
+		for _, change := range changes {
+			change(w.situation.Decision)
+		}
+	}
+}
+
+func policyOfApp(change func(*plan.ContainerPolicy)) func(*world) {
+	return func(w *world) {
+		p := w.policy.Containers["app"]
+		change(&p)
+		w.policy.Containers["app"] = p
+	}
+}
+
+func rollout(w *world) { w.policy.Mode = "Rollout" }
+
+func deployment(change func(*workload.Deployment)) func(*world) {
+	return func(w *world) { change(&w.situation.Deployment) }
+}
+
+func held(h ...plan.Held) func(*world) { return func(w *world) { w.situation.Held = h } }
+
+func heldApp() func(*world) {
+	return held(plan.Held{Container: "app", CPU: true, Memory: true, Resources: small().Resources})
+}
+
+func bounds(b workload.Bounds) func(*world) {
+	b.Name = "limits"
+	return func(w *world) { w.situation.Bounds = b }
+}
+
+// with changes a copy of a pod.
+func with(p workload.Pod, change func(*workload.Pod)) workload.Pod {
+	p.Containers = slices.Clone(p.Containers)
+	p.Actual = maps.Clone(p.Actual)
+	change(&p)
+	return p
+}
+
+func sized(name string, requests, limits quantity.Amounts) workload.Container {
+	return workload.Container{Name: name, Resources: resources(requests, limits)}
+}
+
+// say tells a plan in lines that people can review.
+func say(p plan.Plan) string {
+	var lines []string
+	switch {
+	case p.Decision == nil:
+		lines = append(lines, "no decision")
+	case p.Decided:
+		lines = append(lines, fmt.Sprintf("decides %s (%s)%s", sayRequests(p.Decision.Requests), p.Decision.Reason, sayWritten(*p.Decision)))
+	default:
+		lines = append(lines, "keeps "+sayRequests(p.Decision.Requests)+sayWritten(*p.Decision))
+	}
+	if p.Resize != nil {
+		lines = append(lines, "resizes "+p.Resize.Pod+" to "+saySizes(p.Resize.Sizes))
+	}
+	if p.Rewrite != nil && len(p.Rewrite.Hold) > 0 {
+		var parts []string
+		for _, h := range p.Rewrite.Hold {
+			parts = append(parts, fmt.Sprintf("%s %s cpu=%t memory=%t", h.Container, sayResources(h.Resources), h.CPU, h.Memory))
+		}
+		slices.Sort(parts)
+		lines = append(lines, "holds "+strings.Join(parts, "; "))
+	} else if p.Rewrite != nil {
+		lines = append(lines, "rewrites "+saySizes(p.Rewrite.Sizes))
+	}
+	if p.GiveBack {
+		lines = append(lines, "gives back")
+	}
+	lines = append(lines, p.Reason+": "+p.Message)
+	last := fmt.Sprintf("%d/%d", p.PodsAtSize, p.Pods)
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{{"applied", p.Applied}, {"changing", p.Changing}, {"stalled", p.Stalled}} {
+		if flag.set {
+			last += " " + flag.name
+		}
+	}
+	if p.RequeueAfter > 0 {
+		last += fmt.Sprintf(", again in %s", p.RequeueAfter)
+	}
+	return strings.Join(append(lines, last), "\n")
+}
+
+func sayRequests(requests map[string]quantity.Amounts) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		parts = append(parts, name+" "+sayAmounts(requests[name]))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func sayWritten(d plan.Decision) (out string) {
+	if d.Written {
+		out += ", written"
+	}
+	if d.Reverts > 0 {
+		out += fmt.Sprintf(", reverted %d times", d.Reverts)
+	}
+	return out
+}
+
+func saySizes(sizes []plan.Size) string {
+	var parts []string
+	for _, s := range sizes {
+		parts = append(parts, s.Container+" "+sayResources(s.Resources))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+func sayResources(r workload.Resources) string {
+	return sayAmounts(r.Requests) + " of " + sayAmounts(r.Limits)
+}
+
+func sayAmounts(a quantity.Amounts) string {
+	cpu, memory := "-", "-"
+	if a.CPUMillis > 0 {
+		cpu = fmt.Sprintf("%dm", a.CPUMillis)
+	}
+	switch {
+	case a.MemoryBytes%mebi != 0:
+		memory = fmt.Sprint(a.MemoryBytes)
+	case a.MemoryBytes > 0:
+		memory = fmt.Sprintf("%dMi", a.MemoryBytes/mebi)
+	}
+	return cpu + " " + memory
+}
+
+type table map[string]struct {
+	world world
+	want  string
+}
+
+func (cases table) run(t *testing.T) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(strings.TrimSpace(strings.ReplaceAll(tc.want, "\t", "")), say(tc.world.next(noon))); diff != "" {
+				t.Errorf("Next() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

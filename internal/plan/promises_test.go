@@ -1,0 +1,623 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// maxPasses is enough to hold, write and size every pod of a world, and to wait for
+// each kubelet.
+const maxPasses = 80
+
+// FuzzNext carries plans out on made-up worlds, with the API server's own rules about
+// what may be changed, and checks the promises after every step. The seed makes the
+// world: a failure is found again with
+//
+//	go test ./internal/plan -run FuzzNext/seed#N
+func FuzzNext(f *testing.F) {
+	for seed := range uint64(1000) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := randomWorld(r)
+		now := noon
+		for range epochs {
+			now = bringToRest(t, r, seed, &w, now)
+			w.change(r)
+			now = now.Add(time.Duration(r.IntN(900)) * time.Second)
+		}
+	})
+}
+
+// epochs is how often the world comes to rest and then changes.
+const epochs = 4
+
+// bringToRest carries out plan after plan until there is none. Nothing else changes
+// meanwhile, so that no container may get a size that it has had before.
+func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Time) time.Time {
+	t.Helper()
+	var last string
+	seen := map[string][]workload.Resources{} // sizes that each container had, in turn
+	for range maxPasses {
+		p := w.next(now)
+		check(t, seed, *w, p)
+		checkDeterminism(t, r, seed, *w, p, now)
+		if t.Failed() {
+			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
+		}
+		changed := w.carryOut(t, r, p)
+		w.policy.Edited = false
+		for _, pod := range w.situation.Pods {
+			for _, c := range pod.Containers {
+				key := pod.Name + "/" + c.Name
+				if s := seen[key]; len(s) == 0 || s[len(s)-1] != c.Resources {
+					if slices.Contains(s, c.Resources) {
+						t.Fatalf("seed %d: %s goes back to %s: %v\n%s", seed, key, sayResources(c.Resources), s, say(p))
+					}
+					seen[key] = append(s, c.Resources)
+				}
+			}
+		}
+		if said := say(p); changed || said != last {
+			last = said
+		} else if p.RequeueAfter == 0 {
+			return now
+		}
+		now = now.Add(max(time.Second, p.RequeueAfter))
+	}
+	t.Fatalf("seed %d: no rest after %d passes: %s", seed, maxPasses, say(w.next(now)))
+	return now
+}
+
+// change lets one thing happen that others do.
+func (w *world) change(r *rand.Rand) {
+	s := &w.situation
+	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
+	policy := w.policy.Containers[container]
+	switch r.IntN(9) {
+	case 0, 1, 2: // usage moves
+		for i, rec := range s.Recommendations {
+			f := 0.3 + 2*r.Float64()
+			a := quantity.Amounts{
+				CPUMillis:   min(max(1, int64(float64(rec.Uncapped.CPUMillis)*f)), quantity.MaxCPUMillis),
+				MemoryBytes: min(max(1, int64(float64(rec.Uncapped.MemoryBytes)*f)), quantity.MaxMemoryBytes),
+			}
+			s.Recommendations = slices.Clone(s.Recommendations)
+			s.Recommendations[i] = randomRecommendation(r, rec.Name, w.policy.Containers[rec.Name], a)
+		}
+	case 3: // a pod is added
+		s.Pods = append(slices.Clone(s.Pods), w.newPod(fmt.Sprintf("new-%d", r.Uint32())))
+	case 4: // an HPA comes or goes
+		s.Scaled = workload.Scaled{CPU: []string{"", "web"}[r.IntN(2)], Memory: []string{"", "web"}[r.IntN(2)]}
+	case 5: // the policy changes
+		policy.CPU, policy.Limits = r.IntN(2) == 0, r.IntN(2) == 0
+		w.policy.Containers[container], w.policy.Edited = policy, true
+	case 6: // the mode changes
+		if w.policy.Mode == "InPlace" {
+			w.policy.Mode = "Rollout"
+		} else {
+			w.policy.Mode = "InPlace"
+			w.giveBack()
+		}
+		w.policy.Edited = true
+	case 7: // the status is lost
+		s.Decision, s.Held = nil, nil
+	case 8: // the evidence is lost
+		s.Recommendations = nil
+	}
+}
+
+// check checks what must be true of any plan.
+func check(t *testing.T, seed uint64, w world, p plan.Plan) {
+	t.Helper()
+	fail := func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) }
+	if p.Resize != nil && p.Rewrite != nil || p.GiveBack && (p.Resize != nil || p.Rewrite != nil) {
+		fail("more than one step")
+	}
+	if (p.Resize != nil || p.Rewrite != nil) && (w.policy.Suspended || w.policy.Mode == "Off" || w.situation.Deployment.Terminating) {
+		fail("a step where none is allowed")
+	}
+	if p.Reason == "" || p.Message == "" {
+		fail("no reason: %q %q", p.Reason, p.Message)
+	}
+	if p.Applied && (p.Changing || p.PodsAtSize != p.Pods && w.policy.Mode == "InPlace") {
+		fail("applied, but %d/%d pods, changing %t", p.PodsAtSize, p.Pods, p.Changing)
+	}
+	if p.Reason == "Contested" {
+		fail("contested, and nobody else has written")
+	}
+	if p.Decided && p.Decision != nil {
+		checkDecision(w, p, fail)
+	}
+	if p.Resize != nil {
+		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || !pod.Current {
+			fail("pod %s is not to be touched", pod.Name)
+		}
+		checkSizes(w, p.Decision, w.situation.Pods[i].Containers, p.Resize.Sizes, true, fail)
+	}
+	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
+		checkSizes(w, p.Decision, w.situation.Deployment.Containers, p.Rewrite.Sizes, false, fail)
+	}
+}
+
+// checkDecision: within what is allowed, and never below what is known to be needed.
+func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
+	for name, requests := range p.Decision.Requests {
+		policy := w.policy.Containers[name]
+		bound := func(v, most, least int64, of string) {
+			if v > 0 && most > 0 && v > max(most, least) {
+				fail("container %s requests %d of %s, more than %d", name, v, of, most)
+			}
+		}
+		bound(requests.CPUMillis, policy.MaxAllowed.CPUMillis, w.situation.Bounds.ContainerMin.CPUMillis, "cpu")
+		bound(requests.MemoryBytes, policy.MaxAllowed.MemoryBytes, w.situation.Bounds.ContainerMin.MemoryBytes, "memory")
+		bound(requests.CPUMillis, w.situation.Bounds.ContainerMax.CPUMillis, 0, "cpu")
+		bound(requests.MemoryBytes, w.situation.Bounds.ContainerMax.MemoryBytes, 0, "memory")
+		if requests.CPUMillis > 0 && !policy.CPU || requests.MemoryBytes > 0 && !policy.Memory {
+			fail("container %s is decided where it is not managed: %+v", name, requests)
+		}
+		before := w.situation.Decision
+		for _, rec := range w.situation.Recommendations {
+			lowered := before != nil && before.Requests[name].MemoryBytes > requests.MemoryBytes
+			allowed := policy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits
+			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && requests.MemoryBytes < rec.LowerBound.MemoryBytes {
+				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
+			}
+		}
+	}
+}
+
+// checkSizes: nothing that is not managed changes, no limit comes or goes, none is
+// below its request, and no memory limit falls below what is known to be used.
+func checkSizes(w world, d *plan.Decision, containers []workload.Container, sizes []plan.Size, inPlace bool, fail func(string, ...any)) {
+	for _, size := range sizes {
+		i := slices.IndexFunc(containers, func(c workload.Container) bool { return c.Name == size.Container })
+		if i < 0 {
+			fail("container %s does not exist", size.Container)
+			continue
+		}
+		before, after, policy := containers[i].Resources, size.Resources, w.policy.Containers[size.Container]
+		if !inPlace {
+			written := w
+			written.apply(sizes)
+			after = written.situation.Deployment.Containers[i].Resources
+		}
+		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else it is put back as it was found
+		wasHeld := slices.ContainsFunc(w.situation.Held, func(h plan.Held) bool { return h.Container == size.Container })
+		for _, r := range []struct {
+			name           string
+			managed        bool
+			requests       [2]int64
+			limits         [2]int64
+			most           int64
+			restart, known bool
+		}{
+			{"cpu", policy.CPU, [2]int64{before.Requests.CPUMillis, after.Requests.CPUMillis}, [2]int64{before.Limits.CPUMillis, after.Limits.CPUMillis}, quantity.MaxCPUMillis, containers[i].RestartOnCPU, false},
+			{"memory", policy.Memory, [2]int64{before.Requests.MemoryBytes, after.Requests.MemoryBytes}, [2]int64{before.Limits.MemoryBytes, after.Limits.MemoryBytes}, quantity.MaxMemoryBytes, containers[i].RestartOnMemory, true},
+		} {
+			changed := r.requests[0] != r.requests[1] || r.limits[0] != r.limits[1]
+			switch {
+			case changed && !r.managed && !wasHeld:
+				fail("%s of container %s is changed and not managed", r.name, size.Container)
+			case changed && inPlace && r.restart:
+				fail("%s of container %s is changed, which restarts it", r.name, size.Container)
+			case changed && !policy.Limits && r.limits[0] != r.limits[1] && !wasHeld:
+				fail("the %s limit of container %s is changed with RequestsOnly", r.name, size.Container)
+			case (r.limits[0] == 0) != (r.limits[1] == 0):
+				fail("the %s limit of container %s comes or goes", r.name, size.Container)
+			case r.limits[1] > 0 && r.requests[1] > r.limits[1]:
+				fail("container %s requests %d of %s, above its limit %d", size.Container, r.requests[1], r.name, r.limits[1])
+			case r.requests[1] < 0 || r.requests[1] > r.most || r.limits[1] > r.most:
+				fail("%s of container %s is out of range: %d, %d", r.name, size.Container, r.requests[1], r.limits[1])
+			case inPlace && r.requests[0] > 0 && r.requests[1] == 0:
+				fail("the %s request of container %s goes", r.name, size.Container)
+			case r.known && changed && isDecided && r.limits[1] < r.limits[0] && r.limits[1] < knownNeed(w, size.Container):
+				fail("the memory limit of container %s falls to %d, below %d", size.Container, r.limits[1], knownNeed(w, size.Container))
+			}
+		}
+	}
+}
+
+func knownNeed(w world, container string) (need int64) {
+	for _, rec := range w.situation.Recommendations {
+		if rec.Name == container {
+			need = rec.OOMFloor
+			for _, reason := range rec.Reasons {
+				need = max(need, reason.Value)
+			}
+		}
+	}
+	return need
+}
+
+// checkDeterminism: the same again, and the same whatever the order of the lists.
+func checkDeterminism(t *testing.T, r *rand.Rand, seed uint64, w world, p plan.Plan, now time.Time) {
+	t.Helper()
+	if again := say(w.next(now)); again != say(p) {
+		t.Errorf("seed %d: planned again:\n%s", seed, again)
+	}
+	s := w.situation
+	s.Pods, s.Recommendations, s.Held = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Held)
+	s.Deployment.Containers = shuffled(r, s.Deployment.Containers)
+	if other := say(plan.Next(s, w.policy, now)); other != say(p) {
+		t.Errorf("seed %d: planned in another order:\n%s", seed, other)
+	}
+}
+
+func shuffled[T any](r *rand.Rand, list []T) []T {
+	out := slices.Clone(list)
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// carryOut does what the controller, the API server and the kubelet would do, and
+// tells whether the world has changed.
+func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
+	t.Helper()
+	s := &w.situation
+	s.Decision = p.Decision
+	changed := false
+	for i := range s.Pods { // the kubelets catch up
+		if caughtUp(&s.Pods[i]) {
+			changed = true
+		}
+	}
+	if s.Deployment.RollingOut {
+		s.Deployment.RollingOut, changed = false, true
+		for i := range s.Pods {
+			s.Pods[i] = w.newPod(s.Pods[i].Name + "x")
+		}
+	}
+	switch {
+	case p.Resize != nil:
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+		pod := s.Pods[i]
+		after := withSizes(pod.Containers, p.Resize.Sizes)
+		if workload.QoSOf(after) != pod.QoS {
+			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, workload.QoSOf(after))
+		}
+		if broken, ours := brokenRule(after, p.Resize.Sizes, s.Bounds); broken != "" {
+			if ours {
+				t.Errorf("the API server refuses: %s", broken)
+			}
+			s.Refused = maps.Clone(s.Refused)
+			if s.Refused == nil {
+				s.Refused = map[types.UID]plan.Refused{}
+			}
+			s.Refused[pod.UID] = plan.Refused{Sizes: p.Resize.Sizes, Reason: "LimitRange", Message: broken}
+			return true
+		}
+		s.Pods[i].Containers = after
+		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
+		return true
+	case p.Rewrite != nil && len(p.Rewrite.Hold) > 0:
+		for _, h := range p.Rewrite.Hold {
+			s.Held = slices.DeleteFunc(slices.Clone(s.Held), func(before plan.Held) bool { return before.Container == h.Container })
+			s.Held = append(s.Held, h)
+		}
+		return true
+	case p.Rewrite != nil:
+		w.apply(p.Rewrite.Sizes)
+		s.Deployment.RollingOut = true
+		made := w.newPod("made").Containers
+		if broken, ours := brokenRule(made, p.Rewrite.Sizes, s.Bounds); ours {
+			t.Errorf("the template makes no pods: %s", broken)
+		}
+		for _, c := range made {
+			if exceeds(c.Requests, c.Limits) && slices.ContainsFunc(p.Rewrite.Sizes, func(size plan.Size) bool { return size.Container == c.Name }) {
+				t.Errorf("the template makes no pods: container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
+			}
+		}
+		return true
+	case p.GiveBack:
+		w.giveBack()
+		return true
+	}
+	return changed
+}
+
+// apply is server-side apply: what we have applied before and no longer do is removed,
+// but for what is not known to be held, which the controller sends as it is.
+func (w *world) apply(sizes []plan.Size) {
+	containers := slices.Clone(w.situation.Deployment.Containers)
+	for i, c := range containers {
+		for _, before := range w.applied {
+			if before.Container == c.Name {
+				containers[i].Resources = without(containers[i].Resources, w.onlyHeld(before))
+			}
+		}
+	}
+	w.situation.Deployment.Containers, w.applied = withSizes(containers, sizes), sizes
+}
+
+func (w *world) onlyHeld(size plan.Size) (out workload.Resources) {
+	for _, h := range w.situation.Held {
+		if h.Container == size.Container && h.CPU {
+			out.Requests.CPUMillis, out.Limits.CPUMillis = size.Requests.CPUMillis, size.Limits.CPUMillis
+		}
+		if h.Container == size.Container && h.Memory {
+			out.Requests.MemoryBytes, out.Limits.MemoryBytes = size.Requests.MemoryBytes, size.Limits.MemoryBytes
+		}
+	}
+	return out
+}
+
+func without(r, gone workload.Resources) workload.Resources {
+	drop := func(v, gone int64) int64 {
+		if gone > 0 {
+			return 0
+		}
+		return v
+	}
+	return workload.Resources{
+		Requests: quantity.Amounts{CPUMillis: drop(r.Requests.CPUMillis, gone.Requests.CPUMillis), MemoryBytes: drop(r.Requests.MemoryBytes, gone.Requests.MemoryBytes)},
+		Limits:   quantity.Amounts{CPUMillis: drop(r.Limits.CPUMillis, gone.Limits.CPUMillis), MemoryBytes: drop(r.Limits.MemoryBytes, gone.Limits.MemoryBytes)},
+	}
+}
+
+// giveBack puts back what was found, and ends our ownership.
+func (w *world) giveBack() {
+	var found []plan.Size
+	for _, h := range w.situation.Held {
+		found = append(found, plan.Size{Container: h.Container, Resources: h.Resources})
+	}
+	if len(found) > 0 {
+		w.apply(found)
+	}
+	w.applied, w.situation.Held = nil, nil
+}
+
+func exceeds(a, b quantity.Amounts) bool {
+	return b.CPUMillis > 0 && a.CPUMillis > b.CPUMillis || b.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes
+}
+
+func caughtUp(pod *workload.Pod) (changed bool) {
+	actual := map[string]workload.Resources{}
+	for _, c := range pod.Containers {
+		actual[c.Name] = c.Resources
+		changed = changed || pod.Actual[c.Name] != c.Resources
+	}
+	if pod.Resize.InProgress {
+		pod.Resize, changed = workload.Resize{}, true
+	}
+	pod.Actual = actual
+	return changed
+}
+
+// merged applies sizes, where 0 is nothing of ours.
+func merged(before, size workload.Resources) workload.Resources {
+	pick := func(own, other int64) int64 {
+		if own > 0 {
+			return own
+		}
+		return other
+	}
+	return workload.Resources{
+		Requests: quantity.Amounts{CPUMillis: pick(size.Requests.CPUMillis, before.Requests.CPUMillis), MemoryBytes: pick(size.Requests.MemoryBytes, before.Requests.MemoryBytes)},
+		Limits:   quantity.Amounts{CPUMillis: pick(size.Limits.CPUMillis, before.Limits.CPUMillis), MemoryBytes: pick(size.Limits.MemoryBytes, before.Limits.MemoryBytes)},
+	}
+}
+
+func withSizes(containers []workload.Container, sizes []plan.Size) []workload.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		for _, size := range sizes {
+			if size.Container == out[i].Name {
+				out[i].Resources = merged(out[i].Resources, size.Resources)
+			}
+		}
+	}
+	return out
+}
+
+// brokenRule is the LimitRanger of the API server. ours tells whether a container that
+// we size breaks it.
+func brokenRule(containers []workload.Container, sizes []plan.Size, b workload.Bounds) (broken string, ours bool) {
+	var sum workload.Resources
+	for _, c := range containers {
+		sum.Requests.CPUMillis += c.Requests.CPUMillis
+		sum.Requests.MemoryBytes += c.Requests.MemoryBytes
+		sum.Limits.CPUMillis += c.Limits.CPUMillis
+		sum.Limits.MemoryBytes += c.Limits.MemoryBytes
+		for _, r := range []struct{ request, limit, least, most, ratio int64 }{
+			{c.Requests.CPUMillis, c.Limits.CPUMillis, b.ContainerMin.CPUMillis, b.ContainerMax.CPUMillis, b.ContainerRatio.CPU},
+			{c.Requests.MemoryBytes, c.Limits.MemoryBytes, b.ContainerMin.MemoryBytes, b.ContainerMax.MemoryBytes, b.ContainerRatio.Memory},
+		} {
+			isSized := slices.ContainsFunc(sizes, func(s plan.Size) bool { return s.Container == c.Name }) && r.request > 0
+			switch {
+			case r.request < r.least:
+				return fmt.Sprintf("container %s is below %d", c.Name, r.least), isSized
+			case r.most > 0 && (r.limit > r.most || r.request > r.most):
+				return fmt.Sprintf("container %s is above %d", c.Name, r.most), isSized
+			case r.most > 0 && r.limit == 0:
+				return fmt.Sprintf("container %s has no limit", c.Name), false
+			case r.ratio > 0 && (r.request == 0 || r.limit == 0):
+				return fmt.Sprintf("container %s has no ratio", c.Name), false
+			case r.ratio > 0 && float64(r.limit)/float64(r.request)*1000 > float64(r.ratio):
+				return fmt.Sprintf("container %s has a ratio above %d", c.Name, r.ratio), isSized
+			}
+		}
+	}
+	for _, r := range []struct{ request, limit, most int64 }{
+		{sum.Requests.CPUMillis, sum.Limits.CPUMillis, b.PodMax.CPUMillis},
+		{sum.Requests.MemoryBytes, sum.Limits.MemoryBytes, b.PodMax.MemoryBytes},
+	} {
+		if r.most > 0 && (r.limit == 0 || max(r.limit, r.request) > r.most) {
+			return fmt.Sprintf("the pod is above %d", r.most), true
+		}
+	}
+	return "", false
+}
+
+// newPod is a pod as the API server makes it from the template.
+func (w *world) newPod(name string) workload.Pod {
+	containers := slices.Clone(w.situation.Deployment.Containers)
+	for i := range containers {
+		c := &containers[i].Resources
+		declared := workload.Resources{Requests: c.Requests, Limits: c.Limits}
+		c.Requests = merged(workload.Resources{Requests: declared.Limits}, declared).Requests
+		c.Limits = merged(workload.Resources{Limits: w.situation.Bounds.ContainerDefault}, declared).Limits
+	}
+	return pod(name, containers...)
+}
+
+// randomWorld makes up a world that the API server would accept.
+func randomWorld(r *rand.Rand) world {
+	some := func(p float64) bool { return r.Float64() < p }
+	cpu := func() int64 { return 1 + int64(math.Exp(r.Float64()*9)) }
+	memory := func() int64 { return mebi + int64(math.Exp(r.Float64()*8)*mebi*(0.5+r.Float64())) }
+	huge := some(0.05)
+	amount := func() quantity.Amounts {
+		if huge && some(0.5) {
+			return quantity.Amounts{CPUMillis: quantity.MaxCPUMillis - r.Int64N(1000), MemoryBytes: quantity.MaxMemoryBytes - r.Int64N(1000)}
+		}
+		return quantity.Amounts{CPUMillis: cpu(), MemoryBytes: memory()}
+	}
+	partly := func(a quantity.Amounts, p float64) quantity.Amounts {
+		if some(p) {
+			a.CPUMillis = 0
+		}
+		if some(p) {
+			a.MemoryBytes = 0
+		}
+		return a
+	}
+
+	w := world{policy: plan.Policy{Cooldown: time.Duration(r.IntN(3)) * 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{}}}
+	w.policy.Mode = "InPlace"
+	if some(0.4) {
+		w.policy.Mode = "Rollout"
+	}
+	w.policy.Suspended = some(0.02)
+	s := &w.situation
+	s.Deployment = workload.Deployment{UID: "uid-web", ResourceVersion: "1", Paused: some(0.03)}
+	for _, name := range []string{"app", "side", "log"}[:1+r.IntN(3)] {
+		requests, limits := partly(amount(), 0.15), partly(amount(), 0.4)
+		switch {
+		case some(0.15):
+			limits = requests // Guaranteed, where nothing is missing
+		case limits.CPUMillis > 0:
+			limits.CPUMillis = max(limits.CPUMillis, requests.CPUMillis)
+		}
+		if limits.MemoryBytes > 0 {
+			limits.MemoryBytes = max(limits.MemoryBytes, requests.MemoryBytes)
+		}
+		s.Deployment.Containers = append(s.Deployment.Containers, workload.Container{
+			Name: name, Resources: resources(requests, limits), RestartOnCPU: some(0.05), RestartOnMemory: some(0.05), Unreadable: some(0.01),
+		})
+		policy := plan.ContainerPolicy{CPU: some(0.9), Memory: some(0.9), Limits: some(0.7)}
+		if some(0.3) {
+			policy.MaxAllowed = partly(amount(), 0.3)
+		}
+		if some(0.2) {
+			policy.MinAllowed = atMost(partly(amount(), 0.3), policy.MaxAllowed)
+		}
+		w.policy.Containers[name] = policy
+	}
+	if some(0.3) {
+		s.Bounds = workload.Bounds{Name: "limits", ContainerMax: partly(amount(), 0.5), PodMax: partly(amount(), 0.7), ContainerDefault: partly(amount(), 0.6)}
+		s.Bounds.ContainerMin = atMost(partly(amount(), 0.7), s.Bounds.ContainerMax)
+		s.Bounds.ContainerDefault = atMost(s.Bounds.ContainerDefault, s.Bounds.ContainerMax)
+		if some(0.4) {
+			s.Bounds.ContainerRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000), Memory: 1000 + r.Int64N(3000)}
+		}
+	}
+	if some(0.1) {
+		s.Scaled = workload.Scaled{CPU: "web"}
+	}
+	for i := range r.IntN(7) {
+		p := w.newPod(fmt.Sprintf("web-%d", i))
+		for j := range p.Containers { // made before the LimitRange was
+			c := &p.Containers[j]
+			if c.Limits.CPUMillis > 0 {
+				c.Limits.CPUMillis = max(c.Limits.CPUMillis, c.Requests.CPUMillis)
+			}
+			if c.Limits.MemoryBytes > 0 {
+				c.Limits.MemoryBytes = max(c.Limits.MemoryBytes, c.Requests.MemoryBytes)
+			}
+		}
+		p.Running, p.Terminating, p.Current = !some(0.05), some(0.05), !some(0.1)
+		if !huge && some(0.3) { // resized before
+			for j := range p.Containers {
+				c := &p.Containers[j]
+				c.Requests.CPUMillis, c.Limits.CPUMillis = c.Requests.CPUMillis*3, c.Limits.CPUMillis*3
+			}
+		}
+		if some(0.1) {
+			p.Containers = append(p.Containers, container("injected"))
+		}
+		p.QoS = workload.QoSOf(p.Containers)
+		caughtUp(&p)
+		p.Resize.Deferred, p.Resize.Infeasible = some(0.05), some(0.05)
+		s.Pods = append(s.Pods, p)
+	}
+	for _, c := range s.Deployment.Containers {
+		if some(0.85) {
+			s.Recommendations = append(s.Recommendations, randomRecommendation(r, c.Name, w.policy.Containers[c.Name], amount()))
+		}
+	}
+	if some(0.5) {
+		s.Decision = &plan.Decision{Time: noon.Add(time.Duration(r.IntN(1200)-1000) * time.Second), Reason: "Raise", Requests: map[string]quantity.Amounts{}}
+		for _, c := range s.Deployment.Containers {
+			if a := partly(amount(), 0.2); some(0.8) && a != (quantity.Amounts{}) {
+				s.Decision.Requests[c.Name] = a
+			}
+		}
+	}
+	return w
+}
+
+// randomRecommendation keeps recommend's promises: lower <= target <= upper, within
+// the policy, and above the peak but for maxAllowed.
+func randomRecommendation(r *rand.Rand, name string, policy plan.ContainerPolicy, a quantity.Amounts) recommend.Container {
+	scale := func(f float64) quantity.Amounts {
+		return quantity.Amounts{
+			CPUMillis:   max(1, min(int64(float64(a.CPUMillis)*f), quantity.MaxCPUMillis)),
+			MemoryBytes: max(1, min(int64(float64(a.MemoryBytes)*f), quantity.MaxMemoryBytes)),
+		}
+	}
+	clamp := func(b quantity.Amounts) quantity.Amounts {
+		b.CPUMillis, b.MemoryBytes = max(b.CPUMillis, policy.MinAllowed.CPUMillis), max(b.MemoryBytes, policy.MinAllowed.MemoryBytes)
+		return atMost(b, policy.MaxAllowed)
+	}
+	rec := recommend.Container{Name: name, Uncapped: a, Target: clamp(a), LowerBound: clamp(scale(0.8)), UpperBound: clamp(scale(1 + r.Float64()))}
+	peak := scale(0.7).MemoryBytes
+	rec.Reasons = []recommend.Reason{{Resource: "memory", Code: "Peak", Value: peak}}
+	if r.Float64() < 0.1 {
+		rec.OOMFloor = scale(0.8).MemoryBytes
+	}
+	if !policy.CPU {
+		rec.Target.CPUMillis, rec.LowerBound.CPUMillis, rec.UpperBound.CPUMillis = 0, 0, 0
+	}
+	if !policy.Memory {
+		rec.Target.MemoryBytes, rec.LowerBound.MemoryBytes, rec.UpperBound.MemoryBytes, rec.OOMFloor, rec.Reasons = 0, 0, 0, 0, nil
+	}
+	return rec
+}
+
+func atMost(a, most quantity.Amounts) quantity.Amounts {
+	if most.CPUMillis > 0 {
+		a.CPUMillis = min(a.CPUMillis, most.CPUMillis)
+	}
+	if most.MemoryBytes > 0 {
+		a.MemoryBytes = min(a.MemoryBytes, most.MemoryBytes)
+	}
+	return a
+}

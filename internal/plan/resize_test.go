@@ -1,0 +1,345 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestWhichPodIsResized(t *testing.T) {
+	// web-1 has been asked for and waits for its kubelet.
+	waiting := func(name string, says workload.Resize) workload.Pod {
+		return with(pod(name, large()), func(p *workload.Pod) {
+			p.Resize = says
+			p.Actual["app"] = small().Resources
+		})
+	}
+	eight := func(flying int) func(*world) {
+		return func(w *world) {
+			w.situation.Pods = nil
+			for i := range 8 {
+				p := pod(fmt.Sprintf("web-%d", i), small())
+				if i < flying {
+					p = waiting(p.Name, workload.Resize{InProgress: true})
+				}
+				w.situation.Pods = append(w.situation.Pods, p)
+			}
+		}
+	}
+	table{
+		"The first by name, whatever the order": {
+			given(decidedBefore(), pods(pod("web-2", small()), pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"None while one is under way": {
+			given(decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-7 * time.Minute) }), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 3m0s`,
+		},
+		"None while the kubelet has not said a word": {
+			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 9m0s`,
+		},
+		"A quarter of many pods may be under way": {
+			given(decidedBefore(recently), eight(1)),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/8 changing, again in 9m0s`,
+		},
+		"More than a quarter may not": {
+			given(decidedBefore(recently), eight(2)),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/8 changing, again in 9m0s`,
+		},
+		"A Deferred pod does not hold up another": {
+			given(decidedBefore(), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A kubelet that never reports does not hold up another pod": {
+			given(decidedBefore(), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A kubelet that never reports is told of": {
+			given(decidedBefore(), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", large()))),
+			`keeps app 200m 256Mi
+			ResizeError: pod web-1: the kubelet has not reported the new size in force for 10m0s
+			1/2`,
+		},
+		"A pod that has just started has time to report": {
+			given(decidedBefore(), pods(with(waiting("web-1", workload.Resize{}), func(p *workload.Pod) { p.Started = noon.Add(-time.Minute) }))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 9m0s`,
+		},
+		"What kubelets say is told with the worst first": {
+			given(decidedBefore(), pods(
+				waiting("web-1", workload.Resize{Deferred: true}),
+				waiting("web-2", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"}),
+				waiting("web-3", workload.Resize{InProgress: true, Failed: true}),
+				waiting("web-4", workload.Resize{Deferred: true}))),
+			`keeps app 200m 256Mi
+			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again
+			0/4 stalled`,
+		},
+		"An Infeasible pod is tried again when the wish changes": {
+			given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
+				p.Resize = workload.Resize{Infeasible: true}
+				p.Actual["app"] = small().Resources
+			}))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Pods that end, wait or have an older template are left alone": {
+			given(decidedBefore(), pods(
+				with(pod("web-1", small()), func(p *workload.Pod) { p.Terminating = true }),
+				with(pod("web-2", small()), func(p *workload.Pod) { p.Running = false }),
+				with(pod("web-3", small()), func(p *workload.Pod) { p.Current = false }))),
+			`keeps app 200m 256Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"A container that the template does not have is left alone": {
+			given(decidedBefore(), pods(pod("web-1", container("proxy"), small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Small differences of CPU in what the kubelet reports do not matter": {
+			given(decidedBefore(), pods(with(pod("web-1", large()), func(p *workload.Pod) {
+				p.Actual["app"] = resources(amounts(199, 256), amounts(400, 512))
+			}))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"What a template carried is forgotten in place": {
+			given(atSize(), decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 })),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+	}.run(t)
+}
+
+func TestWhatCannotBeDoneInPlace(t *testing.T) {
+	restarts := func(c workload.Container) workload.Container {
+		c.RestartOnMemory = true
+		return c
+	}
+	refused := func(sizes ...plan.Size) func(*world) {
+		return func(w *world) {
+			w.situation.Refused = map[types.UID]plan.Refused{"uid-web-1": {Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"}}
+		}
+	}
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
+	table{
+		"A BestEffort pod cannot get its first requests": {
+			given(decidedBefore(), template(sized("app", amounts(0, 0), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))))),
+			`keeps app 200m 256Mi
+			QoSChange: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout
+			0/1 stalled`,
+		},
+		"A Guaranteed pod stays so": {
+			given(decidedBefore(), template(guaranteed), pods(pod("web-1", guaranteed))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A Guaranteed pod cannot have its requests lowered alone": {
+			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends()),
+			`keeps app 50m -
+			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use updateMode Rollout or controlledValues RequestsAndLimits
+			0/1 stalled`,
+		},
+		"A Burstable pod whose requests reach its limits stays Burstable by a hair": {
+			given(decidedBefore(), requestsOnly, pods(pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 199m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A Burstable pod that is so by a hair is done": {
+			given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"The other container keeps the pod Burstable": {
+			given(decidedBefore(), requestsOnly, template(small(), container("log")), pods(pod("web-1", small(), container("log")))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The class that the API server has given counts, not the one of our own making": {
+			given(decidedBefore(), template(guaranteed), pods(with(pod("web-1", guaranteed), func(p *workload.Pod) { p.QoS = corev1.PodQOSBurstable }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 199m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A resource that restarts its container is left out, the other is not": {
+			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A resource that restarts its container is told of in the end": {
+			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
+			`keeps app 200m 256Mi
+			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy)
+			0/1 stalled`,
+		},
+		"Resources of the pod as a whole are not managed": {
+			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
+			`keeps app 200m 256Mi
+			Unsupported: pod web-1: declares resources for the pod as a whole, which are not managed
+			0/1 stalled`,
+		},
+		"A node that reports no resources in force cannot resize": {
+			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
+			`keeps app 200m 256Mi
+			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			0/1`,
+		},
+		"What was refused is not asked for again": {
+			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: large().Resources})),
+			`keeps app 200m 256Mi
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources
+			0/1 stalled`,
+		},
+		"What was refused does not hold up another pod": {
+			given(decidedBefore(), refused(plan.Size{Container: "app", Resources: large().Resources})),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Another wish is asked for even after a refusal": {
+			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The LimitRange of a pod bounds the sum": {
+			given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(599, 0)})),
+			`keeps app 200m 256Mi
+			LimitRange: pod web-1: LimitRange limits allows a pod at most 599m of cpu
+			0/1 stalled`,
+		},
+		"The LimitRange of a pod may be met to the last": {
+			given(decidedBefore(), template(small(), container("log")), pods(pod("web-1", small(), container("log"))), bounds(workload.Bounds{PodMax: amounts(600, 768)})),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The LimitRange of a pod bounds it from below": {
+			given(decidedBefore(), bounds(workload.Bounds{PodMin: amounts(201, 0)}), pods(pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			LimitRange: pod web-1: LimitRange limits allows a pod no less than 201m of cpu
+			0/1 stalled`,
+		},
+		"A pod without limits breaks any bound on them": {
+			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0)))), bounds(workload.Bounds{PodMax: amounts(0, 9999)})),
+			`keeps app 200m 256Mi
+			LimitRange: pod web-1: LimitRange limits allows a pod at most 9999Mi of memory, and this one has no limit
+			0/1 stalled`,
+		},
+		"A limit follows up to what the LimitRange allows": {
+			given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerMax: amounts(250, 300)})),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 250m 300Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A limit follows up to the ratio that the LimitRange allows": {
+			given(decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 1500, Memory: 1000}})),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 300m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A request is not lowered below the ratio to a limit that stays": {
+			given(requestsOnly, pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 3000}}),
+				recommends(rec(amounts(10, 128), amounts(5, 100), amounts(20, 200)))),
+			`decides app 67m - (Lower)
+			resizes web-1 to app 67m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
+
+// A memory limit below what the container is known to use kills it.
+func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
+	capped := func(w *world) {
+		r := rec(amounts(100, 128), amounts(100, 128), amounts(100, 128))
+		r.Uncapped = amounts(100, 460)
+		r.Reasons = []recommend.Reason{{Resource: "memory", Code: "Peak", Value: 400 * mebi}, {Resource: "memory", Code: "MaxAllowed", Value: 128 * mebi}}
+		w.situation.Recommendations = []recommend.Container{r}
+		w.situation.Decision = decision()
+		w.situation.Decision.Requests["app"] = amounts(100, 128)
+		w.policy.Containers["app"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(1000, 128)}
+	}
+	double := sized("app", amounts(100, 256), amounts(200, 512))
+	guaranteed := sized("app", amounts(100, 512), amounts(100, 512))
+	table{
+		"A limit in proportion to a capped request would be too low": {
+			given(capped, template(double), pods(pod("web-1", double))),
+			`keeps app 100m 128Mi
+			resizes web-1 to app 100m 128Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A limit that is lower already is lowered no further, nor raised": {
+			given(capped, template(double), pods(pod("web-1", sized("app", amounts(100, 128), amounts(200, 300))))),
+			`keeps app 100m 128Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"A Guaranteed pod cannot have a limit above its request": {
+			given(capped, template(guaranteed), pods(pod("web-1", guaranteed))),
+			`keeps app 100m 128Mi
+			QoSChange: pod web-1: container app is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed
+			0/1 stalled`,
+		},
+		"A LimitRange below what is used wants what would kill": {
+			given(capped, template(double), pods(pod("web-1", double)), bounds(workload.Bounds{ContainerMax: amounts(0, 300)})),
+			`keeps app 100m 128Mi
+			LimitRange: pod web-1: LimitRange limits allows a container at most 300Mi of memory
+			0/1 stalled`,
+		},
+	}.run(t)
+}

@@ -1,0 +1,216 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestHowATemplateIsRewritten(t *testing.T) {
+	written := func(d *plan.Decision) { d.Written = true }
+	reverted := func(n int) func(*plan.Decision) { return func(d *plan.Decision) { d.Written, d.Reverts = true, n } }
+	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
+	paused := deployment(func(d *workload.Deployment) { d.Paused = true })
+	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
+	table{
+		"What is found is held before it is taken": {
+			given(rollout, decidedBefore()),
+			`keeps app 200m 256Mi
+			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"Only what is managed is held": {
+			given(rollout, memoryOnly, decidedBefore()),
+			`keeps app - 256Mi
+			holds app - 128Mi of - 256Mi cpu=false memory=true
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What is held is taken": {
+			given(rollout, decidedBefore(), heldApp()),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"Only what is managed is taken": {
+			given(rollout, memoryOnly, decidedBefore(), held(plan.Held{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
+			`keeps app - 256Mi, written
+			rewrites app - 256Mi of - 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A Deployment that rolls it out is waited for": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(pod("web-1", large()))),
+			`keeps app 200m 256Mi, written
+			RollingOut: The Deployment rolls out the decided size
+			1/1 changing`,
+		},
+		"A Deployment that has rolled it out is done": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize()),
+			`keeps app 200m 256Mi, written
+			Applied: The Deployment's pod template has the decided size
+			2/2 applied`,
+		},
+		"A write whose end was not recorded counts as written": {
+			given(rollout, decidedBefore(), heldApp(), template(large()), atSize()),
+			`keeps app 200m 256Mi, written
+			Applied: The Deployment's pod template has the decided size
+			2/2 applied`,
+		},
+		"What a LimitRange filled in does not make pods differ": {
+			given(rollout, decidedBefore(written), template(sized("app", amounts(200, 256), amounts(0, 0))), atSize()),
+			`keeps app 200m 256Mi, written
+			Applied: The Deployment's pod template has the decided size
+			2/2 applied`,
+		},
+		"Another rollout is waited for": {
+			given(rollout, decidedBefore(), heldApp(), rolling),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/2`,
+		},
+		"A rollout that waits for pods which are killed for want of memory is not waited for": {
+			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A rollout after an OOM kill is waited for once the template has carried the answer": {
+			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
+			`keeps app 200m 256Mi, written
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/2`,
+		},
+		"A paused Deployment is left alone": {
+			given(rollout, decidedBefore(), heldApp(), paused),
+			`keeps app 200m 256Mi
+			RolloutPaused: The Deployment is paused: its pod template is left alone until it is resumed
+			0/2`,
+		},
+		"A Deployment that was paused on the way is waited for": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), paused, rolling),
+			`keeps app 200m 256Mi, written
+			RolloutPaused: The Deployment is paused: its pods get the decided size once it is resumed
+			0/2`,
+		},
+		"A first revert is undone": {
+			given(rollout, decidedBefore(written), heldApp()),
+			`keeps app 200m 256Mi, written, reverted 1 times
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A second revert is the end of it": {
+			given(rollout, decidedBefore(reverted(1)), heldApp()),
+			`keeps app 200m 256Mi, written, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies
+			0/2 stalled`,
+		},
+		"What is contested stays contested and counts no further": {
+			given(rollout, decidedBefore(reverted(2)), heldApp()),
+			`keeps app 200m 256Mi, written, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies
+			0/2 stalled`,
+		},
+		"What is contested is tried again once the scaler is edited": {
+			given(rollout, decidedBefore(reverted(2)), heldApp(), func(w *world) { w.policy.Edited = true }),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A new decision has not been reverted yet": {
+			given(rollout, decidedBefore(reverted(2)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			`decides app 400m 256Mi (LowerBound), written
+			rewrites app 400m 256Mi of 800m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What is no longer managed is sent as it was found, since leaving it out would remove it": {
+			given(rollout, memoryOnly, decidedBefore(written), heldApp(), template(large()), atSize()),
+			`keeps app - 256Mi, written
+			rewrites app 100m 256Mi of 200m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What is held and no longer managed at all is given back": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
+			}),
+			`no decision
+			gives back
+			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			0/2 changing`,
+		},
+		"A suspended scaler gives nothing back": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+				w.policy.Suspended = true
+				w.policy.Containers["app"] = plan.ContainerPolicy{}
+			}),
+			`keeps app 200m 256Mi, written
+			Suspended: Nothing is changed while the scaler is suspended
+			2/2`,
+		},
+		"A template that makes no pods by its LimitRange is not written": {
+			given(rollout, decidedBefore(), heldApp(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
+			`keeps app 200m 256Mi
+			LimitRange: LimitRange limits allows a pod at most 300Mi of memory
+			0/2 stalled`,
+		},
+		"The limit that a LimitRange gives to new pods bounds a request without one": {
+			given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))),
+				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),
+				held(plan.Held{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
+				recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
+			`decides app 150m 200Mi (LowerBound), written
+			rewrites app 150m 200Mi of - -
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A held container that cannot be read keeps the template from being written": {
+			given(rollout, decidedBefore(), held(
+				plan.Held{Container: "app", CPU: true, Memory: true, Resources: small().Resources},
+				plan.Held{Container: "log", CPU: true, Resources: small().Resources}),
+				template(small(), workload.Container{Name: "log", Unreadable: true})),
+			`keeps app 200m 256Mi
+			Rejected: Container log has resources outside the believable range: correct them in the Deployment
+			0/2 stalled`,
+		},
+		"The proportion is that of the template as it was found": {
+			given(rollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(400, 256) }), recommends(), heldApp(),
+				template(sized("app", amounts(200, 256), amounts(201, 512)))),
+			`keeps app 400m 256Mi, written
+			rewrites app 400m 256Mi of 800m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"Without pods the template is written all the same": {
+			given(rollout, decidedBefore(), heldApp(), pods()),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/0 changing`,
+		},
+	}.run(t)
+}
+
+// The least that is written of a container holds nothing that was not decided.
+func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
+	w := given(rollout, decidedBefore(), heldApp(), template(small(), container("log")))
+	for _, size := range w.next(noon).Rewrite.Sizes {
+		if size.Container != "app" {
+			t.Errorf("container %s is written", size.Container)
+		}
+	}
+	if w.situation.Decision.Requests["app"] != (quantity.Amounts{CPUMillis: 200, MemoryBytes: 256 * mebi}) || w.situation.Decision.Written {
+		t.Error("the situation was changed")
+	}
+}

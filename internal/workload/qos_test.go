@@ -1,0 +1,113 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestQoSOf(t *testing.T) {
+	container := func(requests, limits quantity.Amounts) workload.Container {
+		return workload.Container{Resources: workload.Resources{Requests: requests, Limits: limits}}
+	}
+	full := container(amounts(1, 1), amounts(1, 1))
+	none := container(amounts(0, 0), amounts(0, 0))
+	cases := map[string]struct {
+		containers []workload.Container
+		others     []workload.Container
+		want       corev1.PodQOSClass
+	}{
+		"nothing set is BestEffort":                       {[]workload.Container{none, none}, nil, "BestEffort"},
+		"all limits met by their requests is Guaranteed":  {[]workload.Container{full, full}, nil, "Guaranteed"},
+		"limits alone are Guaranteed":                     {[]workload.Container{container(amounts(0, 0), amounts(1, 1))}, nil, "Guaranteed"},
+		"one request below its limit is Burstable":        {[]workload.Container{full, container(amounts(1, 1), amounts(1, 2))}, nil, "Burstable"},
+		"one limit missing is Burstable":                  {[]workload.Container{container(amounts(1, 1), amounts(1, 0))}, nil, "Burstable"},
+		"one container without anything is Burstable":     {[]workload.Container{full, none}, nil, "Burstable"},
+		"one request alone is Burstable":                  {[]workload.Container{none, container(amounts(1, 0), amounts(0, 0))}, nil, "Burstable"},
+		"an init container without anything is Burstable": {[]workload.Container{full}, []workload.Container{none}, "Burstable"},
+		"an init container with a request is Burstable":   {[]workload.Container{none}, []workload.Container{container(amounts(0, 1), amounts(0, 0))}, "Burstable"},
+		"an init container may be Guaranteed too":         {[]workload.Container{full}, []workload.Container{full}, "Guaranteed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := workload.QoSOf(tc.containers, tc.others); got != tc.want {
+				t.Errorf("QoSOf() = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The API server works the class out in another way: from the sums over all
+// containers. On any pod that it accepts, the answers must be the same.
+func TestQoSOfIsThatOfTheAPIServer(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	seen := map[corev1.PodQOSClass]int{}
+	for range 50_000 {
+		var containers []workload.Container
+		for range 1 + r.IntN(3) {
+			var c workload.Container
+			c.Limits = amounts(r.Int64N(3), r.Int64N(3))
+			c.Requests = amounts(r.Int64N(3), r.Int64N(3))
+			if r.IntN(2) == 0 {
+				c.Requests = c.Limits
+			}
+			// The API server fills in requests, and refuses those above their limits.
+			if c.Limits.CPUMillis > 0 && (c.Requests.CPUMillis == 0 || c.Requests.CPUMillis > c.Limits.CPUMillis) {
+				c.Requests.CPUMillis = c.Limits.CPUMillis
+			}
+			if c.Limits.MemoryBytes > 0 && (c.Requests.MemoryBytes == 0 || c.Requests.MemoryBytes > c.Limits.MemoryBytes) {
+				c.Requests.MemoryBytes = c.Limits.MemoryBytes
+			}
+			containers = append(containers, c)
+		}
+		want, got := computePodQOS(containers), workload.QoSOf(containers)
+		if got != want {
+			t.Fatalf("seed %d: QoSOf(%+v) = %s, want %s", seed, containers, got, want)
+		}
+		seen[want]++
+	}
+	if len(seen) != 3 {
+		t.Errorf("only %v were tried", seen)
+	}
+}
+
+// computePodQOS follows ComputePodQOS in pkg/apis/core/v1/helper/qos of Kubernetes.
+func computePodQOS(containers []workload.Container) corev1.PodQOSClass {
+	requests, limits := map[string]int64{}, map[string]int64{}
+	isGuaranteed := true
+	for _, c := range containers {
+		add := func(sum map[string]int64, a quantity.Amounts) (found int) {
+			for name, v := range map[string]int64{"cpu": a.CPUMillis, "memory": a.MemoryBytes} {
+				if v > 0 {
+					sum[name] += v
+					found++
+				}
+			}
+			return found
+		}
+		add(requests, c.Requests)
+		if add(limits, c.Limits) < 2 {
+			isGuaranteed = false
+		}
+	}
+	if len(requests) == 0 && len(limits) == 0 {
+		return corev1.PodQOSBestEffort
+	}
+	for name, request := range requests {
+		if limit, ok := limits[name]; !ok || limit != request {
+			isGuaranteed = false
+		}
+	}
+	if isGuaranteed && len(requests) == len(limits) {
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}

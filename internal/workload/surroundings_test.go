@@ -1,0 +1,123 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestReadLimitRanges(t *testing.T) {
+	limitRange := func(name string, items ...corev1.LimitRangeItem) corev1.LimitRange {
+		return corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: items}}
+	}
+	cases := map[string]struct {
+		ranges []corev1.LimitRange
+		want   workload.Bounds
+	}{
+		"none": {},
+		"of containers": {
+			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{
+				Type: "Container", Min: list("10m", "16Mi"), Max: list("2", ""), Default: list("1", "64Mi"), DefaultRequest: list("1m", ""), MaxLimitRequestRatio: list("2.5", "2"),
+			})},
+			workload.Bounds{
+				Name: "a", ContainerMin: amounts(10, 16*mebi), ContainerMax: amounts(2000, 0), ContainerDefault: amounts(1000, 64*mebi),
+				ContainerRatio: workload.Ratios{CPU: 2500, Memory: 2000},
+			},
+		},
+		"of pods": {
+			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{Type: "Pod", Min: list("1", ""), Max: list("4", "8Mi")})},
+			workload.Bounds{Name: "a", PodMin: amounts(1000, 0), PodMax: amounts(4000, 8*mebi)},
+		},
+		"the strictest of several": {
+			[]corev1.LimitRange{
+				limitRange("b", corev1.LimitRangeItem{Type: "Container", Min: list("10m", ""), Max: list("2", "64Mi"), MaxLimitRequestRatio: list("3", "")}),
+				limitRange("a", corev1.LimitRangeItem{Type: "Container", Min: list("5m", "1Mi"), Max: list("3", "32Mi"), MaxLimitRequestRatio: list("2", "")}),
+			},
+			workload.Bounds{
+				Name: "a, b", ContainerMin: amounts(10, mebi), ContainerMax: amounts(2000, 32*mebi), ContainerRatio: workload.Ratios{CPU: 2000},
+			},
+		},
+		"what bounds something else": {
+			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Max: corev1.ResourceList{"storage": list("", "1Gi")["memory"]}})},
+			workload.Bounds{},
+		},
+		"what cannot be read costs no other bound": {
+			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{Type: "Container", Max: list("1e19", "32Mi")})},
+			workload.Bounds{Name: "a", ContainerMax: amounts(0, 32*mebi)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // in both orders
+				if diff := cmp.Diff(tc.want, workload.ReadLimitRanges(tc.ranges)); diff != "" {
+					t.Errorf("ReadLimitRanges() (-want +got):\n%s", diff)
+				}
+				slices.Reverse(tc.ranges)
+			}
+		})
+	}
+}
+
+func TestReadHPAs(t *testing.T) {
+	hpa := func(name, apiVersion, kind, target string, metrics ...autoscalingv2.MetricSpec) autoscalingv2.HorizontalPodAutoscaler {
+		return autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: target},
+				Metrics:        metrics,
+			},
+		}
+	}
+	utilization := func(name corev1.ResourceName) autoscalingv2.MetricSpec {
+		return autoscalingv2.MetricSpec{Type: "Resource", Resource: &autoscalingv2.ResourceMetricSource{
+			Name: name, Target: autoscalingv2.MetricTarget{Type: "Utilization"},
+		}}
+	}
+	ofContainer := autoscalingv2.MetricSpec{Type: "ContainerResource", ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+		Name: "memory", Container: "app", Target: autoscalingv2.MetricTarget{Type: "Utilization"},
+	}}
+	average := autoscalingv2.MetricSpec{Type: "Resource", Resource: &autoscalingv2.ResourceMetricSource{
+		Name: "cpu", Target: autoscalingv2.MetricTarget{Type: "AverageValue"},
+	}}
+	deleted := hpa("old", "apps/v1", "Deployment", "web", utilization("cpu"))
+	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
+
+	cases := map[string]struct {
+		hpas []autoscalingv2.HorizontalPodAutoscaler
+		want workload.Scaled
+	}{
+		"none":                              {},
+		"on CPU":                            {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"on a container's memory":           {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", ofContainer)}, workload.Scaled{Memory: "h"}},
+		"on both":                           {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"), ofContainer)}, workload.Scaled{CPU: "h", Memory: "h"}},
+		"on an absolute average":            {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", average)}, workload.Scaled{}},
+		"on something else's metric":        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", autoscalingv2.MetricSpec{Type: "External"})}, workload.Scaled{}},
+		"of another Deployment":             {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "api", utilization("cpu"))}, workload.Scaled{}},
+		"of a StatefulSet by that name":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "StatefulSet", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of somebody else's Deployment":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of a Deployment without a version": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"that is being deleted":             {[]autoscalingv2.HorizontalPodAutoscaler{deleted}, workload.Scaled{}},
+		"the first by name of several": {[]autoscalingv2.HorizontalPodAutoscaler{
+			hpa("b", "apps/v1", "Deployment", "web", utilization("cpu")), hpa("a", "apps/v1", "Deployment", "web", utilization("cpu")),
+		}, workload.Scaled{CPU: "a"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // in both orders
+				if got := workload.ReadHPAs(tc.hpas, "web"); got != tc.want {
+					t.Errorf("ReadHPAs() = %+v, want %+v", got, tc.want)
+				}
+				slices.Reverse(tc.hpas)
+			}
+		})
+	}
+}

@@ -1,0 +1,262 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const mebi = 1 << 20
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// list is a resource list; an empty string leaves a resource out.
+func list(cpu, memory string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if cpu != "" {
+		out["cpu"] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		out["memory"] = resource.MustParse(memory)
+	}
+	return out
+}
+
+func amounts(cpu, memory int64) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory}
+}
+
+func declared(name string, requests, limits corev1.ResourceList) corev1.Container {
+	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
+}
+
+// rolledOut is a Deployment of two replicas that has nothing left to do.
+func rolledOut(change func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{declared("init", list("1", "1Gi"), nil)},
+				Containers:     []corev1.Container{declared("app", list("100m", "128Mi"), list("200m", ""))},
+			}},
+		},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2},
+	}
+	change(d)
+	return d
+}
+
+func TestReadDeployment(t *testing.T) {
+	got := workload.ReadDeployment(rolledOut(func(*appsv1.Deployment) {}))
+	want := workload.Deployment{
+		Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3, Replicas: 2, UpdatedReplicas: 2,
+		Containers: []workload.Container{{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128*mebi), Limits: amounts(200, 0)}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ReadDeployment() (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhetherADeploymentRollsOut(t *testing.T) {
+	cases := map[string]struct {
+		change func(*appsv1.Deployment)
+		want   bool
+	}{
+		"not when all is done":                              {func(*appsv1.Deployment) {}, false},
+		"while its controller has not seen the newest spec": {func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 2 }, true},
+		"while pods of the new template are missing":        {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, true},
+		"while pods of an old template remain":              {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, true},
+		"while new pods are not available":                  {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, true},
+		"one replica is meant where none is said": {func(d *appsv1.Deployment) {
+			d.Spec.Replicas = nil
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
+		}, false},
+		"not without replicas": {func(d *appsv1.Deployment) {
+			d.Spec.Replicas = ptr.To[int32](0)
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: 3}
+		}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := workload.ReadDeployment(rolledOut(tc.change)).RollingOut; got != tc.want {
+				t.Errorf("RollingOut = %t", got)
+			}
+		})
+	}
+}
+
+func TestReadPod(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{declared("init", list("1", ""), nil)},
+			Containers: []corev1.Container{
+				{
+					Name:      "app",
+					Resources: corev1.ResourceRequirements{Requests: list("100500u", "128Mi"), Limits: list("1", "256Mi")},
+					ResizePolicy: []corev1.ContainerResizePolicy{
+						{ResourceName: "cpu", RestartPolicy: "NotRequired"}, {ResourceName: "memory", RestartPolicy: "RestartContainer"},
+					},
+				},
+				declared("huge", list("1e19", ""), nil),
+			},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, QOSClass: "Burstable", StartTime: &metav1.Time{Time: noon},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "app", Resources: &corev1.ResourceRequirements{Requests: list("100m", "128Mi"), Limits: list("1", "256Mi")}},
+				{Name: "huge", Resources: &corev1.ResourceRequirements{Requests: list("-1", "")}},
+				{Name: "late"},
+			},
+		},
+	}
+	want := workload.Pod{
+		Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4, Current: true, Running: true, Started: noon, QoS: "Burstable",
+		Containers: []workload.Container{
+			{Name: "app", Resources: workload.Resources{Requests: amounts(101, 128*mebi), Limits: amounts(1000, 256*mebi)}, RestartOnMemory: true},
+			{Name: "huge", Unreadable: true},
+		},
+		Others: []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}},
+		Actual: map[string]workload.Resources{"app": {Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}},
+	}
+	if diff := cmp.Diff(want, workload.ReadPod(pod, true)); diff != "" {
+		t.Errorf("ReadPod() (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodThatOnlyWaitsOrEndsIsNotRunning(t *testing.T) {
+	pod := workload.ReadPod(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}},
+		Spec:       corev1.PodSpec{Resources: &corev1.ResourceRequirements{}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}, false)
+	if pod.Running || pod.Current || !pod.Terminating || !pod.Started.IsZero() || !pod.PodLevelResources {
+		t.Errorf("ReadPod() = %+v", pod)
+	}
+}
+
+func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
+	condition := func(kind corev1.PodConditionType, reason, message string, generation int64) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: "True", Reason: reason, Message: message, ObservedGeneration: generation}
+	}
+	cases := map[string]struct {
+		conditions []corev1.PodCondition
+		want       workload.Resize
+	}{
+		"nothing": {nil, workload.Resize{}},
+		"Deferred": {
+			[]corev1.PodCondition{condition("PodResizePending", "Deferred", "no room", 4)},
+			workload.Resize{Deferred: true, Message: "no room"},
+		},
+		"Infeasible": {
+			[]corev1.PodCondition{condition("PodResizePending", "Infeasible", "too big", 4)},
+			workload.Resize{Infeasible: true, Message: "too big"},
+		},
+		"In progress": {
+			[]corev1.PodCondition{condition("PodResizeInProgress", "", "", 4)},
+			workload.Resize{InProgress: true},
+		},
+		"Failed": {
+			[]corev1.PodCondition{condition("PodResizeInProgress", "Error", "usage is above", 4)},
+			workload.Resize{InProgress: true, Failed: true, Message: "usage is above"},
+		},
+		"what it says of an older spec counts for nothing": {
+			[]corev1.PodCondition{condition("PodResizePending", "Infeasible", "too big", 3)},
+			workload.Resize{},
+		},
+		"a condition that is False counts for nothing": {
+			[]corev1.PodCondition{{Type: "PodResizePending", Status: "False", Reason: "Deferred", ObservedGeneration: 4}},
+			workload.Resize{},
+		},
+		"what is pending has the word, whatever the order": {
+			[]corev1.PodCondition{condition("PodResizePending", "Deferred", "no room", 4), condition("PodResizeInProgress", "Error", "usage is above", 4)},
+			workload.Resize{Deferred: true, InProgress: true, Failed: true, Message: "no room"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: corev1.PodStatus{Conditions: conditions}}
+				if diff := cmp.Diff(tc.want, workload.ReadPod(pod, true).Resize); diff != "" {
+					t.Errorf("Resize (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func reversed(in []corev1.PodCondition) (out []corev1.PodCondition) {
+	for _, c := range in {
+		out = append([]corev1.PodCondition{c}, out...)
+	}
+	return out
+}
+
+func TestOOMKills(t *testing.T) {
+	killed := func(at time.Time) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.Time{Time: at}}
+	}
+	failed := &corev1.ContainerStateTerminated{Reason: "Error", FinishedAt: metav1.Time{Time: noon}}
+	cases := map[string]struct {
+		limits corev1.ResourceList
+		status corev1.ContainerStatus
+		want   []workload.OOMKill
+	}{
+		"none": {list("", "256Mi"), corev1.ContainerStatus{Name: "app"}, nil},
+		"just now": {
+			list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
+			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+		},
+		"before its last start": {
+			list("", "256Mi"), corev1.ContainerStatus{Name: "app", LastTerminationState: corev1.ContainerState{Terminated: killed(noon)}},
+			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+		},
+		"twice": {
+			list("", "256Mi"), corev1.ContainerStatus{
+				Name:                 "app",
+				State:                corev1.ContainerState{Terminated: killed(noon.Add(time.Minute))},
+				LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
+			},
+			[]workload.OOMKill{{Container: "app", At: noon.Add(time.Minute), HitBytes: 256 * mebi}, {Container: "app", At: noon, HitBytes: 256 * mebi}},
+		},
+		"before an end of another kind": {
+			list("", "256Mi"), corev1.ContainerStatus{
+				Name: "app", State: corev1.ContainerState{Terminated: failed}, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
+			},
+			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+		},
+		"without a limit the request was hit": {
+			nil, corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
+			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 128 * mebi}},
+		},
+		"of a container that the pod does not declare": {
+			nil, corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Terminated: killed(noon)}},
+			[]workload.OOMKill{{Container: "other", At: noon}},
+		},
+		"an end of another kind is none": {list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: failed}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				Spec:   corev1.PodSpec{Containers: []corev1.Container{declared("app", list("", "128Mi"), tc.limits)}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{tc.status}},
+			}
+			if diff := cmp.Diff(tc.want, workload.ReadPod(pod, true).Kills); diff != "" {
+				t.Errorf("Kills (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
