@@ -83,7 +83,7 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 	go run . --config=config/manager/local.yaml
 
 .PHONY: demo
-demo: ## Show a scaler at work in a cluster of its own. DEMO=once: without waiting for keys.
+demo: ## Show a scaler at work in a cluster of its own. DEMO=once: ends by itself, and fails unless all went well.
 	go run ./hack/demo -cluster-dir="$(CLUSTER_DIR)" $(if $(filter once,$(DEMO)),-once)
 
 ##@ Tests
@@ -132,7 +132,7 @@ bench: ## Run the benchmarks, those against real API servers among them.
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.
-	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' controllers internal test | xargs -r -n1 dirname | sort -u | \
+	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' controllers hack internal test | xargs -r -n1 dirname | sort -u | \
 	while read -r dir; do go test "./$$dir" -update </dev/null; done
 
 .PHONY: verify

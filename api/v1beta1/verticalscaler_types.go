@@ -15,8 +15,8 @@ const (
 	// changes. It is authority for nothing.
 	ClaimAnnotation = "autoscaling.verticalscaler.io/deployment"
 
-	// PausedAnnotation, set to "true" on a scaler's metadata, stops the operator from
-	// touching the scaler's Deployment: the break-glass beside spec.suspend.
+	// PausedAnnotation stops the operator, where it is "true" on a scaler, from touching
+	// the scaler's Deployment: the break-glass beside spec.suspend.
 	PausedAnnotation = "autoscaling.verticalscaler.io/paused"
 
 	// GiveBackFinalizer is on a scaler only while the operator holds fields of the
@@ -195,8 +195,8 @@ type ResourcePolicy struct {
 }
 
 // ContainerPolicy bounds what is recommended for one container.
-// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || !isQuantity(string(self.minAllowed.cpu)) || !isQuantity(string(self.maxAllowed.cpu)) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || !isQuantity(string(self.minAllowed.memory)) || !isQuantity(string(self.maxAllowed.memory)) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 type ContainerPolicy struct {
 	// containerName is the container's name in the pod template, or "*" for all
 	// containers that no other policy names.
@@ -235,12 +235,15 @@ type ContainerPolicy struct {
 }
 
 // ResourceBounds is one end of what is allowed, for each resource.
+//
+// The rules look at the exponent first: to compare 1e99999999 with anything takes
+// the API server more than half a minute.
 type ResourceBounds struct {
 	// cpu is in cores: "250m" or 2. From 1m to 10k, no finer than 1m. Unset means no bound.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="must be a quantity of CPU from 1m to 10k, such as 250m or 2"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}') && isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="must be a quantity of CPU from 1m to 10k, such as 250m or 2"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}|[.].*[eE]-|[eE]-([^3]|3.)')",message="must be in whole millicores, such as 250m or 0.25"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
@@ -249,7 +252,7 @@ type ResourceBounds struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="must be a quantity of memory from 1Ki to 1Pi, such as 512Mi; the suffix m means thousandths, not mega"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}') && isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="must be a quantity of memory from 1Ki to 1Pi, such as 512Mi; the suffix m means thousandths, not mega"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 

@@ -142,7 +142,7 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 		Time:    metav1.NewTime(d.Time.Truncate(time.Second)),
 		Reason:  d.Reason,
 		Written: d.Written,
-		Reverts: int32(d.Reverts), //nolint:gosec // counts to 2
+		Reverts: int32(d.Reverts),
 	}
 	for _, name := range sortedNames(d.Requests) {
 		out.Containers = append(out.Containers, v1beta1.ContainerDecision{

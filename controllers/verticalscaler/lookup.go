@@ -56,7 +56,10 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 	}
 	for name, values := range map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, targetIndex: targetValues} {
 		if err := c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
-			return values(obj.(*v1beta1.VerticalScaler))
+			if scaler, ok := obj.(*v1beta1.VerticalScaler); ok {
+				return values(scaler)
+			}
+			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("indexing scalers by %s: %w", name, err)
 		}

@@ -140,7 +140,6 @@ type world struct {
 	caches   map[string]client.Object
 	queue    []types.NamespacedName
 	trace    []string
-	resting  bool
 	identity int
 	written  map[types.NamespacedName]string // the operator's memory of its own writes
 
@@ -169,11 +168,11 @@ func explore(start *world) (states int, lost string) {
 	for len(next) > 0 {
 		w := next[len(next)-1]
 		next = next[:len(next)-1]
-		if key := w.key(); seen[key] {
+		key := w.key()
+		if seen[key] {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		moves := w.systemMoves()
 		if len(moves) == 0 {
 			if what := w.lost(); what != "" {

@@ -282,25 +282,31 @@ func cover(a, over quantity.Amounts) quantity.Amounts {
 
 // sayDecision tells a decision in one line, from what to what.
 func sayDecision(s plan.Situation, d *plan.Decision) string {
-	var parts []string
+	parts := sayRequests(s, d, false)
+	if len(parts) == 0 { // the pods that have the least have it already
+		parts = sayRequests(s, d, true)
+	}
+	return truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
+}
+
+func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {
 	for _, name := range sortedNames(d.Requests) {
-		before := leastRequests(s, name)
+		before, after := leastRequests(s, name), d.Requests[name]
 		if s.Decision != nil {
 			before = cover(before, s.Decision.Requests[name])
 		}
-		after := d.Requests[name]
 		var words []string
-		if after.CPUMillis > 0 && after.CPUMillis != before.CPUMillis {
+		if after.CPUMillis > 0 && (all || after.CPUMillis != before.CPUMillis) {
 			words = append(words, "cpu "+arrow(quantity.FormatCPU, before.CPUMillis, after.CPUMillis))
 		}
-		if after.MemoryBytes > 0 && after.MemoryBytes != before.MemoryBytes {
+		if after.MemoryBytes > 0 && (all || after.MemoryBytes != before.MemoryBytes) {
 			words = append(words, "memory "+arrow(quantity.FormatMemory, before.MemoryBytes, after.MemoryBytes))
 		}
 		if len(words) > 0 {
 			parts = append(parts, name+" "+strings.Join(words, ", "))
 		}
 	}
-	return truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
+	return parts
 }
 
 // sameStatus compares statuses by meaning.

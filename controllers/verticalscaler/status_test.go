@@ -470,4 +470,3 @@ func TestLongMessagesAreCut(t *testing.T) {
 		}
 	}
 }
-

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -298,8 +299,9 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 			w.load()
 			w.feed("app", 0, 60)
 			w.feed("bad", 0, 60)
-			both := append(recs("app", 310, 640*mebi), recs("bad", 10, 16*mebi)...)
-			w.save(both)
+			w.feed("last", 0, 60)
+			all := slices.Concat(recs("app", 310, 640*mebi), recs("bad", 10, 16*mebi), recs("last", 20, 32*mebi))
+			w.save(all)
 			want := w.book()
 			delete(want, "bad")
 
@@ -315,7 +317,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 				t.Errorf("loaded (-want +got):\n%s", diff)
 			}
 			w.feed("bad", 61, 64)
-			w.save(both)
+			w.save(all)
 			w.expect("update") // the next one is whole again
 			w.restart()
 			w.load()

@@ -274,6 +274,20 @@ func TestPodsWithoutUsage(t *testing.T) {
 	}
 }
 
+// The cache lists in any order, and a message that changes by itself would be
+// written to the status each time.
+func TestPodsAreNamedInOrder(t *testing.T) {
+	w := newWorld(t)
+	older := w.deployment("shop", "web", "web-9", "web-5")
+	newer := older.DeepCopy()
+	newer.Name, newer.UID, newer.ResourceVersion = "web-2", "newer", ""
+	w.create(newer)
+	w.pod("shop", "web-7", newer, nil)
+	w.scaler("shop", "web", "web")
+	w.round()
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-5: no usage reported; pod web-7: no usage reported; pod web-9: no usage reported"})
+}
+
 func TestOnlyOwnUsageCounts(t *testing.T) {
 	w := newWorld(t)
 	w.deployment("shop", "web", "web-1")

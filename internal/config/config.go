@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// APIVersion and Kind head every configuration file.
+	// APIVersion heads every configuration file.
 	APIVersion = "config.verticalscaler.io/v1beta1"
-	Kind       = "OperatorConfiguration"
+	// Kind follows it.
+	Kind = "OperatorConfiguration"
 )
 
 // Operator is the operator's configuration.

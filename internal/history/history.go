@@ -165,7 +165,7 @@ func due(age *time.Duration, period time.Duration, most int) int {
 		return 0
 	}
 	periods := *age / period
-	*age -= periods * period
+	*age -= periods * period //nolint:durationcheck // periods is a count
 	return int(min(periods, time.Duration(most)))
 }
 

@@ -165,6 +165,19 @@ func TestWhatIsDecided(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
+		"A maxAllowed below what is requested is no OOM kill, however high the floor": {
+			given(onlyMemory, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 256) }),
+				policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(0, 200) }),
+				func(w *world) {
+					r := rec(amounts(0, 200), amounts(0, 200), amounts(0, 200))
+					r.OOMFloor, r.Uncapped = 900*mebi, amounts(0, 900)
+					w.situation.Recommendations = []recommend.Container{r}
+				}),
+			`decides app - 200Mi (Bounds)
+			resizes web-1 to app 200m 200Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
 		"A minAllowed above what is requested is put in force at once": {
 			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
 				policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),

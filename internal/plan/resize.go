@@ -237,13 +237,7 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy) note {
 
 // stallsOn tells the refusals that only a person can end from those that end by
 // themselves.
-func stallsOn(reason string) bool {
-	switch reason {
-	case v1beta1.ReasonNamespaceTerminating:
-		return false
-	}
-	return true
-}
+func stallsOn(reason string) bool { return reason != v1beta1.ReasonNamespaceTerminating }
 
 func qosMessage(before, after corev1.PodQOSClass, sizes []Size, policy Policy) string {
 	if before == corev1.PodQOSBestEffort {

@@ -187,6 +187,14 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
+		"Each pod's own limit bounds it": {
+			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 0) }), requestsOnly, recommends(),
+				pods(pod("web-1", small()), pod("web-2", large()))),
+			`keeps app 300m -
+			resizes web-1 to app 200m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
 		"A Burstable pod that is so by a hair is done": {
 			given(decidedBefore(), requestsOnly, pods(pod("web-1", sized("app", amounts(199, 256), amounts(200, 256))))),
 			`keeps app 200m 256Mi

@@ -84,8 +84,11 @@ func rewritingOf(s Situation, policy Policy, d Decision) (t rewriting) {
 		if c.Unreadable {
 			if isHeld {
 				// An apply without what we own of it would remove that.
-				t.blocked = note{reason: v1beta1.ReasonRejected, stalled: true,
-					message: fmt.Sprintf("Container %s has resources outside the believable range: correct them in the Deployment", c.Name)}
+				t.blocked = note{
+					reason:  v1beta1.ReasonRejected,
+					message: fmt.Sprintf("Container %s has resources outside the believable range: correct them in the Deployment", c.Name),
+					stalled: true,
+				}
 			}
 			continue
 		}

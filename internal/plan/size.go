@@ -156,15 +156,15 @@ func exceeds(limit, request, ratio int64) bool {
 
 // mulDiv is a*b/c for positive amounts, without overflow on the way.
 func mulDiv(a, b, c int64, up bool) int64 {
-	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // amounts are positive
-	if high >= uint64(c) {                        //nolint:gosec // amounts are positive
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high >= uint64(c) {
 		return math.MaxInt64
 	}
-	quotient, rest := bits.Div64(high, low, uint64(c)) //nolint:gosec // amounts are positive
+	quotient, rest := bits.Div64(high, low, uint64(c))
 	if up && rest > 0 && quotient < math.MaxInt64 {
 		quotient++
 	}
-	return int64(min(quotient, math.MaxInt64)) //nolint:gosec // bounded just here
+	return int64(min(quotient, math.MaxInt64))
 }
 
 // outOfBounds says which rule of a LimitRange the containers break, which have these

@@ -93,11 +93,11 @@ func localcluster() (string, error) {
 
 // runCluster starts a cluster in a folder and waits until it is up.
 func runCluster(binary, dir, output string, flags ...string) (stop func() error, err error) {
-	out, err := os.Create(output) //nolint:gosec // a folder of our own
+	out, err := os.Create(output)
 	if err != nil {
 		return nil, fmt.Errorf("making the cluster's log: %w", err)
 	}
-	command := exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...) //nolint:gosec,noctx // it is stopped by stop
+	command := exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...)
 	command.Stdout, command.Stderr = out, out
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("starting the cluster: %w", err)
@@ -138,7 +138,7 @@ func runCluster(binary, dir, output string, flags ...string) (stop func() error,
 }
 
 func contentOf(path string) string {
-	content, err := os.ReadFile(path) //nolint:gosec // a file of our own
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}

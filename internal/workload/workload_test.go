@@ -217,15 +217,18 @@ func TestOOMKills(t *testing.T) {
 	}{
 		"none": {list("", "256Mi"), corev1.ContainerStatus{Name: "app"}, nil},
 		"just now": {
-			list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
+			list("", "256Mi"),
+			corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
 		"before its last start": {
-			list("", "256Mi"), corev1.ContainerStatus{Name: "app", LastTerminationState: corev1.ContainerState{Terminated: killed(noon)}},
+			list("", "256Mi"),
+			corev1.ContainerStatus{Name: "app", LastTerminationState: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
 		"twice": {
-			list("", "256Mi"), corev1.ContainerStatus{
+			list("", "256Mi"),
+			corev1.ContainerStatus{
 				Name:                 "app",
 				State:                corev1.ContainerState{Terminated: killed(noon.Add(time.Minute))},
 				LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
@@ -233,17 +236,20 @@ func TestOOMKills(t *testing.T) {
 			[]workload.OOMKill{{Container: "app", At: noon.Add(time.Minute), HitBytes: 256 * mebi}, {Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
 		"before an end of another kind": {
-			list("", "256Mi"), corev1.ContainerStatus{
+			list("", "256Mi"),
+			corev1.ContainerStatus{
 				Name: "app", State: corev1.ContainerState{Terminated: failed}, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
 			},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
 		"without a limit the request was hit": {
-			nil, corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
+			nil,
+			corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 128 * mebi}},
 		},
 		"of a container that the pod does not declare": {
-			nil, corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Terminated: killed(noon)}},
+			nil,
+			corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "other", At: noon}},
 		},
 		"an end of another kind is none": {list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: failed}}, nil},

@@ -96,7 +96,7 @@ func newWorld(b *testing.B, n int) *world {
 			b.Error(err)
 		}
 	})
-	w := &world{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))} //nolint:gosec // a benchmark's choice
+	w := &world{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
 	for range (n + perNamespace - 1) / perNamespace {
 		w.namespace = append(w.namespace, env.Namespace(b))
 	}
@@ -144,6 +144,7 @@ func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
 // change changes a Deployment's template, and returns how long it took until the
 // operator's write was seen.
 func (w *world) change(b *testing.B) time.Duration {
+	b.Helper()
 	i := w.random.IntN(w.n)
 	w.version++
 	d := testkit.Deployment(w.namespace[i/perNamespace], nameOf(i))
@@ -157,6 +158,7 @@ func (w *world) change(b *testing.B) time.Duration {
 }
 
 func (w *world) waitFor(b *testing.B, d *appsv1.Deployment) {
+	b.Helper()
 	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()
 	for {

@@ -100,7 +100,7 @@ func run(m *testing.M) (code int, err error) {
 }
 
 func script(name string, args ...string) *exec.Cmd {
-	return exec.Command(filepath.Join(testkit.Root(), "hack", "node", name), args...) //nolint:gosec // ours
+	return exec.Command(filepath.Join(testkit.Root(), "hack", "node", name), args...)
 }
 
 // TestTheKernelEnforcesWhatWasDecided follows a Deployment of real pods through a

@@ -153,6 +153,7 @@ func TestReplay(t *testing.T) {
 // replay runs a series, a sample and an answer each minute, and writes down what
 // changed.
 func replay(t *testing.T, s series) string {
+	t.Helper()
 	var (
 		params   = recommend.DefaultParams()
 		policy   = recommend.Policy{MarginPercent: 15, CPU: true, Memory: true}

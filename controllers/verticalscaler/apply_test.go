@@ -1,0 +1,59 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A resize names the pod that it is meant for, the containers and their resources, and
+// nothing else. What is 0 is not ours to set: a limit of 0 would end the pod.
+func TestResizePatch(t *testing.T) {
+	got, err := resizePatch(&plan.Resize{
+		Pod: "web-1", UID: "uid", ResourceVersion: "7",
+		Sizes: []plan.Size{
+			{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(2000, 0)}},
+			{Container: "log", Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: 1<<20 + 1}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"uid":"uid","resourceVersion":"7"},"spec":{"containers":[` +
+		`{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"250m","memory":"640Mi"}}},` +
+		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}]}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("resizePatch() (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesAreToldFromWhatToWhat(t *testing.T) {
+	before := workload.Resources{Requests: amounts(100, 128), Limits: amounts(200, 256)}
+	app := workload.Container{Name: "app", Resources: before}
+	s := plan.Situation{
+		Deployment: workload.Deployment{Name: "web", Containers: []workload.Container{app}},
+		Pods:       []workload.Pod{{Name: "other", UID: "1"}, {Name: "web-1", UID: "2", Containers: []workload.Container{app, {Name: "log"}}}},
+	}
+	after := workload.Resources{Requests: amounts(100, 256), Limits: amounts(200, 512)}
+	resized := changesOf(s, plan.Resize{UID: "2", Sizes: []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}}})
+	if want, got := "app memory 128Mi->256Mi memory limit 256Mi->512Mi", sayChanges(resized); got != want {
+		t.Errorf("resized: %q, want %q", got, want)
+	}
+	// Of a template, what is 0 is not ours and stays.
+	rewritten := templateChanges(s.Deployment, []plan.Size{
+		{Container: "app", Resources: workload.Resources{Requests: amounts(0, 256), Limits: amounts(0, 512)}}, {Container: "gone"},
+	})
+	if diff := cmp.Diff(sayChanges(resized), sayChanges(rewritten)); diff != "" {
+		t.Errorf("rewritten (-want +got):\n%s", diff)
+	}
+	if unchanged := templateChanges(s.Deployment, []plan.Size{{Container: "app", Resources: before}}); len(unchanged) != 0 {
+		t.Errorf("nothing changes, but %q", sayChanges(unchanged))
+	}
+}

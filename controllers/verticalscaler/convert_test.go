@@ -1,0 +1,162 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// What is written into a status reads back the same, also after a trip through JSON.
+func TestAStatusReadsBack(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	some := func() quantity.Amounts {
+		return quantity.Amounts{CPUMillis: r.Int64N(quantity.MaxCPUMillis) >> r.IntN(20), MemoryBytes: r.Int64N(quantity.MaxMemoryBytes) >> r.IntN(40)}
+	}
+	for range 2000 {
+		decision := &plan.Decision{
+			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "Raise", Written: r.IntN(2) == 0, Reverts: r.IntN(3),
+			Requests: map[string]quantity.Amounts{"app": some(), "log": {CPUMillis: 1 + r.Int64N(9)}},
+		}
+		if decision.Requests["app"] == (quantity.Amounts{}) {
+			delete(decision.Requests, "app")
+		}
+		rec := recommend.Container{
+			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,
+			Reasons: []recommend.Reason{{Resource: "cpu", Code: "Percentile", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}},
+		}
+		held := []plan.Held{
+			{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: some(), Limits: some()}},
+			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
+		}
+		status := v1beta1.VerticalScalerStatus{
+			Decision: apiDecision(decision), Recommendation: recommendationStatus([]recommend.Container{rec}),
+			Held: apiHeld(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
+		}
+		for range 2 {
+			if diff := cmp.Diff(decision, decisionOf(status.Decision)); diff != "" {
+				t.Fatalf("seed %d: decision (-want +got):\n%s", seed, diff)
+			}
+			if diff := cmp.Diff(&rec, publishedFor(status.Recommendation, "app")); diff != "" {
+				t.Fatalf("seed %d: recommendation (-want +got):\n%s", seed, diff)
+			}
+			if diff := cmp.Diff(held, heldOf(status.Held, "uid")); diff != "" {
+				t.Fatalf("seed %d: held (-want +got):\n%s", seed, diff)
+			}
+			status = throughJSON(t, status)
+		}
+	}
+}
+
+func throughJSON(t *testing.T, status v1beta1.VerticalScalerStatus) (out v1beta1.VerticalScalerStatus) {
+	t.Helper()
+	data, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// hostile are quantities that a status can hold and nobody can have.
+func hostile() []*resource.Quantity {
+	var out []*resource.Quantity
+	for _, s := range []string{"-1", "-1Gi", "1e18", "1e19", "1e999", "9223372036854775807", "9223372036854775808", "10Ei", "-9223372036854775808"} {
+		out = append(out, ptr.To(resource.MustParse(s)))
+	}
+	return out
+}
+
+func TestWhatAStatusCannotHoldCountsAsAbsent(t *testing.T) {
+	for _, q := range hostile() {
+		t.Run(q.String(), func(t *testing.T) {
+			a := v1beta1.Amounts{CPU: q, Memory: q}
+			if q.Cmp(resource.MustParse("1Pi")) <= 0 && q.Sign() >= 0 {
+				t.Fatal("this one can be")
+			}
+			if got := amountsOf(a); got != (quantity.Amounts{}) {
+				t.Errorf("amountsOf() = %+v", got)
+			}
+			decision := decisionOf(&v1beta1.Decision{Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: a}}, Reverts: -5})
+			if len(decision.Requests) != 0 {
+				t.Errorf("decisionOf() = %+v", decision)
+			}
+			rec := publishedFor(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+				ContainerName: "app", Target: a, LowerBound: a, UpperBound: a, UncappedTarget: a, ObservedSeconds: -1,
+				Reasons: []v1beta1.RecommendationReason{{Resource: "cpu", Value: *q}, {Resource: "memory", Value: *q}, {Resource: "other", Value: *q}},
+			}}}, "app")
+			if rec.Target != (quantity.Amounts{}) || rec.Observed != 0 || rec.Reasons[0].Value != 0 || rec.Reasons[1].Value != 0 {
+				t.Errorf("publishedFor() = %+v", rec)
+			}
+			held := heldOf(&v1beta1.Held{UID: "uid", Containers: []v1beta1.HeldContainer{{ContainerName: "app", Requests: a, Limits: a}}}, "uid")
+			if held[0].Resources != (workload.Resources{}) {
+				t.Errorf("heldOf() = %+v", held)
+			}
+			if policy := boundsOf(&v1beta1.ResourceBounds{CPU: q, Memory: q}); policy != (quantity.Amounts{}) {
+				t.Errorf("boundsOf() = %+v", policy)
+			}
+		})
+	}
+}
+
+func TestAnAbsurdTimeOfObservationIsCut(t *testing.T) {
+	rec := publishedFor(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", ObservedSeconds: 1 << 62}}}, "app")
+	if rec.Observed <= 0 || rec.Observed > 11*365*24*time.Hour {
+		t.Errorf("observed = %s", rec.Observed)
+	}
+}
+
+func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
+	if decisionOf(nil) != nil || decisionOf(&v1beta1.Decision{}) != nil || apiDecision(nil) != nil {
+		t.Error("a decision out of nothing")
+	}
+	if publishedFor(nil, "app") != nil || publishedFor(&v1beta1.Recommendation{}, "app") != nil || recommendationStatus(nil) != nil {
+		t.Error("a recommendation out of nothing")
+	}
+	if heldOf(nil, "uid") != nil {
+		t.Error("something held out of nothing")
+	}
+	if heldOf(&v1beta1.Held{UID: "another", Containers: []v1beta1.HeldContainer{{ContainerName: "app"}}}, "uid") != nil {
+		t.Error("what is held of another Deployment by that name")
+	}
+}
+
+// A value that was not set is held as 0, and not left out: it is then ours to remove.
+func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
+	got := apiHeld(nil, []plan.Held{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
+	want := &v1beta1.Held{DeploymentName: "web", UID: "uid", Containers: []v1beta1.HeldContainer{{
+		ContainerName: "app",
+		Requests:      v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
+		Limits:        v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
+	}}}
+	if !sameStatus(v1beta1.VerticalScalerStatus{Held: want}, v1beta1.VerticalScalerStatus{Held: got}) {
+		t.Errorf("apiHeld() = %+v", got)
+	}
+}
+
+func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
+	got := apiDecision(&plan.Decision{Time: noon.Add(999 * time.Millisecond), Requests: map[string]quantity.Amounts{"b": amounts(1, 0), "a": amounts(1, 0)}})
+	if !got.Time.Equal(&metav1.Time{Time: noon}) {
+		t.Errorf("time = %s", got.Time)
+	}
+	if got.Containers[0].ContainerName != "a" {
+		t.Error("containers are not sorted")
+	}
+}

@@ -1,0 +1,71 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+func TestEvents(t *testing.T) {
+	appliedBefore := func(s *v1beta1.VerticalScaler) {
+		s.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: "True", Reason: "Applied"}}
+	}
+	stalledBefore := func(s *v1beta1.VerticalScaler) {
+		s.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "QoSChange"}}
+	}
+	qos := []func(*pass){planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }}
+	cases := map[string]struct {
+		scaler *v1beta1.VerticalScaler
+		pass   *pass
+		want   []string
+	}{
+		"new sizes are decided": {
+			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided = true }),
+			[]string{"Normal Decided Raise: app cpu 200m, memory 256Mi"},
+		},
+		"all pods have them":            {checkout(), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"}},
+		"a rollout restarts pods":       {checkout(withMode("Rollout")), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
+		"all pods have had them before": {checkout(appliedBefore), aPass(), nil},
+		"all pods have them, and there is more to say": {
+			checkout(), aPass(func(p *pass) { p.plan.Reason = "HPAConflict" }),
+			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"},
+		},
+		"nothing was decided, so nothing is applied": {checkout(), aPass(func(p *pass) { p.plan.Decision = nil }), nil},
+		"a person must act":                          {checkout(), aPass(qos...), []string{"Warning Held QoSChange: pod a: …"}},
+		"a person must still act":                    {checkout(stalledBefore), aPass(qos...), nil},
+		"another scaler is first": {
+			checkout(), &pass{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
+			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
+		},
+		"a pass that failed will tell when it is repeated": {
+			checkout(), aPass(func(p *pass) { p.plan.Decided, p.err = true, errors.New("no") }), nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(10)
+			completeStatus(tc.scaler, tc.pass)
+			(&Reconciler{Recorder: recorder}).tell(tc.scaler, *tc.pass)
+			close(recorder.Events)
+			var got []string
+			for e := range recorder.Events {
+				if len(got) == 0 || got[len(got)-1] != e { // on the scaler and on its Deployment
+					got = append(got, e)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+	(&Reconciler{}).tell(checkout(), *aPass()) // without a recorder nobody is told
+}

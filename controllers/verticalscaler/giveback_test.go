@@ -1,0 +1,199 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// managed is an entry of managedFields with resources of container app.
+func managed(manager, subresource, resources string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Subresource: subresource, Operation: "Apply",
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{".":{},"f:name":{},"f:resources":` + resources + `}}}}}}`),
+	}
+}
+
+// ownedFields says which fields of container app are ours.
+func ownedFields(t *testing.T, entries ...metav1.ManagedFieldsEntry) *fieldpath.Set {
+	t.Helper()
+	owned, err := ownedBy(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owned
+}
+
+const (
+	allOfApp   = `{"f:requests":{"f:cpu":{},"f:memory":{}},"f:limits":{"f:cpu":{},"f:memory":{}}}`
+	cpuRequest = `{"f:requests":{"f:cpu":{}}}`
+	cpuLimit   = `{"f:limits":{"f:cpu":{}}}`
+)
+
+func TestOwnedBy(t *testing.T) {
+	cases := map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    string
+	}{
+		"nothing": {nil, ""},
+		"what we applied": {
+			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
+		},
+		"what we applied and what we updated": {
+			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest), managed("verticalscaler", "", cpuLimit)}, "requests.cpu limits.cpu",
+		},
+		"what others applied is not ours": {
+			[]metav1.ManagedFieldsEntry{managed("argocd", "", allOfApp), managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
+		},
+		"what is of a subresource is not of the spec": {
+			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "status", allOfApp)}, "",
+		},
+		"an entry without fields": {
+			[]metav1.ManagedFieldsEntry{{Manager: "verticalscaler"}, managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			owned, got := ownedFields(t, tc.entries...), ""
+			for _, list := range []string{"requests", "limits"} {
+				for _, name := range []string{"cpu", "memory"} {
+					if owns(owned, "app", list, name) {
+						got += " " + list + "." + name
+					}
+				}
+			}
+			if want := tc.want; got != want && got != " "+want {
+				t.Errorf("owned are%s, want %s", got, want)
+			}
+			if owns(owned, "other", "requests", "cpu") {
+				t.Error("another container's field is owned")
+			}
+		})
+	}
+	if _, err := ownedBy([]metav1.ManagedFieldsEntry{{Manager: "verticalscaler", FieldsV1: metav1.NewFieldsV1(`{"f:spec":[]}`)}}); err == nil {
+		t.Error("fields that cannot be read are no error")
+	}
+}
+
+func TestRestorePatch(t *testing.T) {
+	quantities := func(cpu, memory string) v1beta1.Amounts {
+		a := v1beta1.Amounts{}
+		if cpu != "" {
+			a.CPU = ptr.To(resource.MustParse(cpu))
+		}
+		if memory != "" {
+			a.Memory = ptr.To(resource.MustParse(memory))
+		}
+		return a
+	}
+	held := func(requests, limits v1beta1.Amounts) []v1beta1.HeldContainer {
+		return []v1beta1.HeldContainer{{ContainerName: "app", Requests: requests, Limits: limits}}
+	}
+	const around = `{"metadata":{"resourceVersion":"8","uid":"uid"},"spec":{"template":{"spec":{"containers":[{"name":"app","resources":%RESOURCES%}]}}}}`
+	cases := map[string]struct {
+		owned string
+		held  []v1beta1.HeldContainer
+		want  string
+	}{
+		"all is put back": {
+			allOfApp, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")),
+			`{"limits":{"cpu":"200m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}}`,
+		},
+		"what was not set is removed": {
+			allOfApp, held(quantities("100m", "0"), quantities("0", "0")),
+			`{"limits":{"cpu":null,"memory":null},"requests":{"cpu":"100m","memory":null}}`,
+		},
+		"what was not taken is left alone": {
+			allOfApp, held(quantities("100m", ""), quantities("200m", "")),
+			`{"limits":{"cpu":"200m"},"requests":{"cpu":"100m"}}`,
+		},
+		"what somebody else has taken over is theirs": {
+			cpuRequest, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")),
+			`{"requests":{"cpu":"100m"}}`,
+		},
+		"nothing that is ours is nothing to put back": {`{}`, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")), ""},
+		"a request goes with the limit that somebody else has set since": {
+			cpuRequest, held(quantities("2", ""), quantities("3", "")), // the template's limit is 1
+			`{"requests":{"cpu":"1"}}`,
+		},
+		"a limit goes with the request that somebody else has set since": {
+			cpuLimit, held(quantities("100m", ""), quantities("200m", "")), // the template's request is 500m
+			`{"limits":{"cpu":"500m"}}`,
+		},
+		"a forged pair is put right": {
+			allOfApp, held(quantities("900m", ""), quantities("300m", "")),
+			`{"limits":{"cpu":"300m"},"requests":{"cpu":"300m"}}`,
+		},
+		"what nobody can have had is not put back": {
+			allOfApp, held(quantities("1e999", "-1"), quantities("300", "1e19")),
+			`{"limits":{"cpu":"300"}}`,
+		},
+		"a container that is gone is gone": {allOfApp, []v1beta1.HeldContainer{{ContainerName: "old", Requests: quantities("1", "")}}, ""},
+		"nothing held":                     {allOfApp, nil, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := ""
+			if tc.want != "" {
+				want = around[:len(around)-len("%RESOURCES%}]}}}}")] + tc.want + "}]}}}}"
+			}
+			got := restorePatch(templateOf("500m", "1"), &v1beta1.Held{Containers: tc.held}, ownedFields(t, managed("verticalscaler", "", tc.owned)))
+			if diff := cmp.Diff(want, string(got)); diff != "" {
+				t.Errorf("restorePatch() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// templateOf is a Deployment whose container app has a CPU request and a CPU limit.
+func templateOf(request, limit string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "8"}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse(request), "memory": resource.MustParse("1Gi")},
+		Limits:   corev1.ResourceList{"cpu": resource.MustParse(limit)},
+	}}}
+	return d
+}
+
+// An apply removes what we own and do not send. Where the record of having taken it
+// was lost, it is sent as it is.
+func TestWhatIsOwnedWithoutARecordIsSentAsItIs(t *testing.T) {
+	memoryOnly := map[string]corev1.ResourceRequirements{"app": {Requests: corev1.ResourceList{"memory": resource.MustParse("2Gi")}}}
+	cases := map[string]struct {
+		owned string
+		held  []plan.Held
+		want  map[string]corev1.ResourceRequirements
+	}{
+		"what has no record is kept": {
+			allOfApp,
+			[]plan.Held{{Container: "app", Memory: true}},
+			map[string]corev1.ResourceRequirements{"app": {
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("2Gi")},
+				Limits:   corev1.ResourceList{"cpu": resource.MustParse("1")},
+			}},
+		},
+		"what has a record is the plan's": {allOfApp, []plan.Held{{Container: "app", CPU: true, Memory: true}}, memoryOnly},
+		"what is not ours is not sent":    {`{}`, nil, memoryOnly},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			sizes := map[string]corev1.ResourceRequirements{"app": {Requests: corev1.ResourceList{"memory": resource.MustParse("2Gi")}}}
+			addUnrecorded(templateOf("500m", "1"), tc.held, ownedFields(t, managed("verticalscaler", "", tc.owned)), sizes)
+			if diff := cmp.Diff(tc.want, sizes); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

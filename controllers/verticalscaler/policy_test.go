@@ -1,0 +1,93 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func policies(policies ...v1beta1.ContainerPolicy) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: policies}
+	}
+}
+
+func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation }
+
+func TestPolicyOf(t *testing.T) {
+	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+	byDefault := func(change func(*plan.Policy)) plan.Policy {
+		p := plan.Policy{Mode: "InPlace", Cooldown: 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{"app": all, "log": all}}
+		change(&p)
+		return p
+	}
+	bounds := &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("250m")), Memory: ptr.To(resource.MustParse("1Gi"))}
+	cases := map[string]struct {
+		scaler *v1beta1.VerticalScaler
+		want   plan.Policy
+	}{
+		"a stored object without defaults":        {checkout(observed), byDefault(func(*plan.Policy) {})},
+		"a spec that is newer than the last pass": {checkout(), byDefault(func(p *plan.Policy) { p.Edited = true })},
+		"what is said for the whole": {
+			checkout(observed, func(s *v1beta1.VerticalScaler) {
+				s.Spec.Suspend = true
+				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "Rollout", CooldownSeconds: ptr.To[int32](0)}
+			}),
+			byDefault(func(p *plan.Policy) { p.Mode, p.Suspended, p.Cooldown = "Rollout", true, 0 }),
+		},
+		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Off" })},
+		"a container's own policy goes before that of any, and does not add to it": {
+			checkout(observed, policies(
+				v1beta1.ContainerPolicy{ContainerName: "log", ControlledResources: []v1beta1.ControlledResource{"memory"}},
+				v1beta1.ContainerPolicy{ContainerName: "*", ControlledValues: "RequestsOnly", MinAllowed: bounds},
+			)),
+			byDefault(func(p *plan.Policy) {
+				p.Containers["app"] = plan.ContainerPolicy{CPU: true, Memory: true, MinAllowed: amounts(250, 1024)}
+				p.Containers["log"] = plan.ContainerPolicy{Memory: true, Limits: true}
+			}),
+		},
+		"the order of the policies does not matter": {
+			checkout(observed, policies(
+				v1beta1.ContainerPolicy{ContainerName: "*", Mode: "Off"},
+				v1beta1.ContainerPolicy{ContainerName: "log", Mode: "Auto", MaxAllowed: bounds},
+				v1beta1.ContainerPolicy{ContainerName: "gone", Mode: "Auto"},
+			)),
+			byDefault(func(p *plan.Policy) {
+				p.Containers["app"] = plan.ContainerPolicy{Limits: true}
+				p.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(250, 1024)}
+			}),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := policyOf(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}, {Name: "log"}}})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("policyOf() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRecommendPolicyOf(t *testing.T) {
+	got := recommendPolicyOf(checkout(), "app")
+	if diff := cmp.Diff(recommend.Policy{MarginPercent: 15, CPU: true, Memory: true}, got); diff != "" {
+		t.Errorf("by default (-want +got):\n%s", diff)
+	}
+	got = recommendPolicyOf(checkout(func(s *v1beta1.VerticalScaler) {
+		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](0)}
+	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})), "app")
+	if diff := cmp.Diff(recommend.Policy{CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
+		t.Errorf("as said (-want +got):\n%s", diff)
+	}
+}

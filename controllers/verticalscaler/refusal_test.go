@@ -1,0 +1,117 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// answer is an answer of the API server.
+func answer(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: "Failure", Code: code, Reason: reason, Message: message,
+		Details: &metav1.StatusDetails{Name: "web-1", Kind: "pods", Causes: causes},
+	}}
+}
+
+// The messages are those of a kube-apiserver 1.37.
+func TestRefusals(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	field := func(name string) metav1.StatusCause {
+		return metav1.StatusCause{Type: "FieldValueInvalid", Field: name}
+	}
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"a missing right": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: User "system:serviceaccount:vs:vs" cannot patch resource "pods/resize" in API group "" in the namespace "shop"`),
+			"Forbidden",
+		},
+		"a node that is too small": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" didn't have enough allocatable resources: cpu, requested: 64000, allocatable: 4000`, metav1.StatusCause{Type: "NodeCapacity"}),
+			"NodeCapacity",
+		},
+		"a platform that cannot": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: windows`, metav1.StatusCause{Type: "UnsupportedPlatform"}),
+			"Unsupported",
+		},
+		"a node that is gone": {answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" not found`), "Rejected"},
+		"a ResourceQuota": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=1, limited: requests.cpu=1`),
+			"QuotaExceeded",
+		},
+		"a LimitRange's maximum of a container": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: maximum cpu usage per Container is 150m, but limit is 200m`), "LimitRange",
+		},
+		"a LimitRange's minimum of a pod": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: [minimum memory usage per Pod is 1Gi, but request is 128Mi, maximum memory usage per Pod is 2Gi.  No limit is specified]`), "LimitRange",
+		},
+		"a LimitRange's ratio": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000`), "LimitRange",
+		},
+		"Pod Security": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false`), "Rejected",
+		},
+		"a namespace that ends": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: unable to create new content in namespace shop because it is being terminated`, metav1.StatusCause{Type: "NamespaceTerminating", Field: "metadata.namespace"}),
+			"NamespaceTerminating",
+		},
+		"another QoS class": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing`, field("spec")),
+			"QoSChange",
+		},
+		"a request above its limit": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`, field("spec.containers[0].resources.requests")),
+			"Rejected",
+		},
+		"a limit that goes": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed`, field("spec.containers[0].resources.limits")),
+			"Rejected",
+		},
+		"a node without support": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: spec: Forbidden: Pod running on node without support for resize`, field("spec")),
+			"Unsupported",
+		},
+		"a ValidatingAdmissionPolicy": {
+			answer(422, "Invalid", `pods "web-1" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false`),
+			"Rejected",
+		},
+		"a webhook that denies with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},
+		"an API server that cannot resize": {
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", pods, "web-1", "404 page not found", 0, true), "Unsupported",
+		},
+
+		// These are no verdicts on the change.
+		"another pod by that name": {answer(422, "Invalid", `Pod "web-1" is invalid: metadata.uid: Invalid value: "x": field is immutable`, field("metadata.uid")), ""},
+		"a pod that has changed":   {apierrors.NewConflict(pods, "web-1", errors.New("the object has been modified")), ""},
+		"a pod that has gone":      {apierrors.NewNotFound(pods, "web-1"), ""},
+		"too many requests":        {apierrors.NewTooManyRequests("later", 1), ""},
+		"an error of the server":   {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
+		"a timeout of the server":  {apierrors.NewTimeoutError("later", 1), ""},
+		"no answer":                {context.DeadlineExceeded, ""},
+		"nothing":                  {nil, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range []error{tc.err, fmt.Errorf("resizing: %w", tc.err)} {
+				if tc.err == nil {
+					err = nil
+				}
+				got := refusalOf(err)
+				if got.reason != tc.want || (got.message == "") != (tc.want == "") {
+					t.Errorf("refusalOf(%v) = %+v, want %q", err, got, tc.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,348 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+)
+
+//go:embed workload.yaml
+var workloadYAML []byte
+
+//go:embed scaler.yaml
+var scalerYAML []byte
+
+// lookEvery is how often the cluster is looked at, and the view drawn.
+const lookEvery = 300 * time.Millisecond
+
+// demo is a run of the demo.
+type demo struct {
+	options
+	root   string
+	dir    string
+	screen *screen
+
+	cluster  *cluster
+	operator *process
+	config   *rest.Config
+	admin    client.Client
+
+	observer *observer
+	record   *record
+}
+
+// run is the whole demo: start, play, sum up, stay, and clean up whatever happens.
+func run(ctx context.Context, o options) (err error) {
+	began := time.Now()
+	d := &demo{options: o, screen: newScreen(os.Stdout, o.plain, began), record: newRecord()}
+	if d.root, err = findRoot(); err != nil {
+		return err
+	}
+	if err := d.makeDir(); err != nil {
+		return err
+	}
+	defer func() {
+		d.screen.close()
+		d.cleanUp(err != nil && !isAsked(ctx))
+	}()
+
+	if err := d.start(ctx, began); err != nil {
+		return d.explain(ctx, err)
+	}
+	if err := d.play(ctx); err != nil {
+		if !isAsked(ctx) {
+			d.sumUp()
+		}
+		return d.explain(ctx, err)
+	}
+	failed := d.sumUp()
+	if failed > 0 && o.once {
+		return fmt.Errorf("%d of the checks above failed", failed)
+	}
+	if o.once {
+		return nil
+	}
+	return d.explain(ctx, d.stay(ctx))
+}
+
+// start brings up the cluster with the operator in it, and tells what is special
+// about them.
+func (d *demo) start(ctx context.Context, began time.Time) (err error) {
+	d.screen.say("Starting a cluster in %s, and building the operator", d.dir)
+	if d.cluster, err = startCluster(filepath.Join(d.clusterDir, "localcluster"), filepath.Join(d.dir, "cluster")); err != nil {
+		return err
+	}
+	build, err := buildOperator(d.root, d.dir)
+	if err != nil {
+		return err
+	}
+	defer build.stop(time.Second)
+	if err := d.cluster.await(ctx); err != nil {
+		return err
+	}
+	d.screen.say("The cluster is up, with metrics-server and two fake nodes:")
+	d.screen.footer = "KUBECONFIG=" + d.cluster.kubeconfig()
+	d.screen.say("  %s", d.screen.footer)
+	if d.config, d.admin, err = d.cluster.admin(); err != nil {
+		return err
+	}
+	if err := install(ctx, d.cluster, d.admin, d.root); err != nil {
+		return err
+	}
+	d.screen.say("config/default is installed, but for the operator's pod and the right to change Deployments")
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-build.ended:
+	}
+	if build.err != nil {
+		return build.failure()
+	}
+	if d.operator, err = startOperator(ctx, d.root, d.dir, d.config, d.admin); err != nil {
+		return err
+	}
+	d.screen.say("The operator runs, with the rights of ServiceAccount %s/%s and no others", systemNamespace, serviceAccount)
+	here, err := config.Parse(operatorConfig)
+	if err != nil {
+		return err
+	}
+	for _, line := range sayCompression(config.Default(), here) {
+		d.screen.say("  %s", line)
+	}
+	d.observer, err = newObserver(began, d.config, d.admin, d.cluster.audit())
+	return err
+}
+
+// play lets the Deployment appear after its scaler, and then plays the phases.
+func (d *demo) play(ctx context.Context) error {
+	if err := d.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("creating the sample's namespace: %w", err)
+	}
+	d.screen.say("Creating the scaler, which waits for a Deployment that does not exist yet")
+	if err := d.apply(ctx, scalerYAML); err != nil {
+		return err
+	}
+	if err := d.until(ctx, 30*time.Second, func(s state) string {
+		if s.condition("TargetFound").Reason == "DeploymentNotFound" {
+			return ""
+		}
+		return "the scaler to say that it waits for its Deployment"
+	}); err != nil {
+		return err
+	}
+	if err := d.apply(ctx, workloadYAML); err != nil {
+		return err
+	}
+	if err := d.until(ctx, time.Minute, func(state) string {
+		if d.record.first != nil && d.record.found >= 0 {
+			return ""
+		}
+		return "the Deployment's pods to run, and the scaler to find it"
+	}); err != nil {
+		return err
+	}
+	for _, ph := range play() {
+		if err := d.playPhase(ctx, ph); err != nil {
+			return fmt.Errorf("phase %s: %w", ph.name, err)
+		}
+	}
+	return nil
+}
+
+// playPhase moves the load, and waits for what should come of it.
+func (d *demo) playPhase(ctx context.Context, ph phase) error {
+	if !d.screen.live {
+		d.screen.say("-- %s: %s", ph.name, ph.story)
+	}
+	oom := ""
+	if ph.oom {
+		oom = "demo"
+	}
+	p := d.record.begin(ph, d.record.last.at)
+	victim, err := drive(ctx, d.admin, ph.load, oom)
+	if err != nil {
+		return err
+	}
+	if victim != "" {
+		d.record.strike(victim)
+	}
+	err = d.until(ctx, ph.within, func(s state) string { return ph.missing(p, s) })
+	if err != nil {
+		return err
+	}
+	p.done = d.record.last.at
+	if d.once {
+		return nil
+	}
+	return d.until(ctx, time.Hour, func(s state) string {
+		if s.at-p.done < readable {
+			return "nothing more: all of it was seen"
+		}
+		return ""
+	})
+}
+
+// until looks and shows until nothing is missing anymore.
+func (d *demo) until(ctx context.Context, within time.Duration, missing func(state) string) error {
+	deadline := time.Now().Add(within)
+	var failing time.Time // since when looking has failed
+	for {
+		what := "an answer of the API server"
+		s, err := d.observer.look(ctx)
+		switch {
+		case err == nil:
+			before := d.record.last
+			d.record.add(s)
+			what = missing(s)
+			d.screen.show(d.record, before, what)
+			failing = time.Time{}
+		case failing.IsZero():
+			failing = time.Now()
+		}
+		if what == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-d.cluster.ended:
+			return d.cluster.failure()
+		case <-d.operator.ended:
+			return d.operator.failure()
+		case <-time.After(lookEvery):
+		}
+		if !failing.IsZero() && time.Since(failing) > 10*time.Second {
+			return err
+		}
+		if time.Now().After(deadline) {
+			applied := d.record.last.condition(v1beta1.ConditionApplied)
+			return fmt.Errorf("waited %s in vain for %s; the operator says %s: %s", within, what, applied.Reason, applied.Message)
+		}
+	}
+}
+
+// sumUp prints the checks, and answers how many have failed.
+func (d *demo) sumUp() int {
+	checks := checksOf(d.record)
+	d.screen.print("", d.screen.paint.bold(fmt.Sprintf("Summary after %s", d.record.last.at.Round(time.Second))))
+	d.screen.print(renderSummary(checks, d.screen.paint)...)
+	d.screen.print("")
+	return failedOf(checks)
+}
+
+// stay keeps all running for looking around, and goes on telling what changes.
+func (d *demo) stay(ctx context.Context) error {
+	kubectl := filepath.Join(d.clusterDir, "kubectl")
+	d.screen.print(
+		"Everything keeps running until Ctrl-C. To look around, in another terminal:",
+		"",
+		"  export KUBECONFIG="+d.cluster.kubeconfig(),
+		"  alias kubectl="+kubectl,
+		"",
+		"  kubectl get vscaler -n demo -w",
+		"  kubectl describe vscaler -n demo web",
+		"  kubectl get events -n demo",
+		"  kubectl top pod -n demo",
+		"",
+		"To move the usage, and to run out of memory (with any new word for \"again\"):",
+		"",
+		"  kubectl annotate pod -n demo -l app=web --overwrite \\",
+		"    "+cpuAnnotation+"=300m "+memoryAnnotation+"=250Mi",
+		"  kubectl annotate pod -n demo "+d.record.last.pods[0].Name+" --overwrite "+oomAnnotation+"=again",
+		"",
+		"The operator's log: "+d.operator.log,
+		"",
+	)
+	d.screen.live = false
+	return d.until(ctx, 24*time.Hour, func(state) string { return "Ctrl-C" })
+}
+
+// apply applies the objects of a file.
+func (d *demo) apply(ctx context.Context, file []byte) error {
+	objects, err := decode(file)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := apply(ctx, d.admin, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeDir makes the folder that all is written to.
+func (d *demo) makeDir() (err error) {
+	if d.options.dir == "" {
+		if d.dir, err = os.MkdirTemp("", "verticalscaler-demo-"); err != nil {
+			return fmt.Errorf("making a temporary folder: %w", err)
+		}
+		return nil
+	}
+	d.keep = true
+	if d.dir, err = filepath.Abs(d.options.dir); err != nil {
+		return fmt.Errorf("finding the folder: %w", err)
+	}
+	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder: %w", err)
+	}
+	return nil
+}
+
+func isAsked(ctx context.Context) bool { return ctx.Err() != nil }
+
+// explain adds the operator's last words to an error. Being asked to end is none,
+// unless all was to be seen.
+func (d *demo) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isAsked(ctx) && d.once:
+		return errors.New("ended before all was seen")
+	case isAsked(ctx):
+		return nil
+	}
+	if d.operator != nil && !d.operator.hasEnded() {
+		return fmt.Errorf("%w\nThe end of the operator's log, %s:\n%s", err, d.operator.log, d.operator.tail(20))
+	}
+	return err
+}
+
+// cleanUp ends what was started, the operator first, and removes the folder. After a
+// failure the logs stay.
+func (d *demo) cleanUp(failed bool) {
+	d.operator.stop(30 * time.Second)
+	if d.cluster != nil {
+		d.cluster.stop(30 * time.Second)
+	}
+	switch {
+	case d.keep:
+		d.screen.say("All has ended; kept is %s", d.dir)
+	case failed:
+		for _, name := range []string{"etcd", "pki", "home"} {
+			_ = os.RemoveAll(filepath.Join(d.dir, "cluster", name)) // of no use without the cluster
+		}
+		d.screen.say("All has ended; the logs are kept in %s", d.dir)
+	default:
+		if err := os.RemoveAll(d.dir); err != nil {
+			d.screen.say("All has ended, but the folder stays: %v", err)
+			return
+		}
+		d.screen.say("All has ended, and nothing is left behind")
+	}
+}

@@ -1,0 +1,15 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package main
+
+import "syscall"
+
+// childAttributes only keep the terminal's signals away. When we are killed, the
+// cluster ends by itself, since it watches us, and the operator when it can no
+// longer renew its lease.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

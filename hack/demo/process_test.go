@@ -1,0 +1,53 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStopEndsProcesses(t *testing.T) {
+	cases := map[string]struct {
+		script string
+		want   string // how it ended
+	}{
+		"that end when asked":    {script: "echo ready; exec sleep 60", want: "signal: terminated"},
+		"that do not listen":     {script: "trap '' TERM; echo ready; while :; do sleep 0.1; done", want: "signal: killed"},
+		"that have ended before": {script: "echo ready; exit 3", want: "exit status 3"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread() // the child ends with the thread that has started it
+			defer runtime.UnlockOSThread()
+			log := filepath.Join(t.TempDir(), "log")
+			p, err := start("a script", log, exec.Command("sh", "-c", tc.script))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+				if content, err := os.ReadFile(log); err == nil && len(content) > 0 {
+					break
+				}
+			}
+			if strings.Contains(tc.script, "exit 3") {
+				<-p.ended
+			}
+			p.stop(200 * time.Millisecond)
+			if !p.hasEnded() || p.err == nil || p.err.Error() != tc.want {
+				t.Errorf("ended: %v, %v; want %s", p.hasEnded(), p.err, tc.want)
+			}
+			if got := p.failure().Error(); !strings.Contains(got, tc.want) || !strings.Contains(got, "  ready") {
+				t.Errorf("failure() = %q, want how it ended and what it wrote", got)
+			}
+		})
+	}
+	var none *process
+	none.stop(0) // what was never started needs no stopping
+}

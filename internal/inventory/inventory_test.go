@@ -1,0 +1,278 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var (
+	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	replicaSetKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+)
+
+func TestPodsOf(t *testing.T) {
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}}
+	former := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "former-web"}}
+	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "other"}}
+	rollout := &metav1.OwnerReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}
+
+	cases := map[string]struct {
+		objects []client.Object
+		want    []string // names, "*" behind those of the newest template
+	}{
+		"no ReplicaSet, no pods": {},
+		"the pods of its ReplicaSets are its own": {
+			objects: []client.Object{
+				set("web-1", 1, ownedBy(web)), pod("web-1-a", ownedBySet("web-1")),
+				set("web-2", 2, ownedBy(web)), pod("web-2-a", ownedBySet("web-2")), pod("web-2-b", ownedBySet("web-2")),
+			},
+			want: []string{"web-1-a", "web-2-a*", "web-2-b*"},
+		},
+		"revisions are numbers: 10 is newer than 9": {
+			objects: []client.Object{
+				set("web-10", 10, ownedBy(web)), pod("new", ownedBySet("web-10")),
+				set("web-9", 9, ownedBy(web)), pod("old", ownedBySet("web-9")),
+			},
+			want: []string{"new*", "old"},
+		},
+		"revisions are numbers: 100 is newer than 99": {
+			objects: []client.Object{
+				set("web-100", 100, ownedBy(web)), pod("new", ownedBySet("web-100")),
+				set("web-99", 99, ownedBy(web)), pod("old", ownedBySet("web-99")),
+			},
+			want: []string{"new*", "old"},
+		},
+		"after a rollback the old ReplicaSet has the newest revision": {
+			objects: []client.Object{
+				set("web-a", 3, ownedBy(web)), pod("back", ownedBySet("web-a")),
+				set("web-b", 2, ownedBy(web)), pod("bad", ownedBySet("web-b")),
+			},
+			want: []string{"back*", "bad"},
+		},
+		"a ReplicaSet without a revision is older than any with one": {
+			objects: []client.Object{
+				set("web-none", 0, ownedBy(web)), pod("a", ownedBySet("web-none")),
+				set("web-1", 1, ownedBy(web)), pod("b", ownedBySet("web-1")),
+			},
+			want: []string{"a", "b*"},
+		},
+		"the only ReplicaSet is the newest, numbered or not": {
+			objects: []client.Object{set("web-none", 0, ownedBy(web)), pod("a", ownedBySet("web-none"))},
+			want:    []string{"a*"},
+		},
+		"the same labels do not make it an own pod": {
+			objects: []client.Object{
+				set("web-1", 1, ownedBy(web)), pod("web-1-a", ownedBySet("web-1")),
+				pod("lonely", nil),
+				set("other-1", 7, ownedBy(other)), pod("other-1-a", ownedBySet("other-1")),
+				set("bare", 8, nil), pod("bare-a", ownedBySet("bare")),
+				set("argo", 9, rollout), pod("argo-a", ownedBySet("argo")),
+				pod("direct", ownedBy(web)),
+			},
+			want: []string{"web-1-a*"},
+		},
+		"the same name does not make it the same Deployment": {
+			objects: []client.Object{set("web-1", 1, ownedBy(former)), pod("orphan", ownedBySet("web-1"))},
+		},
+		"an owner that is no controller does not count": {
+			objects: []client.Object{
+				set("web-1", 1, notController(ownedBy(web))), pod("a", ownedBySet("web-1")),
+				set("web-2", 2, ownedBy(web)), pod("b", notController(ownedBySet("web-2"))),
+			},
+		},
+		"another namespace does not count": {
+			objects: []client.Object{
+				in("bank", set("web-1", 1, ownedBy(web))), in("bank", pod("a", ownedBySet("web-1"))),
+				set("web-2", 2, ownedBy(web)), in("bank", pod("b", ownedBySet("web-2"))),
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pods, err := PodsOf(t.Context(), cacheOf(t, interceptor.Funcs{}, tc.objects...), web)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range pods {
+				name := p.Name
+				if p.Current {
+					name += "*"
+				}
+				got = append(got, name)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("PodsOf() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsOfPassesErrorsOn(t *testing.T) {
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}}
+	broken := errors.New("the cache is broken")
+	for want, fails := range map[string]string{
+		"listing the ReplicaSets of Deployment shop/web: the cache is broken": "*v1.PartialObjectMetadataList",
+		"listing the pods of ReplicaSet shop/web-1: the cache is broken":      "*v1.PodList",
+	} {
+		cached := cacheOf(t, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if fmt.Sprintf("%T", list) == fails {
+					return broken
+				}
+				return c.List(ctx, list, opts...)
+			},
+		}, set("web-1", 1, ownedBy(web)))
+		pods, err := PodsOf(t.Context(), cached, web)
+		if !errors.Is(err, broken) || err.Error() != want || pods != nil {
+			t.Errorf("PodsOf() = %v, %v, want %s", pods, err, want)
+		}
+	}
+}
+
+func TestDeploymentNameOf(t *testing.T) {
+	cases := map[string]struct {
+		owner *metav1.OwnerReference
+		hash  string
+		want  string
+	}{
+		"a Deployment's pod":                      {owner: ownedBySet("web-5d4f8c"), hash: "5d4f8c", want: "web"},
+		"a name with dashes":                      {owner: ownedBySet("web-v2-5d4f8c"), hash: "5d4f8c", want: "web-v2"},
+		"a name that ends like a hash":            {owner: ownedBySet("web-5d4f8c-5d4f8c"), hash: "5d4f8c", want: "web-5d4f8c"},
+		"a bare pod":                              {hash: "5d4f8c"},
+		"a pod without a hash":                    {owner: ownedBySet("web-5d4f8c")},
+		"a ReplicaSet that is not a Deployment's": {owner: ownedBySet("web"), hash: "5d4f8c"},
+		"a hash that is not the ReplicaSet's":     {owner: ownedBySet("web-5d4f8c"), hash: "8c"},
+		"a StatefulSet's pod":                     {owner: &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web-5d4f8c", Controller: ptr.To(true)}, hash: "5d4f8c"},
+		"a ReplicaSet that owns without control":  {owner: notController(ownedBySet("web-5d4f8c")), hash: "5d4f8c"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := pod("p", tc.owner)
+			if tc.hash != "" {
+				p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = tc.hash
+			}
+			got, ok := DeploymentNameOf(p)
+			if ok != (tc.want != "") || (ok && got != tc.want) {
+				t.Errorf("DeploymentNameOf() = %q, %t, want %q", got, ok, tc.want)
+			}
+		})
+	}
+}
+
+// Whatever the revisions are and in whatever order the cache tells them, the newest
+// is that with the highest number.
+func FuzzNewest(f *testing.F) {
+	f.Add("1,2,10,9", uint64(1))
+	f.Add("9223372036854775807,99,,-5,0x10", uint64(2))
+	f.Fuzz(func(t *testing.T, revisions string, seed uint64) {
+		var sets []metav1.PartialObjectMetadata
+		for i, revision := range strings.Split(revisions, ",") {
+			s := metav1.PartialObjectMetadata{}
+			s.UID = types.UID(strconv.Itoa(i))
+			s.Annotations = map[string]string{revisionAnnotation: revision}
+			sets = append(sets, s)
+		}
+		number := func(s metav1.PartialObjectMetadata) int64 {
+			n, err := strconv.ParseInt(s.Annotations[revisionAnnotation], 10, 64)
+			if err != nil || n < 0 {
+				return 0
+			}
+			return n
+		}
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
+		uid := newestOf(sets)
+		for _, s := range sets {
+			if s.UID == uid {
+				for _, other := range sets {
+					if number(other) > number(s) {
+						t.Errorf("of %s, %d is newest, not %d", revisions, number(other), number(s))
+					}
+				}
+			}
+		}
+	})
+}
+
+// cacheOf answers as our cache does: trimmed, and by our index.
+func cacheOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs)
+	if err := Index(t.Context(), indexer{builder}); err != nil {
+		t.Fatal(err)
+	}
+	return builder.Build()
+}
+
+// indexer hands the indexes of a cache to the fake client.
+type indexer struct{ builder *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	i.builder.WithIndex(obj, field, extract)
+	return nil
+}
+
+func set(name string, revision int, owner *metav1.OwnerReference) *appsv1.ReplicaSet {
+	s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
+	if revision > 0 {
+		s.Annotations = map[string]string{"deployment.kubernetes.io/revision": strconv.Itoa(revision)}
+	}
+	if owner != nil {
+		s.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return s
+}
+
+// pod makes a pod with the labels that all pods here have.
+func pod(name string, owner *metav1.OwnerReference) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
+	if owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return p
+}
+
+func in[T client.Object](namespace string, obj T) T {
+	obj.SetNamespace(namespace)
+	return obj
+}
+
+func ownedBy(d *appsv1.Deployment) *metav1.OwnerReference {
+	return metav1.NewControllerRef(d, deploymentKind)
+}
+
+func ownedBySet(name string) *metav1.OwnerReference {
+	return metav1.NewControllerRef(set(name, 0, nil), replicaSetKind)
+}
+
+func notController(owner *metav1.OwnerReference) *metav1.OwnerReference {
+	owner.Controller = nil
+	return owner
+}

@@ -1,0 +1,417 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Trimming may take away only what nobody reads. So every field of an object gets a
+// value, at random from words that mean something somewhere, and reading the
+// trimmed object must lead to the same as reading the whole. Who begins to read
+// another field is told here that it is not in the cache.
+func TestTrimKeepsWhatIsRead(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+
+		pod := randomPod(r)
+		trimmedPod := trimmed(t, pod.DeepCopy())
+		if diff := cmp.Diff(workload.ReadPod(&pod, true), workload.ReadPod(trimmedPod, true)); diff != "" {
+			t.Fatalf("seed %d: reading a pod (-whole +trimmed):\n%s", seed, diff)
+		}
+		name, ok := DeploymentNameOf(&pod)
+		if name2, ok2 := DeploymentNameOf(trimmedPod); name != name2 || ok != ok2 {
+			t.Fatalf("seed %d: the pod's Deployment is %q, %t, and trimmed %q, %t", seed, name, ok, name2, ok2)
+		}
+		if diff := cmp.Diff(controllerUID(&pod), controllerUID(trimmedPod)); diff != "" {
+			t.Fatalf("seed %d: the pod's controller (-whole +trimmed):\n%s", seed, diff)
+		}
+
+		var deployment appsv1.Deployment
+		fill(r, reflect.ValueOf(&deployment).Elem())
+		if diff := cmp.Diff(workload.ReadDeployment(&deployment), workload.ReadDeployment(trimmed(t, deployment.DeepCopy()))); diff != "" {
+			t.Fatalf("seed %d: reading a Deployment (-whole +trimmed):\n%s", seed, diff)
+		}
+
+		var set metav1.PartialObjectMetadata
+		fill(r, reflect.ValueOf(&set).Elem())
+		trimmedSet := trimmed(t, set.DeepCopy())
+		if diff := cmp.Diff(controllerUID(&set), controllerUID(trimmedSet)); diff != "" {
+			t.Fatalf("seed %d: the ReplicaSet's controller (-whole +trimmed):\n%s", seed, diff)
+		}
+		if set.Annotations[revisionAnnotation] != trimmedSet.Annotations[revisionAnnotation] {
+			t.Fatalf("seed %d: the revision was %v and is %v", seed, set.Annotations, trimmedSet.Annotations)
+		}
+
+		var limits corev1.LimitRange
+		fill(r, reflect.ValueOf(&limits).Elem())
+		if diff := cmp.Diff(workload.ReadLimitRanges([]corev1.LimitRange{limits}), workload.ReadLimitRanges([]corev1.LimitRange{*trimmed(t, limits.DeepCopy())})); diff != "" {
+			t.Fatalf("seed %d: reading a LimitRange (-whole +trimmed):\n%s", seed, diff)
+		}
+		var hpa autoscalingv2.HorizontalPodAutoscaler
+		fill(r, reflect.ValueOf(&hpa).Elem())
+		name = hpa.Spec.ScaleTargetRef.Name
+		if diff := cmp.Diff(workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{hpa}, name), workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{*trimmed(t, hpa.DeepCopy())}, name)); diff != "" {
+			t.Fatalf("seed %d: reading an HPA (-whole +trimmed):\n%s", seed, diff)
+		}
+	}
+}
+
+// The random objects above must not all be read as nothing.
+func TestTheRandomObjectsAreRead(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		pod := randomPod(r)
+		read := workload.ReadPod(&pod, true)
+		_, isDeployments := DeploymentNameOf(&pod)
+		for what, is := range map[string]bool{
+			"Deployment": isDeployments,
+			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
+			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
+			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
+			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
+		} {
+			seen[what] += map[bool]int{true: 1}[is]
+		}
+	}
+	for what, n := range seen {
+		if n == 0 {
+			t.Errorf("no pod had: %s", what)
+		}
+	}
+}
+
+func TestTrimDropsWhatIsNot(t *testing.T) {
+	d := trimmed(t, richDeployment(1))
+	got, err := yaml.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"managedFields", "annotations", "image", "env", "volume", "probe", "command", "affinity", "conditions", "password"} {
+		if strings.Contains(strings.ToLower(string(got)), strings.ToLower(secret)) {
+			t.Errorf("a trimmed Deployment still has %s:\n%s", secret, got)
+		}
+	}
+	p := trimmed(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:        map[string]string{"app": "web", "pod-template-hash": "5d4f8c"},
+			Annotations:   map[string]string{"note": "long"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "data"}}, Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD"}}}}},
+		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}}},
+	})
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pod-template-hash": "5d4f8c"}},
+		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("a trimmed pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimIsTheSameTwice(t *testing.T) {
+	for seed := range uint64(200) {
+		pod := randomPod(rand.New(rand.NewPCG(seed, 2)))
+		once := trimmed(t, &pod)
+		if diff := cmp.Diff(once.DeepCopy(), trimmed(t, once)); diff != "" {
+			t.Fatalf("seed %d: (-once +twice):\n%s", seed, diff)
+		}
+	}
+}
+
+func TestTrimOfOtherThings(t *testing.T) {
+	t.Run("a scaler loses its managed fields only", func(t *testing.T) {
+		scaler := &v1beta1.VerticalScaler{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web", Annotations: map[string]string{"a": "b"}, Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+			},
+			Spec:   v1beta1.VerticalScalerSpec{DeploymentName: "web"},
+			Status: v1beta1.VerticalScalerStatus{ObservedGeneration: 3},
+		}
+		want := scaler.DeepCopy()
+		want.ManagedFields = nil
+		if diff := cmp.Diff(want, trimmed(t, scaler)); diff != "" {
+			t.Errorf("trimmed (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a tombstone passes", func(t *testing.T) {
+		tombstone := cache.DeletedFinalStateUnknown{Key: "shop/web", Obj: &corev1.Pod{}}
+		if got, err := Trim(tombstone); err != nil || got != any(tombstone) {
+			t.Errorf("Trim() = %v, %v", got, err)
+		}
+	})
+}
+
+// BenchmarkHeapPerDeployment measures what a Deployment costs in the cache, whole
+// and trimmed. The report is in bytes per Deployment.
+func BenchmarkHeapPerDeployment(b *testing.B) {
+	data, err := json.Marshal(richDeployment(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
+		b.Run(name, func(b *testing.B) {
+			heapPer(b, func(i int) any {
+				// Decoded one by one, as a watch does: nothing is shared.
+				var d appsv1.Deployment
+				if err := json.Unmarshal(data, &d); err != nil {
+					b.Fatal(err)
+				}
+				d.Name = fmt.Sprintf("web-%d", i)
+				if trim {
+					if _, err := Trim(&d); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return &d
+			})
+		})
+	}
+}
+
+// BenchmarkHeapPerPod does the same for a pod.
+func BenchmarkHeapPerPod(b *testing.B) {
+	data, err := json.Marshal(richPod())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
+		b.Run(name, func(b *testing.B) {
+			heapPer(b, func(i int) any {
+				var p corev1.Pod
+				if err := json.Unmarshal(data, &p); err != nil {
+					b.Fatal(err)
+				}
+				p.Name = fmt.Sprintf("web-%d", i)
+				if trim {
+					if _, err := Trim(&p); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return &p
+			})
+		})
+	}
+}
+
+// heapPer reports the heap that an object takes, of a thousand that are kept.
+func heapPer(b *testing.B, make1 func(i int) any) {
+	b.Helper()
+	const kept = 1000
+	var bytes float64
+	for range b.N {
+		objects := make([]any, kept)
+		before := heap()
+		for i := range objects {
+			objects[i] = make1(i)
+		}
+		bytes += float64(heap()-before) / kept
+		runtime.KeepAlive(objects)
+	}
+	b.ReportMetric(bytes/float64(b.N), "B/object")
+	b.ReportMetric(0, "ns/op") // says nothing: it is the garbage collector's
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // finishes the first one's sweep
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// richDeployment is what a chart of some size makes.
+func richDeployment(containers int) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "4e8b9a52-7f1c-4a77-9d0b-1f0e8e7a4d11", ResourceVersion: "123456", Generation: 7,
+			Labels:      map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "shop", "helm.sh/chart": "web-1.2.3"},
+			Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat(`{"spec":{}}`, 200), "deployment.kubernetes.io/revision": "7"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "helm", Operation: "Apply", FieldsV1: ownedFields(150)},
+				{Manager: "kube-controller-manager", Operation: "Update", Subresource: "status", FieldsV1: ownedFields(60)},
+			},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(3)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "web"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/name": "web"}, Annotations: map[string]string{"checksum/config": strings.Repeat("a", 64)}},
+				Spec:       richPodSpec(containers),
+			},
+		},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3,
+			Conditions: []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable", Message: "Deployment has minimum availability."},
+				{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable", Message: `ReplicaSet "web-5d4f8c" has successfully progressed.`},
+			},
+		},
+	}
+	return d
+}
+
+func ownedFields(n int) *metav1.FieldsV1 {
+	return metav1.NewFieldsV1(`{"f:spec":{` + strings.Repeat(`"f:field":{},`, n) + `"f:last":{}}}`)
+}
+
+func richPodSpec(containers int) corev1.PodSpec {
+	spec := corev1.PodSpec{
+		ServiceAccountName: "web",
+		Affinity:           &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
+		Volumes:            []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}},
+	}
+	for i := range containers {
+		c := corev1.Container{
+			Name: fmt.Sprintf("app-%d", i), Image: "registry.example.com/shop/web:1.2.3", Command: []string{"/web"}, Args: []string{"--verbose"},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("512Mi")},
+				Limits:   corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")},
+			},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready"}}},
+			VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: "/etc/web"}},
+		}
+		for j := range 20 {
+			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("PASSWORD_%d", j), Value: "a value of some length"})
+		}
+		spec.Containers = append(spec.Containers, c)
+	}
+	return spec
+}
+
+func richPod() *corev1.Pod {
+	d := richDeployment(1)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "4e8b9a52-7f1c-4a77-9d0b-1f0e8e7a4d12", ResourceVersion: "123456", Generation: 1,
+			Labels: map[string]string{"app.kubernetes.io/name": "web", "pod-template-hash": "5d4f8c"}, Annotations: d.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f8c", UID: "4e8b9a52-7f1c-4a77-9d0b-1f0e8e7a4d13", Controller: ptr.To(true)}},
+			ManagedFields:   d.ManagedFields,
+		},
+		Spec: d.Spec.Template.Spec,
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: ptr.To(metav1.NewTime(time.Unix(1_700_000_000, 0))),
+			PodIP: "10.0.0.1", HostIP: "10.1.0.1",
+		},
+	}
+	for _, condition := range []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady} {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue})
+	}
+	for _, c := range p.Spec.Containers {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Ready: true, Image: c.Image, ImageID: c.Image + "@sha256:" + strings.Repeat("a", 64), ContainerID: "containerd://" + strings.Repeat("b", 64),
+			Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests,
+		})
+	}
+	return p
+}
+
+func trimmed[T any](t *testing.T, obj T) T {
+	t.Helper()
+	out, err := Trim(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(T)
+}
+
+// randomPod is a Deployment's in every other case, which is too much to hope for
+// from chance.
+func randomPod(r *rand.Rand) (pod corev1.Pod) {
+	fill(r, reflect.ValueOf(&pod).Elem())
+	if r.IntN(2) == 0 {
+		pod.Labels = map[string]string{"app": "web", "pod-template-hash": "5d4f8c"}
+		pod.OwnerReferences = []metav1.OwnerReference{*ownedBySet("web-5d4f8c")}
+	}
+	return pod
+}
+
+// words are what strings are filled with: those that some reader looks for.
+var words = []string{
+	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Deferred", "Infeasible", "Error",
+	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
+	"Utilization", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always",
+}
+
+// wordsOf are those for types that know few.
+var wordsOf = map[reflect.Type][]string{
+	reflect.TypeFor[corev1.PodConditionType](): {"PodResizePending", "PodResizeInProgress", "Ready"},
+	reflect.TypeFor[corev1.ConditionStatus]():  {"True", "True", "False"},
+	reflect.TypeFor[corev1.PodPhase]():         {"Running", "Pending"},
+}
+
+// fill gives every field of a value, and of all below it, a random value.
+func fill(r *rand.Rand, v reflect.Value) {
+	switch v.Addr().Interface().(type) {
+	case *resource.Quantity:
+		v.Set(reflect.ValueOf(*resource.NewMilliQuantity(r.Int64N(5000), resource.DecimalSI)))
+		return
+	case *metav1.Time:
+		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1_700_000_000+r.Int64N(1000), 0))))
+		return
+	case *metav1.FieldsV1, *apiruntime.RawExtension:
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		known := words
+		if few := wordsOf[v.Type()]; few != nil {
+			known = few
+		}
+		v.SetString(known[r.IntN(len(known))])
+	case reflect.Bool:
+		v.SetBool(r.IntN(3) > 0)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(r.Int64N(3))
+	case reflect.Pointer:
+		if r.IntN(5) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(r, v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				fill(r, v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), r.IntN(3), 2))
+		for i := range v.Len() {
+			fill(r, v.Index(i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range r.IntN(4) {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(r, key)
+			fill(r, value)
+			v.SetMapIndex(key, value)
+		}
+	}
+}
