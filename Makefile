@@ -98,7 +98,7 @@ test-operator:
 		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
 	assets="$${KUBEBUILDER_ASSETS:-}"; \
 	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
-	KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+	KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: test-modules
 test-modules:

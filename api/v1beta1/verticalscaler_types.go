@@ -158,7 +158,8 @@ type VerticalScalerSpec struct {
 
 // UpdatePolicy says how recommendations are put in force.
 type UpdatePolicy struct {
-	// updateMode is how far the operator may go. Off: recommend only. InPlace: resize
+	// updateMode is how far the operator may go. "Off" (in quotes, since a bare Off is
+	// a boolean in YAML): recommend only. InPlace: resize
 	// running pods without restarting them. Rollout: write the sizes into the
 	// Deployment's pod template, which restarts its pods by its own strategy.
 	// Defaults to InPlace.
@@ -173,7 +174,7 @@ type UpdatePolicy struct {
 	Fallback Fallback `json:"fallback,omitempty"`
 
 	// cooldownSeconds is the least time between two decisions to change the sizes.
-	// An OOM kill, or usage above the upper bound, does not wait for it. 0 means no
+	// An OOM kill, or a request below the lower bound, does not wait for it. 0 means no
 	// pause. Defaults to 300.
 	// +optional
 	// +kubebuilder:default=300
@@ -206,7 +207,8 @@ type ContainerPolicy struct {
 	// +kubebuilder:validation:XValidation:rule="self == '*' || !format.dns1123Label().validate(self).hasValue()",message="must be a container's name (lower case letters, digits and '-', beginning and ending with a letter or digit) or '*'"
 	ContainerName string `json:"containerName,omitempty"`
 
-	// mode says whether the container is managed: Auto or Off. Defaults to Auto.
+	// mode says whether the container is managed: Auto or "Off" (in quotes). Defaults
+	// to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Mode ContainerMode `json:"mode,omitempty"`
@@ -413,7 +415,8 @@ type RecommendationReason struct {
 type Decision struct {
 	// time is when it was decided.
 	Time metav1.Time `json:"time"`
-	// reason names what led to it: Raise, Lower, Mixed, OOMKill, AboveUpperBound, ...
+	// reason names what led to it: OOMKill, Bounds,
+	// LowerBound, Raise, Lower or Adopted.
 	Reason string `json:"reason"`
 	// containers holds the requests decided for each container.
 	// +optional

@@ -28,9 +28,9 @@ const (
 const actionSize = "Size"
 
 // tell records what this pass has changed. It is called once the status that says
-// the same is written; a pass that failed will be repeated, and tell then.
+// the same is written, also where the step itself failed: what was decided stands.
 func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
-	if r.Recorder == nil || p.err != nil {
+	if r.Recorder == nil {
 		return
 	}
 	before, after := scaler.Status.Conditions, p.status.Conditions

@@ -46,8 +46,9 @@ func TestEvents(t *testing.T) {
 			checkout(), &pass{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
 			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
 		},
-		"a pass that failed will tell when it is repeated": {
-			checkout(), aPass(func(p *pass) { p.plan.Decided, p.err = true, errors.New("no") }), nil,
+		"what was decided stands where the step failed": {
+			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided, p.err = true, errors.New("no") }),
+			[]string{"Normal Decided Raise: app cpu 200m, memory 256Mi"},
 		},
 	}
 	for name, tc := range cases {

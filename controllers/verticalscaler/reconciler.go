@@ -90,6 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	p := r.run(ctx, &scaler, r.Clock.Now())
 	if lost := r.writeStatus(ctx, &scaler, &p); lost != nil {
 		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
+		return r.verdict(&scaler, p)
 	}
 	r.tell(&scaler, p)
 	return r.verdict(&scaler, p)
@@ -118,14 +119,19 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
 		return p
 	}
+	policy := policyOf(scaler, p.observation.situation.Deployment)
 	if isPaused(scaler) {
-		p.plan = plan.Plan{Decision: p.observation.situation.Decision, Reason: v1beta1.ReasonPaused, Message: "The annotation " + v1beta1.PausedAnnotation + " is set"}
+		policy.Suspended = true
+		p.plan = plan.Next(p.observation.situation, policy, now)
+		p.plan.Decision = p.observation.situation.Decision
+		p.plan.Reason, p.plan.Message = v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set"
 		return p
 	}
-	p.plan = plan.Next(p.observation.situation, policyOf(scaler, p.observation.situation.Deployment), now)
+	p.plan = plan.Next(p.observation.situation, policy, now)
 	if !claimed {
 		p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
-		p.plan.Resize, p.plan.Rewrite = nil, nil
+		p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
+		p.plan.Changing = false
 		return p // the claim's own arrival in the cache wakes the next pass
 	}
 	r.apply(ctx, scaler, &p)
@@ -168,7 +174,8 @@ func (r *Reconciler) verdict(scaler *v1beta1.VerticalScaler, p pass) (reconcile.
 	case isConflict(p.err):
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	case apierrors.IsNotFound(p.err):
-		return reconcile.Result{}, nil // it has gone meanwhile, and its event says so
+		// What we wrote to has gone meanwhile, and its event says so.
+		return reconcile.Result{RequeueAfter: r.resync(scaler.UID)}, nil
 	case p.err != nil:
 		return reconcile.Result{}, p.err
 	}

@@ -67,7 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		Watches(&v1beta1.VerticalScaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofRival), builder.WithPredicates(rivalryPredicate())).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
-		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetCache())), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetCache())), builder.WithPredicates(limitRangePredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
@@ -128,6 +128,13 @@ func podPredicate() predicate.Predicate {
 		return before.Generation != after.Generation ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// limitRangePredicate lets through what a LimitRange allows. It has no generation.
+func limitRangePredicate() predicate.Predicate {
+	return updates(func(before, after *corev1.LimitRange) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 

@@ -22,6 +22,10 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
+	// The registrations that the components' own main packages have.
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
@@ -33,11 +37,6 @@ import (
 	metricsserver "sigs.k8s.io/metrics-server/cmd/metrics-server/app"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/cluster/internal/up"
-
-	// The registrations that the components' own main packages have.
-	_ "k8s.io/component-base/logs/json/register"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo"
-	_ "k8s.io/component-base/metrics/prometheus/version"
 )
 
 // component is one program inside this file.

@@ -469,7 +469,7 @@ func TestForget(t *testing.T) {
 // The greatest history must fit into what the schema allows for one container.
 func TestTheGreatestHistoryFitsTheSchema(t *testing.T) {
 	var c history.Container
-	for i := range int64(2_000_000) {
+	for i := range int64(300_000) {
 		c.Add(usage.Sample{
 			Time: noon.Add(time.Duration(i) * time.Second), CPUMillis: i * 7919 % quantity.MaxCPUMillis, MemoryBytes: quantity.MaxMemoryBytes - i,
 		}, history.Params{MemoryWindow: 24 * time.Hour, MaxGap: time.Minute})

@@ -9,6 +9,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -237,7 +238,7 @@ func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample
 	after := make(map[string]time.Time, len(samples))
 	repeated := map[string]bool{}
 	for pod, list := range samples {
-		newest := list[0].Time
+		newest := slices.MaxFunc(list, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) }).Time
 		after[pod] = newest
 		repeated[pod] = !newest.After(before[pod])
 	}

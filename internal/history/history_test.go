@@ -150,7 +150,8 @@ func TestRecordOOM(t *testing.T) {
 		"an older kill is ignored":                        {kills: []kill{{at: 2, hitMiB: 1000}, {at: 1, hitMiB: 5000, ignored: true}}, wantMiB: 1200},
 		"the next kill, at the raised limit, raises more": {kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}}, wantMiB: 1440},
 		"another replica, still at the old limit, does not lower it": {
-			kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}, {at: 3, hitMiB: 1000}}, wantMiB: 1440},
+			kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}, {at: 3, hitMiB: 1000}}, wantMiB: 1440,
+		},
 		"an absurd limit is cut":   {kills: []kill{{at: 1, hitMiB: 1 << 40}}, wantMiB: 1 << 30},
 		"nothing known is nothing": {kills: []kill{{at: 1}}, wantMiB: 0},
 	}

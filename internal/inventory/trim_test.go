@@ -33,7 +33,7 @@ import (
 // trimmed object must lead to the same as reading the whole. Who begins to read
 // another field is told here that it is not in the cache.
 func TestTrimKeepsWhatIsRead(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 
 		pod := randomPod(r)
@@ -82,7 +82,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 // The random objects above must not all be read as nothing.
 func TestTheRandomObjectsAreRead(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(1000) {
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pod := randomPod(r)
 		read := workload.ReadPod(&pod, true)

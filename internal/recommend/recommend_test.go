@@ -52,8 +52,10 @@ func noisy(share float64) load {
 
 func sample(minute int, l load) usage.Sample {
 	cpu, memory := l(minute)
-	return usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute),
-		CPUMillis: int64(cpu), MemoryBytes: int64(memory * mebi)}
+	return usage.Sample{
+		Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute),
+		CPUMillis: int64(cpu), MemoryBytes: int64(memory * mebi),
+	}
 }
 
 // seen makes a history of a load: a sample a minute, for a while.
@@ -95,8 +97,10 @@ func steady() *Container {
 		Uncapped:   amounts(234, 460),
 		Observed:   8 * day,
 		Reasons: []Reason{
-			{"cpu", "Percentile", 203}, {"cpu", "SafetyMargin", 234},
-			{"memory", "Peak", 400 * mebi}, {"memory", "SafetyMargin", 460 * mebi},
+			{"cpu", "Percentile", 203},
+			{"cpu", "SafetyMargin", 234},
+			{"memory", "Peak", 400 * mebi},
+			{"memory", "SafetyMargin", 460 * mebi},
 		},
 	}
 }
@@ -173,8 +177,12 @@ func TestFor(t *testing.T) {
 				Target: amounts(10, 16), LowerBound: amounts(10, 16), UpperBound: quantity.Amounts{CPUMillis: 12, MemoryBytes: 301 << 16},
 				Uncapped: amounts(10, 16), Observed: 8 * day,
 				Reasons: []Reason{
-					{"cpu", "Percentile", 1}, {"cpu", "SafetyMargin", 2}, {"cpu", "Minimum", 10},
-					{"memory", "Peak", 1 * mebi}, {"memory", "SafetyMargin", 19 << 16}, {"memory", "Minimum", 16 * mebi},
+					{"cpu", "Percentile", 1},
+					{"cpu", "SafetyMargin", 2},
+					{"cpu", "Minimum", 10},
+					{"memory", "Peak", 1 * mebi},
+					{"memory", "SafetyMargin", 19 << 16},
+					{"memory", "Minimum", 16 * mebi},
 				},
 			},
 		},
@@ -190,8 +198,12 @@ func TestFor(t *testing.T) {
 				UpperBound: quantity.Amounts{CPUMillis: 500, MemoryBytes: 450*mebi + 1},
 				Uncapped:   amounts(234, 460), Observed: 8 * day,
 				Reasons: []Reason{
-					{"cpu", "Percentile", 203}, {"cpu", "SafetyMargin", 234}, {"cpu", "MinAllowed", 500},
-					{"memory", "Peak", 400 * mebi}, {"memory", "SafetyMargin", 460 * mebi}, {"memory", "MaxAllowed", 450*mebi + 1},
+					{"cpu", "Percentile", 203},
+					{"cpu", "SafetyMargin", 234},
+					{"cpu", "MinAllowed", 500},
+					{"memory", "Peak", 400 * mebi},
+					{"memory", "SafetyMargin", 460 * mebi},
+					{"memory", "MaxAllowed", 450*mebi + 1},
 				},
 			},
 		},
@@ -226,14 +238,22 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 	// kept is the previous answer with Kept among the reasons.
 	kept := steady()
 	kept.Reasons = []Reason{
-		{"cpu", "Percentile", 203}, {"cpu", "SafetyMargin", 234}, {"cpu", "Kept", 234},
-		{"memory", "Peak", 400 * mebi}, {"memory", "SafetyMargin", 460 * mebi}, {"memory", "Kept", 460 * mebi},
+		{"cpu", "Percentile", 203},
+		{"cpu", "SafetyMargin", 234},
+		{"cpu", "Kept", 234},
+		{"memory", "Peak", 400 * mebi},
+		{"memory", "SafetyMargin", 460 * mebi},
+		{"memory", "Kept", 460 * mebi},
 	}
 	capped := steady()
 	capped.Target, capped.UpperBound, capped.LowerBound = amounts(100, 300), amounts(100, 300), amounts(100, 300)
 	capped.Reasons = []Reason{
-		{"cpu", "Percentile", 203}, {"cpu", "SafetyMargin", 234}, {"cpu", "MaxAllowed", 100},
-		{"memory", "Peak", 400 * mebi}, {"memory", "SafetyMargin", 460 * mebi}, {"memory", "MaxAllowed", 300 * mebi},
+		{"cpu", "Percentile", 203},
+		{"cpu", "SafetyMargin", 234},
+		{"cpu", "MaxAllowed", 100},
+		{"memory", "Peak", 400 * mebi},
+		{"memory", "SafetyMargin", 460 * mebi},
+		{"memory", "MaxAllowed", 300 * mebi},
 	}
 	capPolicy := policy
 	capPolicy.MaxAllowed = amounts(100, 300)
@@ -245,38 +265,52 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 		want     *Container
 	}{
 		"the same usage leads to the same answer": {
-			history: seen(8*day, constant(200, 400)), previous: steady(), want: steady()},
+			history: seen(8*day, constant(200, 400)), previous: steady(), want: steady(),
+		},
 		"about the same usage does, too": {
-			history: seen(8*day, constant(210, 410)), previous: steady(), want: steady()},
+			history: seen(8*day, constant(210, 410)), previous: steady(), want: steady(),
+		},
 		"a lost history leaves the answer as it is": {
-			previous: steady(), want: steady()},
+			previous: steady(), want: steady(),
+		},
 		"too little evidence leaves the answer as it is": {
-			history: seen(time.Minute, constant(9, 9)), previous: steady(), want: steady()},
+			history: seen(time.Minute, constant(9, 9)), previous: steady(), want: steady(),
+		},
 		"less evidence does not lower": {
-			history: seen(7*day, constant(100, 200)), previous: steady(), want: kept},
+			history: seen(7*day, constant(100, 200)), previous: steady(), want: kept,
+		},
 		"nor does it the next time": {
-			history: seen(7*day, constant(100, 200)), previous: kept, want: kept},
+			history: seen(7*day, constant(100, 200)), previous: kept, want: kept,
+		},
 		"nor does usage close to what was published take the reason away": {
-			history: seen(7*day, constant(200, 400)), previous: kept, want: kept},
+			history: seen(7*day, constant(200, 400)), previous: kept, want: kept,
+		},
 		"nor does losing the history once more": {
-			previous: kept, want: kept},
+			previous: kept, want: kept,
+		},
 		"a long history in the status is taken for 8 days": {
 			history:  seen(7*day, constant(100, 200)),
-			previous: func() *Container { c := steady(); c.Observed = 1000 * day; return c }(), want: kept},
+			previous: func() *Container { c := steady(); c.Observed = 1000 * day; return c }(), want: kept,
+		},
 		"as much evidence lowers": {
 			history: seen(8*day, constant(100, 200)), previous: kept,
 			want: func() *Container {
 				got, _ := For("app", seen(8*day, constant(100, 200)), policy, nil, params)
 				return &got
-			}()},
+			}(),
+		},
 		"as much evidence takes the reason away": {
-			history: seen(8*day, constant(200, 400)), previous: kept, want: steady()},
+			history: seen(8*day, constant(200, 400)), previous: kept, want: steady(),
+		},
 		"a lower maxAllowed takes effect without a history": {
-			policy: capPolicy, previous: steady(), want: capped},
+			policy: capPolicy, previous: steady(), want: capped,
+		},
 		"a lower maxAllowed takes effect with one": {
-			history: seen(8*day, constant(200, 400)), policy: capPolicy, previous: steady(), want: capped},
+			history: seen(8*day, constant(200, 400)), policy: capPolicy, previous: steady(), want: capped,
+		},
 		"lifting it leads back": {
-			history: seen(8*day, constant(200, 400)), previous: capped, want: steady()},
+			history: seen(8*day, constant(200, 400)), previous: capped, want: steady(),
+		},
 		"lifting it without a history leads back to the target": {
 			previous: capped,
 			want: func() *Container {
@@ -284,10 +318,12 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				c.LowerBound = amounts(100, 300)
 				c.UpperBound = amounts(234, 460)
 				return c
-			}()},
+			}(),
+		},
 		"a status without uncapped amounts is read as uncapped": {
 			history: seen(8*day, constant(200, 400)), want: steady(),
-			previous: func() *Container { c := steady(); c.Uncapped = quantity.Amounts{}; return c }()},
+			previous: func() *Container { c := steady(); c.Uncapped = quantity.Amounts{}; return c }(),
+		},
 		"a target that 1 minute in 30 still needs is not lowered": {
 			history: seen(8*day, func(m int) (float64, float64) {
 				if m%30 == 0 {
@@ -301,7 +337,8 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				c.Target.CPUMillis, c.Uncapped.CPUMillis = 280, 280
 				c.LowerBound.CPUMillis, c.UpperBound.CPUMillis = 109, 340
 				return c
-			}()},
+			}(),
+		},
 		"an OOM kill raises without a history, and only memory": {
 			history: killed(&history.Container{}, 0, 600), previous: steady(),
 			want: func() *Container {
@@ -311,7 +348,8 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				c.OOMFloor = 720 * mebi
 				c.Reasons = append(c.Reasons[:2:2], Reason{"memory", "OOMFloor", 720 * mebi})
 				return c
-			}()},
+			}(),
+		},
 		"an OOM floor above the target is never within the tolerance": {
 			history: killed(seen(8*day, constant(200, 400)), 8*day, 400), previous: steady(),
 			want: func() *Container {
@@ -321,15 +359,18 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 				c.OOMFloor = 480 * mebi
 				c.Reasons = append(c.Reasons, Reason{"memory", "OOMFloor", 480 * mebi})
 				return c
-			}()},
+			}(),
+		},
 		"absurd amounts in the status are cut": {
 			previous: &Container{
 				Target: quantity.Amounts{CPUMillis: math.MaxInt64, MemoryBytes: -1}, LowerBound: amounts(-1, -1),
-				Observed: -1, Reasons: []Reason{{"cpu", "", 1}, {"tpu", "Peak", 1}}},
+				Observed: -1, Reasons: []Reason{{"cpu", "", 1}, {"tpu", "Peak", 1}},
+			},
 			want: &Container{
 				Target: amounts(10_000_000, 0), Uncapped: amounts(10_000_000, 0), UpperBound: amounts(10_000_000, 0),
 				Reasons: []Reason{{"cpu", "", 1}},
-			}},
+			},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -518,8 +559,10 @@ func FuzzFor(f *testing.F) {
 			case 3:
 				previous = nil
 			case 4:
-				previous = &Container{Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(),
-					Observed: time.Duration(r.Uint64()), OOMFloor: int64(r.Uint64()), Reasons: make([]Reason, r.IntN(20))}
+				previous = &Container{
+					Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(),
+					Observed: time.Duration(r.Uint64()), OOMFloor: int64(r.Uint64()), Reasons: make([]Reason, r.IntN(20)),
+				}
 			}
 			got, ok := For("app", h, pol, previous, p)
 			if err := check(got, h, pol, previous, p); err != nil {

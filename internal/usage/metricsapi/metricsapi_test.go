@@ -46,8 +46,10 @@ func good(name string) string { return container(name, `"250m"`, `"400Mi"`) }
 
 // sample is what good leads to.
 func sample(pod, container string) usage.Sample {
-	return usage.Sample{Namespace: "shop", Pod: pod, Container: container, Time: noon.Add(-20 * time.Second),
-		Window: 15034 * time.Millisecond, CPUMillis: 250, MemoryBytes: 400 << 20}
+	return usage.Sample{
+		Namespace: "shop", Pod: pod, Container: container, Time: noon.Add(-20 * time.Second),
+		Window: 15034 * time.Millisecond, CPUMillis: 250, MemoryBytes: 400 << 20,
+	}
 }
 
 func TestDecode(t *testing.T) {
@@ -253,8 +255,10 @@ func TestListErrors(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure",
-				"reason": reason, "code": code, "message": "the server says " + reason})
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"kind": "Status", "apiVersion": "v1", "status": "Failure",
+				"reason": reason, "code": code, "message": "the server says " + reason,
+			})
 		}
 	}
 	cases := map[string]struct {
@@ -265,34 +269,45 @@ func TestListErrors(t *testing.T) {
 		want        string // part of the message
 	}{
 		"an API that nobody registered is unavailable": {
-			answer: http.NotFound, unavailable: true, want: "could not find the requested resource"},
+			answer: http.NotFound, unavailable: true, want: "could not find the requested resource",
+		},
 		"an API whose server is down is unavailable": {
-			answer: status(503, "ServiceUnavailable"), unavailable: true, want: "the server says ServiceUnavailable"},
+			answer: status(503, "ServiceUnavailable"), unavailable: true, want: "the server says ServiceUnavailable",
+		},
 		"a plain 503 of the aggregator is unavailable": {
-			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "service unavailable", 503) }, unavailable: true, want: "unable to handle the request"},
+			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "service unavailable", 503) }, unavailable: true, want: "unable to handle the request",
+		},
 		"a missing right is not": {
-			answer: status(403, "Forbidden"), want: "the server says Forbidden"},
+			answer: status(403, "Forbidden"), want: "the server says Forbidden",
+		},
 		"an internal error is not": {
-			answer: status(500, "InternalError"), want: "the server says InternalError"},
+			answer: status(500, "InternalError"), want: "the server says InternalError",
+		},
 		"a body that is no list": {
-			answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, want: "decoding the usage"},
+			answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, want: "decoding the usage",
+		},
 		"a body that is too long": {
 			answer:  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) },
-			prepare: func(s *Source) { s.MaxBytes = 100 }, want: "longer than 100 bytes"},
+			prepare: func(s *Source) { s.MaxBytes = 100 }, want: "longer than 100 bytes",
+		},
 		"a server that never answers": {
 			answer:  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			prepare: func(s *Source) { s.Timeout = 20 * time.Millisecond }, want: "context deadline exceeded"},
+			prepare: func(s *Source) { s.Timeout = 20 * time.Millisecond }, want: "context deadline exceeded",
+		},
 		"a server that never ends": {
 			answer: func(w http.ResponseWriter, r *http.Request) {
 				fmt.Fprint(w, `{"items":[`)
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
 			},
-			prepare: func(s *Source) { s.Timeout = 100 * time.Millisecond }, want: "context deadline exceeded"},
+			prepare: func(s *Source) { s.Timeout = 100 * time.Millisecond }, want: "context deadline exceeded",
+		},
 		"no namespace, which would be all": {
-			answer: http.NotFound, namespace: "-", want: "no namespace given"},
+			answer: http.NotFound, namespace: "-", want: "no namespace given",
+		},
 		"a namespace that is a path": {
-			answer: http.NotFound, namespace: "a/../b", want: "invalid namespace"},
+			answer: http.NotFound, namespace: "a/../b", want: "invalid namespace",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -120,8 +120,10 @@ func enter(args []string) error {
 	if err != nil {
 		return err
 	}
-	command := []string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--wd=/", "--",
-		"/usr/bin/env", "-i"}
+	command := []string{
+		"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--wd=/", "--",
+		"/usr/bin/env", "-i",
+	}
 	command = append(command, spec.Environment()...)
 	return syscall.Exec(nsenter, append(command, flags.Args()...), os.Environ())
 }

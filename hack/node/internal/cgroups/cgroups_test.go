@@ -74,9 +74,11 @@ func TestContainerVersion1(t *testing.T) {
 		{Mount: root + "/cpu", Controllers: []string{"cpu"}}, {Mount: root + "/memory", Controllers: []string{"memory"}},
 	}}}
 	fill(t, root+"/cpu/n/kubepods/burstable/podu/c", map[string]string{
-		"cpu.shares": "153", "cpu.cfs_quota_us": "30000", "cpu.cfs_period_us": "100000"})
+		"cpu.shares": "153", "cpu.cfs_quota_us": "30000", "cpu.cfs_period_us": "100000",
+	})
 	fill(t, root+"/memory/n/kubepods/burstable/podu/c", map[string]string{
-		"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "4096"})
+		"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "4096",
+	})
 
 	got, err := group.Container("u", "c")
 	if err != nil {
@@ -96,7 +98,8 @@ func TestContainerVersion2(t *testing.T) {
 	root := t.TempDir()
 	group := Group{Name: "n", Layout: Layout{Version: 2, Trees: []Tree{{Mount: root}}}}
 	fill(t, root+"/n/kubepods/podu/c", map[string]string{
-		"cpu.weight": "6", "cpu.max": "max 100000", "memory.max": "201326592", "memory.current": "4096"})
+		"cpu.weight": "6", "cpu.max": "max 100000", "memory.max": "201326592", "memory.current": "4096",
+	})
 
 	got, err := group.Container("u", "c")
 	if err != nil {
