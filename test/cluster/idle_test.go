@@ -1,0 +1,187 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// The tests in this file count the passes of all operators in the process, and so
+// they run alone.
+
+// Nothing may be written for idleRounds rounds of usage, which is twenty minutes at the
+// default interval, after so much evidence. A doubling of what a checkpoint holds is
+// news: it holds more than half of the evidence, so that the next is further away.
+const (
+	idleEvidence = 128 * time.Minute
+	idleRounds   = 40
+)
+
+func TestPassesOverASettledDeploymentWriteNothing(t *testing.T) {
+	env.NeedAudit(t)
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	w.sized("web")
+	w.observed(idleEvidence)
+
+	mark := env.Mark()
+	w.config.ResyncPeriod.Duration = 50 * time.Millisecond
+	w.restart()
+	passes := w.idle(50)
+	writes := w.allWrites(mark)
+	t.Logf("%d passes and %d rounds of usage after a restart: %d writes", passes, idleRounds, len(writes))
+	for _, write := range writes {
+		t.Errorf("written: %s", write)
+	}
+}
+
+func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
+	env.NeedAudit(t)
+	const many = 200
+	w := newWorld(t)
+	w.usage.strays(0.05)
+	name := func(i int) string { return fmt.Sprintf("d-%03d", i) }
+	testkit.InParallel(t, many, func(i int) error {
+		d := testkit.Deployment(w.namespace, name(i))
+		d.Spec.Replicas = ptr.To(int32(1))
+		s := testkit.Scaler(w.namespace, name(i), name(i))
+		if err := env.Client.Create(t.Context(), d); err != nil {
+			return err
+		}
+		return env.Client.Create(t.Context(), s)
+	})
+	w.eventually(func() string {
+		var list corev1.PodList
+		if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err.Error()
+		}
+		running := 0
+		for _, pod := range list.Items {
+			if pod.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		if running < many {
+			return fmt.Sprintf("%d of %d pods run", running, many)
+		}
+		return ""
+	})
+	for i := range many { // all at once, so that their evidence doubles at the same time
+		w.uses(name(i), "app", 150+int64(i), 150+int64(i))
+	}
+	w.eventually(func() string {
+		var list v1beta1.VerticalScalerList
+		if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err.Error()
+		}
+		waiting, example := 0, ""
+		for _, s := range list.Items {
+			if c := meta.FindStatusCondition(s.Status.Conditions, "Applied"); c == nil || c.Reason != "Applied" {
+				waiting, example = waiting+1, fmt.Sprintf("%s: %+v", s.Name, c)
+			}
+		}
+		if waiting > 0 || len(list.Items) != many {
+			return fmt.Sprintf("%d of %d scalers are not applied, such as %s", waiting, len(list.Items), example)
+		}
+		return ""
+	})
+	w.observed(idleEvidence)
+	setUp := w.allWrites(w.began)
+	w.tell("two hundred scalers set up", setUp)
+
+	// The restart is part of it: what a new operator finds is what it would write.
+	mark := env.Mark()
+	w.config.ResyncPeriod.Duration = 4 * time.Second
+	w.config.Collection.Interval.Duration = 5 * round / 2
+	w.restart()
+	passes := w.idle(3 * many)
+	writes := w.allWrites(mark)
+	t.Logf("%d idle scalers, %d passes and %d rounds of usage that strays by 5 %% after a restart: %d writes", many, passes, idleRounds, len(writes))
+	w.tell("what they wrote", writes)
+	if len(writes) > 0 {
+		t.Errorf("the first of them: %s", writes[0])
+	}
+}
+
+// observed waits until all recommendations rest on that much evidence.
+func (w *world) observed(evidence time.Duration) {
+	w.Helper()
+	w.eventually(func() string {
+		var list v1beta1.VerticalScalerList
+		if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err.Error()
+		}
+		for _, s := range list.Items {
+			if s.Status.Recommendation == nil {
+				return s.Name + " has no recommendation"
+			}
+			for _, c := range s.Status.Recommendation.ContainerRecommendations {
+				if c.ObservedSeconds < int64(evidence/time.Second) {
+					return fmt.Sprintf("%s rests on %d s", s.Name, c.ObservedSeconds)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// idle waits for so many passes and for idleRounds rounds of usage.
+func (w *world) idle(passes int) int {
+	w.Helper()
+	before := allPasses(w.T)
+	w.rounds(idleRounds)
+	w.eventually(func() string {
+		if n := allPasses(w.T) - before; n < passes {
+			return fmt.Sprintf("%d passes of %d", n, passes)
+		}
+		return ""
+	})
+	return allPasses(w.T) - before
+}
+
+// allPasses is the number of passes that were made in this process.
+func allPasses(t *testing.T) (n int) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "controller_runtime_reconcile_total" {
+			for _, metric := range family.GetMetric() {
+				n += int(metric.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// allWrites are this operator's write requests since the mark, wherever.
+func (w *world) allWrites(since testkit.AuditMark) []testkit.Write {
+	w.Helper()
+	all, err := env.WritesSince(since, w.operator.Agent)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return all
+}
+
+// twoContainers adds a second container, "side", to a Deployment.
+func twoContainers(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("side"))
+}

@@ -1,0 +1,305 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.deploy("web")
+	sets := w.sets("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+
+	requests := w.sized("web")
+	w.between("cpu", *requests.Cpu(), "330m", "380m") // usage, 15 %, and at most one bucket of the histogram
+	w.between("memory", *requests.Memory(), "345Mi", "346Mi")
+	pods := w.pods("web")
+	for _, pod := range pods {
+		for kind, request := range *requests {
+			limit := request.DeepCopy()
+			limit.Add(request) // the template's proportion
+			if got := inForce(pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
+				t.Errorf("pod %s has a %s limit of %s beside a request of %s", pod.Name, kind, got.String(), request.String())
+			}
+		}
+	}
+	if n := restarts(pods); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	after := w.deployment("web")
+	if after.Generation != before.Generation || after.UID != before.UID {
+		t.Errorf("the Deployment went from generation %d to %d", before.Generation, after.Generation)
+	}
+	if now := w.sets("web"); len(now) != 1 || len(sets) != 1 {
+		t.Errorf("ReplicaSets before: %v, after: %v", sets, now)
+	} else {
+		for name, generation := range sets {
+			if now[name] != generation {
+				t.Errorf("ReplicaSets before: %v, after: %v", sets, now)
+			}
+		}
+	}
+
+	for kind, want := range map[string]string{
+		"Ready": "True Working", "TargetFound": "True DeploymentFound", "RecommendationProvided": "True EnoughHistory",
+		"Applied": "True Applied", "Reconciling": "False Working", "Stalled": "False Working",
+	} {
+		status, reason, _ := strings.Cut(want, " ")
+		w.says("web", kind, status, reason)
+	}
+	s := w.scaler("web")
+	cpu, memory := requests.Cpu(), requests.Memory()
+	if s.Status.Summary == nil || s.Status.Summary.CPU != cpu.String() || s.Status.Summary.Memory != memory.String() || s.Status.Summary.Pods != "3/3" {
+		t.Errorf("summary %+v of requests %v", s.Status.Summary, requests)
+	}
+	if s.Status.ObservedGeneration != s.Generation || s.Status.Target == nil || s.Status.Target.UID != after.UID || s.Status.Target.Replicas != 3 {
+		t.Errorf("observed generation %d of %d, target %+v", s.Status.ObservedGeneration, s.Generation, s.Status.Target)
+	}
+	if len(s.Finalizers) > 0 || s.Status.Held != nil {
+		t.Errorf("finalizers %v, held %+v: nothing of the Deployment is taken over in place", s.Finalizers, s.Status.Held)
+	}
+	steps := []string{"cpu 100m->" + cpu.String(), "memory 128Mi->" + memory.String()}
+	if len(s.Status.History) != 1 || !strings.Contains(s.Status.History[0].Message, steps[0]) || !strings.Contains(s.Status.History[0].Message, steps[1]) {
+		t.Errorf("history %+v without %q", s.Status.History, steps)
+	}
+	w.noted(s.UID, "Decided", steps...)
+	w.noted(after.UID, "Decided", steps...)
+	w.noted(s.UID, "Applied", cpu.String(), memory.String(), "3/3")
+	w.noted(after.UID, "Applied", cpu.String(), memory.String(), "3/3")
+
+	writes := w.writes(w.began)
+	w.tell("three pods raised", writes)
+	for pod, n := range count(writes, "pods/resize") {
+		if n != 1 {
+			t.Errorf("pod %s was resized %d times", pod, n)
+		}
+	}
+	for _, write := range writes {
+		if write.Code >= 400 && write.Code != 409 {
+			t.Errorf("refused: %s", write)
+		}
+	}
+}
+
+func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, quick)
+	w.deploy("web")
+	w.uses("web", "app", 400, 400)
+	w.scale("web")
+	high := w.sized("web")
+	w.between("cpu", *high.Cpu(), "440m", "500m")
+
+	w.uses("web", "app", 50, 100)
+	w.eventually(func() string {
+		for _, pod := range w.pods("web") {
+			now := inForce(pod, "app").Requests
+			if now.Cpu().Cmp(resource.MustParse("100m")) > 0 || now.Memory().Cmp(resource.MustParse("140Mi")) > 0 {
+				return "pod " + pod.Name + " still has " + now.Cpu().String() + " and " + now.Memory().String()
+			}
+		}
+		return ""
+	})
+	low := w.sized("web")
+	w.between("cpu", *low.Cpu(), "57m", "100m")
+	w.between("memory", *low.Memory(), "115Mi", "128Mi")
+	if n := restarts(w.pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	if s := w.scaler("web"); s.Status.Decision.Reason != "Lower" {
+		t.Errorf("decided for %s", s.Status.Decision.Reason)
+	}
+	w.tell("raised and lowered", w.writes(w.began))
+}
+
+func TestThinEvidenceLowersNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 10, 20)
+	w.scale("web")
+	w.says("web", "Applied", "True", "WithinBounds", "app cpu", "app memory", "upper bound")
+	w.rounds(30)
+	w.says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
+	w.says("web", "Ready", "True", "Working")
+	if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
+		t.Errorf("resized on thin evidence: %v", n)
+	}
+}
+
+func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	want := w.sized("web")
+	mark := env.Mark()
+
+	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":5}}`)
+	w.runs("web")
+	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+		t.Errorf("two more pods changed the decision from %v to %v", want, got)
+	}
+	victim := w.pods("web")[0]
+	w.remove(&victim)
+	w.gone(&victim)
+	w.runs("web")
+	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+		t.Errorf("a replaced pod changed the decision from %v to %v", want, got)
+	}
+	if n := restarts(w.pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	writes := w.writes(mark)
+	w.tell("three new pods", writes)
+	if n := count(writes, "pods/resize"); len(n) != 3 || total(n) != 3 {
+		t.Errorf("resizes by pod: %v, not one for each of three new pods", n)
+	}
+}
+
+func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	want := w.sized("web")
+	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the last is done
+		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	}
+	w.runs("web")
+	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+		t.Errorf("a rollout changed the decision from %v to %v", want, got)
+	}
+
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
+	w.says("web", "Applied", "False", "NoPods")
+	w.says("web", "Ready", "True", "Working")
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+	w.runs("web")
+	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+		t.Errorf("no pods for a while changed the decision from %v to %v", want, got)
+	}
+
+	w.uses("web", "renamed", 200, 200)
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "renamed" })
+	w.eventually(func() string {
+		s := w.scaler("web")
+		if s.Status.Decision == nil || len(s.Status.Decision.Containers) != 1 || s.Status.Decision.Containers[0].ContainerName != "renamed" {
+			return "the decision is not about the container's new name"
+		}
+		return ""
+	})
+	got := w.sized("web")
+	w.between("cpu", *got.Cpu(), "220m", "260m")
+	if n := restarts(w.pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+}
+
+func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web", func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
+	})
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	w.says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
+	w.eventually(func() string {
+		for _, pod := range w.pods("web") {
+			now := inForce(pod, "app").Requests
+			if now.Cpu().Cmp(resource.MustParse("330m")) < 0 {
+				return "pod " + pod.Name + " has a cpu request of " + now.Cpu().String()
+			}
+			if now.Memory().String() != "128Mi" {
+				t.Fatalf("pod %s has a memory request of %s", pod.Name, now.Memory())
+			}
+		}
+		return ""
+	})
+	w.says("web", "Stalled", "True", "RestartRequired")
+	if n := restarts(w.pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	if n := count(w.writes(w.began), "pods/resize"); len(n) != 3 || total(n) != 3 {
+		t.Errorf("resizes by pod: %v", n)
+	}
+}
+
+func TestPodsKeepTheirQualityOfService(t *testing.T) {
+	t.Parallel()
+	t.Run("BestEffort pods are left alone", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		})
+		w.uses("web", "app", 300, 300)
+		w.scale("web")
+		w.says("web", "Applied", "False", "QoSChange", "updateMode Rollout")
+		w.says("web", "Stalled", "True", "QoSChange")
+		w.rounds(20)
+		for _, pod := range w.pods("web") {
+			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(inForce(pod, "app").Requests) > 0 {
+				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, inForce(pod, "app").Requests)
+			}
+		}
+		for _, write := range w.writes(w.began) {
+			if !strings.HasPrefix(write.Resource, "verticalscaler") {
+				t.Errorf("written: %s", write)
+			}
+		}
+	})
+	t.Run("Guaranteed pods stay Guaranteed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web", func(d *appsv1.Deployment) {
+			r := &d.Spec.Template.Spec.Containers[0].Resources
+			r.Limits = r.Requests.DeepCopy()
+		})
+		w.uses("web", "app", 300, 300)
+		w.scale("web")
+		want := w.sized("web")
+		w.between("cpu", *want.Cpu(), "330m", "380m")
+		for _, pod := range w.pods("web") {
+			r := inForce(pod, "app")
+			if pod.Status.QOSClass != corev1.PodQOSGuaranteed || !r.Limits.Cpu().Equal(*r.Requests.Cpu()) || !r.Limits.Memory().Equal(*r.Requests.Memory()) {
+				t.Errorf("pod %s is %s with %+v", pod.Name, pod.Status.QOSClass, r)
+			}
+		}
+	})
+	t.Run("a BestEffort container beside a Burstable one is sized", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web", func(d *appsv1.Deployment) {
+			d.Spec.Replicas = ptr.To(int32(1))
+			bare := testkit.Container("bare")
+			bare.Resources = corev1.ResourceRequirements{}
+			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, bare)
+		})
+		w.uses("web", "app", 300, 300)
+		w.uses("web", "bare", 200, 200)
+		w.scale("web")
+		w.sized("web")
+		r := inForce(w.pods("web")[0], "bare")
+		w.between("cpu", *r.Requests.Cpu(), "220m", "260m")
+		if len(r.Limits) > 0 {
+			t.Errorf("limits were added: %v", r.Limits)
+		}
+	})
+}

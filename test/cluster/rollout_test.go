@@ -1,0 +1,388 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// revision counts the rollouts of a Deployment.
+const revision = "deployment.kubernetes.io/revision"
+
+func TestRolloutTakesTheTemplateOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.deploy("web", twoContainers, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "side" asks for nothing
+	})
+	w.uses("web", "app", 300, 300)
+	w.uses("web", "side", 50, 64)
+	old := w.pods("web")
+	w.scale("web", inMode("Rollout"))
+	w.says("web", "Applied", "True", "Applied")
+	requests := w.sized("web")
+	w.between("cpu", *requests.Cpu(), "330m", "380m")
+	w.between("memory", *requests.Memory(), "345Mi", "346Mi")
+
+	// The real controller has replaced the pods; nothing was resized in place.
+	d := w.runs("web")
+	for _, pod := range w.pods("web") {
+		for _, o := range old {
+			if o.UID == pod.UID {
+				t.Errorf("pod %s was not replaced", pod.Name)
+			}
+		}
+		r := inForce(pod, "app")
+		w.between("cpu limit", *r.Limits.Cpu(), "660m", "760m")
+		if side := inForce(pod, "side"); side.Requests.Cpu().IsZero() || len(side.Limits) > 0 {
+			t.Errorf("pod %s: side has %+v", pod.Name, side)
+		}
+	}
+	if sets := w.sets("web"); len(sets) != 2 {
+		t.Errorf("%d ReplicaSets: one rollout makes two", len(sets))
+	}
+
+	s := w.scaler("web")
+	if len(s.Finalizers) != 1 || s.Finalizers[0] != "autoscaling.verticalscaler.io/give-back" {
+		t.Errorf("finalizers %v", s.Finalizers)
+	}
+	if s.Status.Held == nil || s.Status.Held.UID != d.UID || len(s.Status.Held.Containers) != 2 {
+		t.Fatalf("held: %+v", s.Status.Held)
+	}
+	app, side := s.Status.Held.Containers[0], s.Status.Held.Containers[1]
+	if app.Requests.CPU.String() != "100m" || app.Requests.Memory.String() != "128Mi" || app.Limits.CPU.String() != "200m" || app.Limits.Memory.String() != "256Mi" {
+		t.Errorf("held of app: %+v", app)
+	}
+	if !side.Requests.CPU.IsZero() || !side.Requests.Memory.IsZero() {
+		t.Errorf("held of side: %+v", side)
+	}
+	ownsOnlyResources(t, d)
+	heldFirst(t, w.writes(w.began))
+	w.tell("a rollout", w.writes(w.began))
+
+	mark := env.Mark()
+	w.remove(testkit.Scaler(w.namespace, "web", "web"))
+	w.gone(testkit.Scaler(w.namespace, "web", "web"))
+	w.givenBack(before)
+	w.runs("web")
+	w.tell("giving back", w.writes(mark))
+}
+
+// ownsOnlyResources fails unless what we own of the Deployment are resources.
+func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
+	t.Helper()
+	found := false
+	for _, entry := range d.ManagedFields {
+		if entry.Manager != "verticalscaler" {
+			continue
+		}
+		if found || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" {
+			t.Errorf("managed by %s %s %s", entry.Manager, entry.Operation, entry.Subresource)
+		}
+		found = true
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			t.Fatal(err)
+		}
+		set.Iterate(func(path fieldpath.Path) {
+			p := path.String()
+			isKey := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && (strings.HasSuffix(p, `"]`) || strings.HasSuffix(p, "].name"))
+			isResource := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && strings.Contains(p, "].resources.")
+			if !isKey && !isResource {
+				t.Errorf("we own %s", p)
+			}
+		})
+	}
+	if !found {
+		t.Error("no field is managed by verticalscaler")
+	}
+}
+
+// heldFirst fails unless the finalizer and then the values found were on record
+// before the Deployment was changed, and it was changed once.
+func heldFirst(t *testing.T, writes []testkit.Write) {
+	t.Helper()
+	stage := 0
+	for _, write := range writes {
+		switch {
+		case write.Code >= 300:
+		case stage == 0 && write.Resource == "verticalscalers" && write.Verb == "patch":
+			stage = 1
+		case stage == 1 && write.Resource == "verticalscalers/status":
+			stage = 2
+		case write.Resource == "deployments":
+			if stage != 2 {
+				t.Errorf("%s at stage %d: the finalizer and the status come first", write, stage)
+			}
+		}
+	}
+	if n := count(writes, "deployments"); total(n) != 1 {
+		t.Errorf("writes of Deployments: %v", n)
+	}
+	if n := count(writes, "pods/resize"); total(n) != 0 {
+		t.Errorf("resizes: %v", n)
+	}
+}
+
+// givenBack waits until the Deployment is as it was, with no field of ours.
+func (w *world) givenBack(before *appsv1.Deployment) {
+	w.Helper()
+	w.eventually(func() string {
+		now := w.deployment(before.Name)
+		for _, entry := range now.ManagedFields {
+			if entry.Manager == "verticalscaler" {
+				return fmt.Sprintf("verticalscaler still manages (%s) %s", entry.Operation, entry.FieldsV1.GetRawBytes())
+			}
+		}
+		a, b := before.DeepCopy(), now.DeepCopy()
+		delete(a.Annotations, revision)
+		delete(b.Annotations, revision)
+		if !equality.Semantic.DeepEqual(a.Spec, b.Spec) {
+			return fmt.Sprintf("the spec was\n%+v\nand is\n%+v", a.Spec, b.Spec)
+		}
+		if !equality.Semantic.DeepEqual(a.Annotations, b.Annotations) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
+			!equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) {
+			return fmt.Sprintf("the metadata was\n%+v\nand is\n%+v", a.ObjectMeta, b.ObjectMeta)
+		}
+		return ""
+	})
+}
+
+func TestRolloutGivesTheTemplateBack(t *testing.T) {
+	t.Parallel()
+	taken := func(t *testing.T, changes ...func(*appsv1.Deployment)) (*world, *appsv1.Deployment) {
+		t.Helper()
+		w := newWorld(t)
+		before := w.deploy("web", changes...)
+		w.uses("web", "app", 300, 300)
+		w.scale("web", inMode("Rollout"))
+		w.sized("web")
+		return w, before
+	}
+	released := func(w *world) {
+		w.Helper()
+		w.eventually(func() string {
+			if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.Held != nil {
+				return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.Held)
+			}
+			return ""
+		})
+	}
+	t.Run("when the scaler is set to Off", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+		w.givenBack(before)
+		released(w)
+		w.says("web", "Ready", "True", "RecommendOnly")
+		w.runs("web")
+	})
+	t.Run("when the scaler is set to InPlace, which then sizes the pods", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
+		w.givenBack(before)
+		released(w)
+		w.runs("web")
+		w.sized("web")
+	})
+	t.Run("when the scaler is retargeted", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		api := w.deploy("api")
+		w.uses("api", "app", 200, 200)
+		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"api"}}`)
+		w.givenBack(before)
+		w.runs("web")
+		w.eventually(func() string {
+			if s := w.scaler("web"); s.Status.Held == nil || s.Status.Held.UID != api.UID {
+				return fmt.Sprintf("held: %+v", s.Status.Held)
+			}
+			return ""
+		})
+		requests := w.sized("web")
+		w.between("cpu", *requests.Cpu(), "220m", "260m")
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.givenBack(api)
+	})
+	t.Run("when the scaler is retargeted to what does not exist", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"none"}}`)
+		w.givenBack(before)
+		released(w)
+		w.says("web", "Ready", "True", "WaitingForDeployment")
+	})
+	t.Run("when an older scaler takes the Deployment", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		// The elder names the Deployment only now.
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		w.givenBack(before)
+		w.scale("elder", func(e *v1beta1.VerticalScaler) { e.Spec.DeploymentName = "other" })
+		w.laterThan("elder")
+		w.scale("web", inMode("Rollout"))
+		w.sized("web")
+		w.patch(testkit.Scaler(w.namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Off"}}}`)
+		w.givenBack(before)
+		released(w)
+		w.says("web", "Stalled", "True", "Conflict", "elder")
+	})
+	t.Run("when there were no requests", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		})
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		w.givenBack(before)
+		w.runs("web")
+		for _, pod := range w.pods("web") {
+			if pod.Status.QOSClass != corev1.PodQOSBestEffort {
+				t.Errorf("pod %s is %s", pod.Name, pod.Status.QOSClass)
+			}
+		}
+	})
+	t.Run("but not what somebody else has taken since", func(t *testing.T) {
+		t.Parallel()
+		w, _ := taken(t)
+		w.change("web", "kubectl", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("2Gi")
+		})
+		w.operator.Stop(t) // or it would write again
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.start()
+		w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		w.eventually(func() string {
+			r := w.deployment("web").Spec.Template.Spec.Containers[0].Resources
+			if r.Limits.Memory().String() != "2Gi" || r.Limits.Cpu().String() != "200m" || r.Requests.Memory().String() != "128Mi" {
+				return fmt.Sprintf("the template has %+v", r)
+			}
+			return ""
+		})
+	})
+	t.Run("when the operator was away while the scaler was deleted", func(t *testing.T) {
+		t.Parallel()
+		w, before := taken(t)
+		w.operator.Stop(t)
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.start()
+		w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		w.givenBack(before)
+	})
+}
+
+func TestRolloutWaits(t *testing.T) {
+	t.Parallel()
+	untouched := func(w *world) {
+		w.Helper()
+		if n := count(w.writes(w.began), "deployments"); total(n) > 0 {
+			w.Errorf("writes of Deployments: %v", n)
+		}
+	}
+	t.Run("while the Deployment is paused", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web")
+		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = true })
+		w.uses("web", "app", 300, 300)
+		w.scale("web", inMode("Rollout"))
+		w.says("web", "Applied", "False", "RolloutPaused")
+		w.rounds(10)
+		untouched(w)
+		w.says("web", "Stalled", "False", "Working")
+		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = false })
+		w.sized("web")
+	})
+	t.Run("while another rollout is in progress", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web")
+		w.change("web", "kubectl", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.NodeSelector = map[string]string{"there-is": "none"}
+		})
+		w.uses("web", "app", 300, 300)
+		w.scale("web", inMode("Rollout"))
+		w.says("web", "Applied", "False", "RolloutInProgress")
+		w.rounds(10)
+		untouched(w)
+		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector = nil })
+		w.sized("web")
+	})
+}
+
+func TestAnOOMKillRollsTheFloorOut(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 50, 64)
+	w.scale("web", inMode("Rollout"))
+	w.says("web", "Applied", "True", "WithinBounds")
+	mark := env.Mark()
+	victim := w.pods("web")[0]
+	w.annotate(&victim, oomAnnotation, "once")
+	requests := w.sized("web")
+	if got := requests.Memory().String(); got != "308Mi" {
+		t.Errorf("memory is %s", got)
+	}
+	// The pod that tells of the kill is gone by now, and what it told is not forgotten.
+	w.rounds(10)
+	w.restart()
+	w.rounds(10)
+	w.sized("web")
+	if n := count(w.writes(mark), "deployments"); total(n) != 1 {
+		t.Errorf("writes of the template: %v", n)
+	}
+	if n := len(w.sets("web")); n != 2 {
+		t.Errorf("%d ReplicaSets: one rollout makes two", n)
+	}
+}
+
+func TestAContestedTemplateIsLeftToTheOtherWriter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.deploy("web")
+	original := before.Spec.Template.Spec.Containers[0].Resources
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Rollout"))
+	reverts := 0
+	w.eventually(func() string {
+		if c := w.condition("web", "Applied"); c.Reason == "Contested" {
+			return ""
+		}
+		if r := w.deployment("web").Spec.Template.Spec.Containers[0].Resources; !equality.Semantic.DeepEqual(r, original) {
+			w.change("web", "gitops", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Resources = *original.DeepCopy() })
+			reverts++
+		}
+		return fmt.Sprintf("after %d reverts: %+v", reverts, w.condition("web", "Applied"))
+	})
+	w.says("web", "Applied", "False", "Contested")
+	w.says("web", "Stalled", "True", "Contested")
+	w.says("web", "Ready", "False", "Contested")
+	w.runs("web")
+	w.rounds(20)
+	n := count(w.writes(w.began), "deployments")
+	t.Logf("%d writes of the template, %d reverts", total(n), reverts)
+	if total(n) > 3 {
+		t.Errorf("%d writes of the template", total(n))
+	}
+	w.remove(testkit.Scaler(w.namespace, "web", "web"))
+	w.gone(testkit.Scaler(w.namespace, "web", "web"))
+	w.givenBack(before)
+}

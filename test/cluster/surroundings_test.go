@@ -1,0 +1,302 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const resizeAnnotation = "kwok.verticalscaler.io/resize"
+
+func TestAKubeletThatPutsAResizeOffIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	for verdict, reason := range map[string]string{"deferred": "Deferred", "infeasible": "Infeasible"} {
+		t.Run(verdict, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.deploy("web")
+			held := w.pods("web")[0]
+			w.annotate(&held, resizeAnnotation, verdict)
+			w.uses("web", "app", 300, 300)
+			w.scale("web")
+			w.says("web", "Applied", "False", reason, held.Name, "room")
+			stalled := map[string]string{"deferred": "False", "infeasible": "True"}[verdict]
+			w.eventually(func() string {
+				if c := w.condition("web", "Stalled"); string(c.Status) != stalled {
+					return "Stalled is " + string(c.Status)
+				}
+				return ""
+			})
+			w.atSize("web", "330m", held.Name)
+			w.rounds(20)
+			if n := count(w.writes(w.began), "pods/resize"); len(n) != 3 || total(n) != 3 {
+				t.Errorf("resizes by pod: %v", n)
+			}
+			w.annotate(&held, resizeAnnotation, "")
+			w.sized("web")
+			w.says("web", "Ready", "True", "Working")
+			if n := count(w.writes(w.began), "pods/resize"); total(n) != 3 {
+				t.Errorf("resizes by pod: %v", n)
+			}
+		})
+	}
+}
+
+// atSize waits until the pods, but for those named, have at least that much CPU in
+// force.
+func (w *world) atSize(name, cpu string, but ...string) {
+	w.Helper()
+	w.eventually(func() string {
+		for _, pod := range w.pods(name) {
+			excepted := false
+			for _, b := range but {
+				excepted = excepted || b == pod.Name
+			}
+			if got := inForce(pod, "app").Requests.Cpu(); !excepted && got.Cmp(resource.MustParse(cpu)) < 0 {
+				return "pod " + pod.Name + " has " + got.String()
+			}
+		}
+		return ""
+	})
+}
+
+func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newWorld(t)
+	w.node("small-"+w.namespace, "1")
+	w.node("large-"+w.namespace, "8")
+	w.deploy("web", func(d *appsv1.Deployment) {
+		d.Spec.Replicas = ptr.To(int32(2))
+		spec := &d.Spec.Template.Spec
+		spec.NodeSelector = map[string]string{"test": w.namespace}
+		spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: d.Spec.Selector,
+		}}
+	})
+	w.uses("web", "app", 2000, 300)
+	w.deploy("other")
+	w.uses("other", "app", 300, 300)
+	small := ""
+	for _, pod := range w.pods("web") {
+		if strings.HasPrefix(pod.Spec.NodeName, "small-") {
+			small = pod.Name
+		}
+	}
+	w.scale("web")
+	w.scale("other")
+	w.says("web", "Applied", "False", "NodeCapacity", small)
+	w.says("web", "Stalled", "True", "NodeCapacity")
+	w.says("web", "Ready", "False", "NodeCapacity")
+	w.atSize("web", "2200m", small)
+	w.sized("other")
+	w.rounds(20)
+	n := count(w.writes(w.began), "pods/resize")
+	if n[small] != 1 {
+		t.Errorf("pod %s was asked for %d times", small, n[small])
+	}
+	w.noted(w.scaler("web").UID, "Held", "NodeCapacity")
+
+	// The user's way out is at once effective.
+	w.patch(w.scaler("web"), `{"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"*","maxAllowed":{"cpu":"500m"}}]}}}`)
+	requests := w.sized("web")
+	if got := requests.Cpu().String(); got != "500m" {
+		t.Errorf("cpu is %s", got)
+	}
+}
+
+// node makes a node of the test's own, played by kwok.
+func (w *world) node(name, cpu string) {
+	w.Helper()
+	room := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+			Labels:      map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", "test": w.namespace},
+		},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
+	}
+	w.create(node)
+	w.Cleanup(func() {
+		if err := env.Client.Delete(context.Background(), node); err != nil {
+			w.Logf("deleting node %s: %v", name, err)
+		}
+	})
+}
+
+func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	const every = 3 * time.Second
+	w := newWorld(t, resync(every))
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("600m")}},
+	}
+	w.create(quota)
+	w.deploy("web")
+	w.eventually(func() string {
+		if err := env.Client.Get(t.Context(), w.key("team"), quota); err != nil {
+			return err.Error()
+		}
+		if used := quota.Status.Used["requests.cpu"]; used.String() != "300m" {
+			return "the quota counts " + used.String()
+		}
+		return ""
+	})
+	w.uses("web", "app", 300, 300)
+	w.scale("web") // one pod of three fits: 345m, 100m and 100m
+	w.says("web", "Applied", "False", "QuotaExceeded", "team")
+	w.says("web", "Stalled", "True", "QuotaExceeded")
+
+	mark, since := env.Mark(), time.Now()
+	w.rounds(60)
+	n := count(w.writes(mark), "pods/resize")
+	// Once a resync for each of the two, which come at nine tenths of the period at the earliest.
+	most := 2 * (1 + int(time.Since(since)/(every*9/10)))
+	t.Logf("attempts in %s: %v", time.Since(since), n)
+	if total(n) > most {
+		t.Errorf("%d attempts, more than %d", total(n), most)
+	}
+	grown := 0
+	for _, pod := range w.pods("web") {
+		if inForce(pod, "app").Requests.Cpu().String() != "100m" {
+			grown++
+		}
+	}
+	if grown != 1 {
+		t.Errorf("%d pods have grown: the quota has room for one", grown)
+	}
+
+	w.patch(quota, `{"spec":{"hard":{"requests.cpu":"2"}}}`)
+	w.sized("web")
+	w.says("web", "Ready", "True", "Working")
+}
+
+func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
+	t.Parallel()
+	limits := func(w *world, cpu, memory string) *corev1.LimitRange {
+		return &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer,
+				Max:  corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)},
+			}}},
+		}
+	}
+	fits := func(w *world, cpu, memory string) {
+		w.Helper()
+		w.eventually(func() string {
+			for _, pod := range w.pods("web") {
+				r := inForce(pod, "app")
+				if r.Limits.Cpu().String() != cpu || r.Limits.Memory().Cmp(resource.MustParse(memory)) > 0 {
+					return "pod " + pod.Name + " has limits of " + r.Limits.Cpu().String() + " and " + r.Limits.Memory().String()
+				}
+			}
+			return ""
+		})
+		for _, write := range w.writes(w.began) {
+			if write.Resource == "pods/resize" && write.Code >= 400 && write.Code != 409 {
+				w.Errorf("refused: %s", write)
+			}
+		}
+	}
+	t.Run("which is there before", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.create(limits(w, "500m", "512Mi"))
+		w.deploy("web")
+		w.uses("web", "app", 300, 200)
+		w.scale("web")
+		w.sized("web")
+		fits(w, "500m", "512Mi")
+	})
+	t.Run("which comes later", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web")
+		w.uses("web", "app", 300, 200)
+		w.scale("web")
+		w.sized("web")
+		w.create(limits(w, "300m", "1Gi"))
+		fits(w, "300m", "1Gi")
+	})
+	t.Run("which is below what usage asks for", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.create(limits(w, "250m", "1Gi"))
+		w.deploy("web")
+		w.uses("web", "app", 600, 200)
+		w.scale("web")
+		fits(w, "250m", "1Gi")
+		w.sized("web")
+	})
+	t.Run("which would make requests and limits equal, and so the pods Guaranteed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.create(limits(w, "500m", "512Mi"))
+		w.deploy("web")
+		w.uses("web", "app", 700, 700)
+		w.scale("web")
+		fits(w, "500m", "512Mi")
+		w.says("web", "Applied", "True", "Applied")
+		for _, pod := range w.pods("web") {
+			now := inForce(pod, "app").Requests
+			w.between("cpu", *now.Cpu(), "490m", "500m")
+			w.between("memory", *now.Memory(), "500Mi", "512Mi")
+			if pod.Status.QOSClass != corev1.PodQOSBurstable {
+				t.Errorf("pod %s is %s", pod.Name, pod.Status.QOSClass)
+			}
+		}
+	})
+}
+
+func TestAnHPAKeepsItsResource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "load"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+			MinReplicas:    ptr.To(int32(3)), MaxReplicas: 5,
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
+			}}},
+		},
+	}
+	w.create(hpa)
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	w.says("web", "Applied", "True", "HPAConflict", "load", "cpu")
+	w.eventually(func() string {
+		for _, pod := range w.pods("web") {
+			now := inForce(pod, "app").Requests
+			if now.Cpu().String() != "100m" {
+				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
+			}
+			if now.Memory().Cmp(resource.MustParse("345Mi")) < 0 {
+				return "pod " + pod.Name + " has " + now.Memory().String()
+			}
+		}
+		return ""
+	})
+	w.says("web", "Ready", "True", "Working")
+	w.remove(hpa)
+	requests := w.sized("web")
+	w.between("cpu", *requests.Cpu(), "330m", "380m")
+}

@@ -1,0 +1,567 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const (
+	// soon is how long anything may take on a busy machine.
+	soon = 60 * time.Second
+	// round is the time between two rounds of usage. Each counts as a minute.
+	round = 100 * time.Millisecond
+	mebi  = int64(1) << 20
+)
+
+// world is a namespace with its own operator, and what its pods use.
+type world struct {
+	*testing.T
+	namespace string
+	usage     *crowd
+	config    operatorconfig.Operator
+	operator  *testkit.Operator
+	began     testkit.AuditMark
+}
+
+// newWorld makes a namespace and starts an operator for it. Each option changes the
+// operator's configuration.
+func newWorld(t *testing.T, options ...func(*operatorconfig.Operator)) *world {
+	t.Helper()
+	w := &world{T: t, namespace: env.Namespace(t), config: testkit.OperatorConfig()}
+	w.config.Collection.Interval.Duration = round
+	for _, option := range options {
+		option(&w.config)
+	}
+	w.usage = &crowd{Usage: testkit.NewUsage()}
+	t.Cleanup(func() {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+		if err := env.Client.Delete(context.Background(), namespace); err != nil {
+			t.Logf("deleting the namespace: %v", err)
+		}
+	})
+	w.eventually(func() string { // no pod can be made before
+		return said(env.Client.Get(t.Context(), w.key("default"), &corev1.ServiceAccount{}))
+	})
+	w.began = env.Mark()
+	w.start()
+	return w
+}
+
+func resync(every time.Duration) func(*operatorconfig.Operator) {
+	return func(c *operatorconfig.Operator) { c.ResyncPeriod.Duration = every }
+}
+
+// quick compresses the history, so that an hour of usage, which takes six seconds,
+// is evidence enough to lower a request, and its peaks are then forgotten.
+func quick(c *operatorconfig.Operator) {
+	r := &c.Recommendation
+	r.CPUHalfLife.Duration = 4 * time.Minute
+	r.RecentHalfLife.Duration = 2 * time.Minute
+	r.MemoryWindow.Duration = 32 * time.Minute
+	r.FullEvidence.Duration = time.Hour
+	r.ConfidenceUnit.Duration = time.Minute
+}
+
+func (w *world) start() {
+	w.Helper()
+	w.operator = env.StartOperator(w.T, w.config, w.usage, w.namespace)
+}
+
+func (w *world) restart() {
+	w.Helper()
+	w.operator.Stop(w.T)
+	w.start()
+}
+
+func (w *world) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.namespace, Name: name}
+}
+
+func (w *world) eventually(f func() string) {
+	w.Helper()
+	testkit.Eventually(w.T, soon, f)
+}
+
+// rounds waits for so many more rounds of usage.
+func (w *world) rounds(n int) {
+	w.Helper()
+	until := w.usage.Rounds(w.namespace) + n
+	w.eventually(func() string {
+		if now := w.usage.Rounds(w.namespace); now < until {
+			return fmt.Sprintf("%d rounds of usage, of %d", now, until)
+		}
+		return ""
+	})
+}
+
+func (w *world) create(obj client.Object) {
+	w.Helper()
+	if err := env.Client.Create(w.Context(), obj); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) remove(obj client.Object) {
+	w.Helper()
+	if err := env.Client.Delete(w.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// patch sends a merge patch.
+func (w *world) patch(obj client.Object, format string, args ...any) {
+	w.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+	if err := env.Client.Patch(w.Context(), obj, patch); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// annotate sets an annotation, or removes it if the value is "".
+func (w *world) annotate(obj client.Object, key, value string) {
+	w.Helper()
+	encoded := "null"
+	if value != "" {
+		encoded = fmt.Sprintf("%q", value)
+	}
+	w.patch(obj, `{"metadata":{"annotations":{%q:%s}}}`, key, encoded)
+}
+
+// deploy makes a Deployment of three replicas and waits until it runs.
+func (w *world) deploy(name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	w.Helper()
+	d := testkit.Deployment(w.namespace, name)
+	d.Spec.Replicas = ptr.To(int32(3))
+	for _, change := range changes {
+		change(d)
+	}
+	w.create(d)
+	return w.runs(name)
+}
+
+// runs waits until the Deployment is rolled out, and returns it.
+func (w *world) runs(name string) *appsv1.Deployment {
+	w.Helper()
+	var d *appsv1.Deployment
+	w.eventually(func() string {
+		d = w.deployment(name)
+		s, want := d.Status, *d.Spec.Replicas
+		if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
+			return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
+		}
+		if pods := w.pods(name); len(pods) != int(want) {
+			return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
+		}
+		return ""
+	})
+	return d
+}
+
+func (w *world) deployment(name string) *appsv1.Deployment {
+	w.Helper()
+	var d appsv1.Deployment
+	if err := env.Client.Get(w.Context(), w.key(name), &d); err != nil {
+		w.Fatal(err)
+	}
+	return &d
+}
+
+// change updates the Deployment, as somebody does who replaces it as a whole.
+func (w *world) change(name, manager string, f func(*appsv1.Deployment)) {
+	w.Helper()
+	w.eventually(func() string { // the Deployment's controller writes at the same time
+		d := w.deployment(name)
+		f(d)
+		err := env.Client.Update(w.Context(), d, client.FieldOwner(manager))
+		if err != nil && !apierrors.IsConflict(err) {
+			w.Fatal(err)
+		}
+		return said(err)
+	})
+}
+
+// pods are the Deployment's pods that stay, by name.
+func (w *world) pods(name string) []corev1.Pod {
+	w.Helper()
+	var list corev1.PodList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": name}); err != nil {
+		w.Fatal(err)
+	}
+	var out []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			out = append(out, pod)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+func (w *world) sets(name string) map[string]int64 {
+	w.Helper()
+	var list appsv1.ReplicaSetList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": name}); err != nil {
+		w.Fatal(err)
+	}
+	out := map[string]int64{}
+	for _, set := range list.Items {
+		out[set.Name] = set.Generation
+	}
+	return out
+}
+
+// scale makes a scaler of the Deployment by that name, without a cooldown.
+func (w *world) scale(name string, changes ...func(*v1beta1.VerticalScaler)) {
+	w.Helper()
+	s := testkit.Scaler(w.namespace, name, name)
+	s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(0))
+	for _, change := range changes {
+		change(s)
+	}
+	w.create(s)
+}
+
+func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
+}
+
+func (w *world) scaler(name string) *v1beta1.VerticalScaler {
+	w.Helper()
+	var s v1beta1.VerticalScaler
+	if err := env.Client.Get(w.Context(), w.key(name), &s); err != nil {
+		w.Fatal(err)
+	}
+	return &s
+}
+
+func (w *world) condition(name, kind string) metav1.Condition {
+	w.Helper()
+	if c := meta.FindStatusCondition(w.scaler(name).Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// laterThan waits until a new scaler would be younger than this one. Creation times
+// are in whole seconds, and within one the names decide.
+func (w *world) laterThan(name string) {
+	w.Helper()
+	created := w.scaler(name).CreationTimestamp
+	w.eventually(func() string {
+		if !time.Now().Truncate(time.Second).After(created.Time) {
+			return "still the same second"
+		}
+		return ""
+	})
+}
+
+// says waits until a condition has this status and reason and its message holds all
+// the words.
+func (w *world) says(name, kind, status, reason string, words ...string) {
+	w.Helper()
+	w.eventually(func() string {
+		c := w.condition(name, kind)
+		wrong := string(c.Status) != status || c.Reason != reason
+		for _, word := range words {
+			wrong = wrong || !strings.Contains(c.Message, word)
+		}
+		if wrong {
+			return fmt.Sprintf("%s is %s, %s: %q; want %s, %s, with %q", kind, c.Status, c.Reason, c.Message, status, reason, words)
+		}
+		return ""
+	})
+}
+
+// sized waits until the scaler says that all is applied and every pod has the
+// decided requests in force, and returns those of the first container.
+func (w *world) sized(name string) *corev1.ResourceList {
+	w.Helper()
+	var want corev1.ResourceList
+	w.eventually(func() string {
+		s := w.scaler(name)
+		if c := meta.FindStatusCondition(s.Status.Conditions, "Applied"); c == nil || c.Status != metav1.ConditionTrue || c.Reason != "Applied" {
+			return fmt.Sprintf("Applied is %+v", c)
+		}
+		if s.Status.Decision == nil {
+			return "there is no decision"
+		}
+		d := w.deployment(s.Spec.DeploymentName)
+		pods := w.pods(d.Name)
+		if len(pods) != int(*d.Spec.Replicas) {
+			return fmt.Sprintf("there are %d pods", len(pods))
+		}
+		for i, c := range s.Status.Decision.Containers {
+			requests := corev1.ResourceList{}
+			if c.Requests.CPU != nil {
+				requests["cpu"] = *c.Requests.CPU
+			}
+			if c.Requests.Memory != nil {
+				requests["memory"] = *c.Requests.Memory
+			}
+			if i == 0 {
+				want = requests
+			}
+			for _, pod := range pods {
+				for kind, amount := range requests {
+					if got := inForce(pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
+						return fmt.Sprintf("pod %s has %s of %s in force, not %s", pod.Name, got.String(), kind, amount.String())
+					}
+				}
+			}
+		}
+		return ""
+	})
+	return &want
+}
+
+// inForce are the resources that the kubelet reports.
+func inForce(pod corev1.Pod, container string) *corev1.ResourceRequirements {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == container && status.Resources != nil {
+			return status.Resources
+		}
+	}
+	return &corev1.ResourceRequirements{}
+}
+
+// resourcesOf are those that the pod asks for.
+func resourcesOf(pod corev1.Pod, container string) *corev1.ResourceRequirements {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == container {
+			return &c.Resources
+		}
+	}
+	return &corev1.ResourceRequirements{}
+}
+
+func restarts(pods []corev1.Pod) map[string]int32 {
+	out := map[string]int32{}
+	for _, pod := range pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.RestartCount > 0 {
+				out[pod.Name+"/"+status.Name] += status.RestartCount
+			}
+		}
+	}
+	return out
+}
+
+// between fails unless the amount is within the two, both included.
+func (w *world) between(what string, got resource.Quantity, least, most string) {
+	w.Helper()
+	if got.Cmp(resource.MustParse(least)) < 0 || got.Cmp(resource.MustParse(most)) > 0 {
+		w.Errorf("%s is %s, not between %s and %s", what, got.String(), least, most)
+	}
+}
+
+// writes are this operator's write requests since the mark, without events.
+func (w *world) writes(since testkit.AuditMark) []testkit.Write {
+	w.Helper()
+	env.NeedAudit(w.T)
+	all, err := env.WritesSince(since, w.operator.Agent)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var out []testkit.Write
+	for _, write := range all {
+		if write.UserAgent == w.operator.Agent && write.Namespace == w.namespace && write.Resource != "events" {
+			out = append(out, write)
+		}
+	}
+	return out
+}
+
+// count counts the writes of a resource, by name.
+func count(writes []testkit.Write, resource string) map[string]int {
+	out := map[string]int{}
+	for _, write := range writes {
+		if write.Resource == resource {
+			out[write.Name]++
+		}
+	}
+	return out
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// tell logs how many writes of each kind there were.
+func (w *world) tell(what string, writes []testkit.Write) {
+	w.Helper()
+	kinds := map[string]int{}
+	for _, write := range writes {
+		kinds[fmt.Sprintf("%s %s (%d)", write.Verb, write.Resource, write.Code)]++
+	}
+	var words []string
+	for kind, n := range kinds {
+		words = append(words, fmt.Sprintf("%d %s", n, kind))
+	}
+	sort.Strings(words)
+	w.Logf("%s: %d writes: %s", what, len(writes), strings.Join(words, ", "))
+}
+
+// noted waits for an event on the object whose note holds all the words.
+func (w *world) noted(uid types.UID, reason string, words ...string) {
+	w.Helper()
+	w.eventually(func() string {
+		var list eventsv1.EventList
+		if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err.Error()
+		}
+		var seen []string
+		for _, event := range list.Items {
+			if event.Regarding.UID != uid {
+				continue
+			}
+			ok := event.Reason == reason
+			for _, word := range words {
+				ok = ok && strings.Contains(event.Note, word)
+			}
+			if ok {
+				return ""
+			}
+			seen = append(seen, event.Reason+": "+event.Note)
+		}
+		return fmt.Sprintf("no event %s with %q among %q", reason, words, seen)
+	})
+}
+
+func said(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// gone waits until there is no such object.
+func (w *world) gone(obj client.Object) {
+	w.Helper()
+	w.eventually(func() string {
+		err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
+	})
+}
+
+// crowd is a source in which all pods of a Deployment use the same, those to come
+// among them.
+type crowd struct {
+	*testkit.Usage
+
+	mu      sync.Mutex
+	uses    map[string]use // by Deployment and container
+	refused []usage.Refused
+	// noise is the share by which usage strays, at random, to either side.
+	noise  float64
+	random *rand.Rand
+}
+
+type use struct {
+	deployment, container  string
+	cpuMillis, memoryBytes int64
+}
+
+// uses says what each pod's container of the Deployment uses from now on.
+func (w *world) uses(deployment, container string, cpuMillis, memoryMebi int64) {
+	c := w.usage
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.uses == nil {
+		c.uses = map[string]use{}
+	}
+	c.uses[deployment+"/"+container] = use{deployment, container, cpuMillis, memoryMebi * mebi}
+}
+
+// refuse makes the source refuse what it hears of some pods.
+func (c *crowd) refuse(refused ...usage.Refused) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = refused
+}
+
+// List implements collect.Source.
+func (c *crowd) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
+	pods := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	if err := env.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pod := range pods.Items {
+		for _, use := range c.uses {
+			if pod.Labels["app"] == use.deployment {
+				c.Set(namespace, pod.Name, use.container, use.cpuMillis, use.memoryBytes)
+			}
+		}
+	}
+	samples, _, err := c.Usage.List(ctx, namespace, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []usage.Sample
+	for _, sample := range samples {
+		if c.refuses(sample.Pod) {
+			continue
+		}
+		if c.noise > 0 {
+			sample.CPUMillis = c.stray(sample.CPUMillis)
+			sample.MemoryBytes = c.stray(sample.MemoryBytes)
+		}
+		out = append(out, sample)
+	}
+	return out, c.refused, nil
+}
+
+func (c *crowd) stray(v int64) int64 {
+	return int64(float64(v) * (1 + c.noise*(2*c.random.Float64()-1)))
+}
+
+// strays makes usage stray by that share from now on.
+func (c *crowd) strays(noise float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noise, c.random = noise, rand.New(rand.NewPCG(1, 2))
+}
+
+func (c *crowd) refuses(pod string) bool {
+	for _, r := range c.refused {
+		if r.Pod == pod {
+			return true
+		}
+	}
+	return false
+}
