@@ -60,17 +60,18 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 	key := client.ObjectKeyFromObject(scaler)
 	if err == nil {
 		countAction("resize", "done")
-		r.pods.remember(key, step.UID, remembered{generation: pod.Generation})
+		r.pods.remember(key, step.UID, func(what *remembered) { what.generation = pod.Generation })
 		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
 		return nil
 	}
 	if refused := refusalOf(err); refused.reason != "" {
 		countAction("resize", refused.reason)
-		r.pods.remember(key, step.UID, remembered{
-			refused: &plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message},
+		refusal := plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message}
+		r.pods.remember(key, step.UID, func(what *remembered) {
+			what.refused = slices.DeleteFunc(what.refused, func(old refusedUntil) bool { return !p.now.Before(old.until) })
 			// Most refusals end with something that we do not watch: the resync asks again.
-			until: p.now.Add(r.resync(scaler.UID)),
+			what.refused = append(what.refused, refusedUntil{refusal, p.now.Add(r.resync(scaler.UID))})
 		})
 		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.reason, "message", refused.message)
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
@@ -78,9 +79,9 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		situation := &p.observation.situation
 		situation.Refused = maps.Clone(situation.Refused)
 		if situation.Refused == nil {
-			situation.Refused = map[types.UID]plan.Refused{}
+			situation.Refused = map[types.UID][]plan.Refused{}
 		}
-		situation.Refused[step.UID] = plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message}
+		situation.Refused[step.UID] = append(slices.Clone(situation.Refused[step.UID]), refusal)
 		p.plan = plan.Next(*situation, policyOf(scaler, situation.Deployment), p.now)
 		if p.plan.Resize != nil {
 			p.again = staleCacheRetry

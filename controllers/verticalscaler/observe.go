@@ -92,7 +92,7 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
 	}
-	known := r.pods.recall(scaler, alive)
+	known, now := r.pods.recall(scaler, alive), r.Clock.Now()
 	for _, pod := range s.Pods {
 		what, ok := known[pod.UID]
 		if !ok {
@@ -101,11 +101,14 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 		if pod.Generation < what.generation {
 			return errStaleCache
 		}
-		if what.refused != nil && r.Clock.Now().Before(what.until) {
-			if s.Refused == nil {
-				s.Refused = map[types.UID]plan.Refused{}
+		for _, refused := range what.refused {
+			if !now.Before(refused.until) {
+				continue
 			}
-			s.Refused[pod.UID] = *what.refused
+			if s.Refused == nil {
+				s.Refused = map[types.UID][]plan.Refused{}
+			}
+			s.Refused[pod.UID] = append(s.Refused[pod.UID], refused.Refused)
 		}
 	}
 	return nil
@@ -156,7 +159,12 @@ func (r *Reconciler) recommendations(scaler *v1beta1.VerticalScaler, o observati
 				if _, ok := o.situation.Deployment.Container(kill.Container); !ok {
 					continue
 				}
-				if container := book.Container(kill.Container); container != nil {
+				container := book.Container(kill.Container)
+				// A kill that the decision in force has answered is not counted again by a
+				// history that was lost: the limit that the pod tells of is newer than the
+				// kill, and would be raised once more.
+				answered := o.situation.Decision != nil && o.situation.Decision.Reason == plan.DecidedOOMKill && !kill.At.After(o.situation.Decision.Time)
+				if container != nil && (!answered || !container.NewestKill().IsZero()) {
 					container.RecordOOM(kill.At, kill.HitBytes, r.Params.History)
 				}
 			}

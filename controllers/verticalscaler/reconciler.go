@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 
@@ -252,11 +253,16 @@ type podMemory struct {
 
 type remembered struct {
 	generation int64
-	refused    *plan.Refused
-	until      time.Time
+	refused    []refusedUntil
 }
 
-func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, what remembered) {
+type refusedUntil struct {
+	plan.Refused
+	until time.Time
+}
+
+// remember changes what is remembered of a pod.
+func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pods == nil {
@@ -265,6 +271,9 @@ func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, what re
 	if m.pods[scaler] == nil {
 		m.pods[scaler] = map[types.UID]remembered{}
 	}
+	what := m.pods[scaler][pod]
+	what.refused = slices.Clone(what.refused) // the old list may have been handed out
+	change(&what)
 	m.pods[scaler][pod] = what
 }
 

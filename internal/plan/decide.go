@@ -47,8 +47,8 @@ type resource struct {
 	restarts func(workload.Container) bool
 }
 
-var resources = []resource{
-	{
+var (
+	cpu = resource{
 		name:     "cpu",
 		most:     quantity.MaxCPUMillis,
 		of:       func(a quantity.Amounts) int64 { return a.CPUMillis },
@@ -56,8 +56,8 @@ var resources = []resource{
 		format:   quantity.FormatCPU,
 		ratio:    func(r workload.Ratios) int64 { return r.CPU },
 		restarts: func(c workload.Container) bool { return c.RestartOnCPU },
-	},
-	{
+	}
+	memory = resource{
 		name:     "memory",
 		most:     quantity.MaxMemoryBytes,
 		of:       func(a quantity.Amounts) int64 { return a.MemoryBytes },
@@ -65,8 +65,9 @@ var resources = []resource{
 		format:   quantity.FormatMemory,
 		ratio:    func(r workload.Ratios) int64 { return r.Memory },
 		restarts: func(c workload.Container) bool { return c.RestartOnMemory },
-	},
-}
+	}
+	resources = []resource{cpu, memory}
+)
 
 // decided is what decide found.
 type decided struct {

@@ -65,8 +65,8 @@ type Situation struct {
 	// Held are the values of the template that we have taken over, as they were
 	// before; nil while we hold nothing of this Deployment.
 	Held []Held
-	// Refused holds, by pod, the resize that the API server has refused and why.
-	Refused map[types.UID]Refused
+	// Refused holds, by pod, the resizes that the API server has refused and why.
+	Refused map[types.UID][]Refused
 }
 
 // Decision is what has been decided to be put in force.

@@ -299,9 +299,9 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			}
 			s.Refused = maps.Clone(s.Refused)
 			if s.Refused == nil {
-				s.Refused = map[types.UID]plan.Refused{}
+				s.Refused = map[types.UID][]plan.Refused{}
 			}
-			s.Refused[pod.UID] = plan.Refused{Sizes: p.Resize.Sizes, Reason: "LimitRange", Message: broken}
+			s.Refused[pod.UID] = append(slices.Clone(s.Refused[pod.UID]), plan.Refused{Sizes: p.Resize.Sizes, Reason: "LimitRange", Message: broken})
 			return true
 		}
 		s.Pods[i].Containers = after

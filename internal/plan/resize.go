@@ -40,6 +40,10 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		for _, d := range drops {
 			blocked.add(d.reason, "pod "+pod.Name, d.message, d.stalled)
 		}
+		sizes, refusal := granted(pod, sizes, s, policy)
+		if refusal.reason != "" {
+			blocked.add(refusal.reason, "pod "+pod.Name, refusal.message, refusal.stalled)
+		}
 		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy); {
 		case asked && why.reason != "":
 			blocked.add(why.reason, "pod "+pod.Name, why.message, why.stalled)
@@ -61,7 +65,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 			}
 			flying++
 			p.RequeueAfter = sooner(p.RequeueAfter, left)
-		case len(drops) == 0:
+		case len(drops) == 0 && refusal.reason == "":
 			p.PodsAtSize++
 		}
 	}
@@ -229,10 +233,46 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy) note {
 	if message := outOfBounds(withSizes(pod.Containers, sizes), sizes, s.Bounds); message != "" {
 		return note{reason: v1beta1.ReasonLimitRange, message: message, stalled: true}
 	}
-	if refused, ok := s.Refused[pod.UID]; ok && slices.Equal(refused.Sizes, sizes) {
-		return note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason)}
-	}
 	return note{}
+}
+
+// granted is as much of the sizes as the API server has not refused yet: all of them,
+// or else one resource alone. A pod is resized as a whole, but where there is no room
+// for its CPU its memory need not go without.
+func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy) ([]Size, note) {
+	refused, ok := refusalFor(s.Refused[pod.UID], sizes)
+	if !ok {
+		return sizes, note{}
+	}
+	told := note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason)}
+	for _, r := range []resource{memory, cpu} {
+		part := only(r, pod, sizes)
+		if _, again := refusalFor(s.Refused[pod.UID], part); !again && blockOf(pod, part, s, policy).reason == "" {
+			return part, told
+		}
+	}
+	return nil, told
+}
+
+func refusalFor(refusals []Refused, sizes []Size) (Refused, bool) {
+	i := slices.IndexFunc(refusals, func(r Refused) bool { return slices.Equal(r.Sizes, sizes) })
+	if i < 0 {
+		return Refused{}, false
+	}
+	return refusals[i], true
+}
+
+// only is the sizes less what they change of the other resource.
+func only(r resource, pod workload.Pod, sizes []Size) []Size {
+	out := make([]Size, 0, len(sizes))
+	for _, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		part := Size{Container: size.Container, Resources: c.Resources}
+		r.set(&part.Requests, r.of(size.Requests))
+		r.set(&part.Limits, r.of(size.Limits))
+		out = append(out, part)
+	}
+	return out
 }
 
 // stallsOn tells the refusals that only a person can end from those that end by

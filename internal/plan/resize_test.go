@@ -155,9 +155,16 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	}
 	refused := func(sizes ...plan.Size) func(*world) {
 		return func(w *world) {
-			w.situation.Refused = map[types.UID]plan.Refused{"uid-web-1": {Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"}}
+			if w.situation.Refused == nil {
+				w.situation.Refused = map[types.UID][]plan.Refused{}
+			}
+			w.situation.Refused["uid-web-1"] = append(w.situation.Refused["uid-web-1"],
+				plan.Refused{Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"})
 		}
 	}
+	whole := plan.Size{Container: "app", Resources: large().Resources}
+	memoryAlone := plan.Size{Container: "app", Resources: resources(amounts(100, 256), amounts(200, 512))}
+	cpuAlone := plan.Size{Container: "app", Resources: resources(amounts(200, 128), amounts(400, 256))}
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
 	table{
@@ -240,14 +247,34 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
 			0/1`,
 		},
+		"Where the whole was refused, memory is asked for alone": {
+			given(decidedBefore(), pods(pod("web-1", small())), refused(whole)),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 256Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Where memory has followed alone, the pod is still not at its size": {
+			given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
+			`keeps app 200m 256Mi
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources
+			0/1 stalled`,
+		},
+		"Where memory was refused as well, CPU is asked for alone": {
+			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone)),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
 		"What was refused is not asked for again": {
-			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: large().Resources})),
+			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
 			`keeps app 200m 256Mi
 			NodeCapacity: pod web-1: node didn't have enough allocatable resources
 			0/1 stalled`,
 		},
 		"What was refused does not hold up another pod": {
-			given(decidedBefore(), refused(plan.Size{Container: "app", Resources: large().Resources})),
+			given(decidedBefore(), refused(whole), refused(memoryAlone), refused(cpuAlone)),
 			`keeps app 200m 256Mi
 			resizes web-2 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place

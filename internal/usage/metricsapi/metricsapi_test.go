@@ -275,7 +275,9 @@ func TestListErrors(t *testing.T) {
 			answer: status(503, "ServiceUnavailable"), unavailable: true, want: "the server says ServiceUnavailable",
 		},
 		"a plain 503 of the aggregator is unavailable": {
-			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "service unavailable", 503) }, unavailable: true, want: "unable to handle the request",
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+			}, unavailable: true, want: "unable to handle the request",
 		},
 		"a missing right is not": {
 			answer: status(403, "Forbidden"), want: "the server says Forbidden",
