@@ -104,9 +104,16 @@ func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
 	w.atSize("web", "2200m", small)
 	w.sized("other")
 	w.rounds(20)
+	// The whole was refused, its memory was not.
 	n := count(w.writes(w.began), "pods/resize")
-	if n[small] != 1 {
-		t.Errorf("pod %s was asked for %d times", small, n[small])
+	if n[small] != 2 {
+		t.Errorf("pod %s was asked for %d times, not for the whole and for memory alone", small, n[small])
+	}
+	for _, pod := range w.pods("web") {
+		requests, decided := pod.Spec.Containers[0].Resources.Requests, w.scaler("web").Status.Decision.Containers[0].Requests
+		if pod.Name == small && (requests.Cpu().String() != "100m" || !requests.Memory().Equal(*decided.Memory)) {
+			t.Errorf("pod %s has %v, not its own CPU and the decided memory of %v", small, requests, decided)
+		}
 	}
 	w.noted(w.scaler("web").UID, "Held", "NodeCapacity")
 
