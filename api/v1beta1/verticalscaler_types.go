@@ -367,9 +367,15 @@ type Recommendation struct {
 type Amounts struct {
 	// cpu is in cores.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 	// memory is in bytes.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
@@ -408,6 +414,9 @@ type RecommendationReason struct {
 	// MinAllowed, MaxAllowed, Minimum, Kept.
 	Code string `json:"code"`
 	// value is the amount after the step.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
 	Value resource.Quantity `json:"value"`
 }
 

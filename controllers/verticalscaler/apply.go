@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -60,7 +61,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 	key := client.ObjectKeyFromObject(scaler)
 	if err == nil {
 		countAction("resize", "done")
-		r.pods.remember(key, step.UID, func(what *remembered) { what.generation = pod.Generation })
+		r.pods.remember(key, step.UID, func(what *remembered) { what.generation, what.at = pod.Generation, p.now })
 		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
 		return nil
@@ -88,8 +89,31 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		}
 		return nil
 	}
-	countAction("resize", "failed")
+	countAction("resize", outcomeOf(err))
 	return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
+}
+
+// outcomeOf tells a write that came too late from one that failed.
+func outcomeOf(err error) string {
+	if isConflict(err) {
+		return "conflict"
+	}
+	return "failed"
+}
+
+// otherHolder names another scaler that holds values of the Deployment with that UID.
+func (r *Reconciler) otherHolder(ctx context.Context, scaler *v1beta1.VerticalScaler, deployment types.UID) (string, error) {
+	var scalers v1beta1.VerticalScalerList
+	if err := r.Client.List(ctx, &scalers, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the scalers of namespace %s: %w", scaler.Namespace, err)
+	}
+	for i := range scalers.Items {
+		other := &scalers.Items[i]
+		if held := other.Status.Held; other.Name != scaler.Name && held != nil && held.UID == deployment {
+			return other.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // resizePatch is the strategic merge patch that holds the pod's identity and the
@@ -141,7 +165,26 @@ func resourceList(a quantity.Amounts) corev1.ResourceList {
 
 // hold records what the template holds before it is taken over, first the
 // finalizer, then the values. The step itself is for the next pass.
+//
+// What is found must be the user's: not another scaler's that has not given it back
+// yet, nor what a cache shows that is older than the Deployment.
 func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	other, err := r.otherHolder(ctx, scaler, p.plan.Rewrite.UID)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		p.plan.Reason, p.plan.Message = v1beta1.ReasonConflict, "VerticalScaler "+other+" has not given the pod template back yet"
+		p.plan.Changing = false
+		return nil
+	}
+	var live appsv1.Deployment
+	if err := r.Live.Get(ctx, targetOf(scaler), &live); err != nil {
+		return fmt.Errorf("reading Deployment %s to record what it holds: %w", targetOf(scaler), err)
+	}
+	if live.ResourceVersion != p.plan.Rewrite.ResourceVersion {
+		return errStaleCache
+	}
 	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
 		updated := scaler.DeepCopy()
 		controllerutil.AddFinalizer(updated, v1beta1.GiveBackFinalizer)
@@ -153,7 +196,7 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 			}
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
-		r.written.remember(updated)
+		r.written.remember(updated, p.now)
 		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	p.status.Held = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
@@ -193,6 +236,10 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 	err := r.Client.Apply(ctx, config, client.FieldOwner(Name), client.ForceOwnership)
 	if err == nil {
 		countAction("rollout", "done")
+		// The answer was read into what was sent.
+		r.pods.remember(client.ObjectKeyFromObject(scaler), step.UID, func(what *remembered) {
+			what.generation, what.at = ptr.Deref(config.Generation, 0), p.now
+		})
 		p.changes = append(p.changes, templateChanges(p.observation.situation.Deployment, step.Sizes)...)
 		log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", p.observation.situation.Deployment.Name,
 			"reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
@@ -205,7 +252,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		p.plan.Changing = false
 		return nil
 	}
-	countAction("rollout", "failed")
+	countAction("rollout", outcomeOf(err))
 	return fmt.Errorf("applying the sizes to Deployment %s: %w", p.observation.situation.Deployment.Name, err)
 }
 

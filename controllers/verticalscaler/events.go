@@ -30,8 +30,8 @@ const actionSize = "Size"
 // tell records what this pass has changed. It is called once the status that says
 // the same is written, also where the step itself failed: what was decided stands.
 func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
-	if r.Recorder == nil {
-		return
+	if r.Recorder == nil || isConflict(p.err) {
+		return // after a conflict nothing was decided: the next pass does
 	}
 	before, after := scaler.Status.Conditions, p.status.Conditions
 	if p.plan.Decided && p.plan.Decision != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,21 +25,26 @@ import (
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then
-// the finalizer is removed.
-func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
+// the finalizer is removed. Where the API server refuses that, an event says so: a
+// scaler on its way out has no use for conditions.
+func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
+	p.now = now
 	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
-		return nil
+		return p
 	}
-	if err := r.giveBack(ctx, scaler, scaler.Status.Held); err != nil {
-		return err
+	if p.err = r.giveBack(ctx, scaler, scaler.Status.Held); p.err == nil {
+		p.err = r.dropFinalizer(ctx, scaler, now)
 	}
-	return r.dropFinalizer(ctx, scaler)
+	if refused := refusalOf(p.err); refused.reason != "" && r.Recorder != nil {
+		r.event(scaler, p, corev1.EventTypeWarning, eventHeld, refused.reason+": what was taken over cannot be given back: "+refused.message)
+	}
+	return p
 }
 
 // releaseOthers gives back what the scaler holds but may hold no longer: that of a
 // Deployment which it does not name any more or is not first to name, or all of it
 // outside Rollout.
-func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
+func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
 	held := status.Held
 	retargeted := recordedClaim(scaler) != "" && recordedClaim(scaler) != claimFor(scaler)
 	if retargeted {
@@ -61,18 +67,18 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 	}
 	// Also in Rollout: a scaler that stands back, or that has not begun, holds nothing.
 	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
-		return r.dropFinalizer(ctx, scaler)
+		return r.dropFinalizer(ctx, scaler, now)
 	}
 	return nil
 }
 
-func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
+func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) error {
 	updated := scaler.DeepCopy()
 	controllerutil.RemoveFinalizer(updated, v1beta1.GiveBackFinalizer)
 	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
-	r.written.remember(updated)
+	r.written.remember(updated, now)
 	scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	return nil
 }
@@ -98,6 +104,9 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 	}
 	if deployment.UID != held.UID {
 		return nil // made anew since: nothing of ours is on it
+	}
+	if other, err := r.otherHolder(ctx, scaler, held.UID); err != nil || other != "" {
+		return err // what is ours on it is the other's to give back
 	}
 	owned, err := ownedBy(deployment.ManagedFields)
 	if err != nil {
@@ -241,15 +250,13 @@ func (r *Reconciler) disown(ctx context.Context, d *appsv1.Deployment) error {
 		// An empty list means "no opinion"; a list with one empty entry means none.
 		kept = append(kept, metav1.ManagedFieldsEntry{})
 	}
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": d.UID},
-		{"op": "test", "path": "/metadata/resourceVersion", "value": d.ResourceVersion},
-		{"op": "replace", "path": "/metadata/managedFields", "value": kept},
-	})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": d.UID, "resourceVersion": d.ResourceVersion, "managedFields": kept,
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding the managed fields: %w", err)
 	}
-	if err := r.Client.Patch(ctx, d, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name)); err != nil {
+	if err := r.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name)); err != nil {
 		return fmt.Errorf("giving up the ownership of Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
 	return nil

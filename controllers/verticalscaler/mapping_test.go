@@ -141,10 +141,13 @@ type world struct {
 	queue    []types.NamespacedName
 	trace    []string
 	identity int
-	written  map[types.NamespacedName]string // the operator's memory of its own writes
+	written  map[types.NamespacedName]writtenVersion // the operator's memory of its own writes
 
 	scalerWatch predicate.Predicate
 }
+
+// theNoon is the time in the world, which stands still.
+var theNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 type watchEvent struct{ before, after client.Object }
 
@@ -288,7 +291,7 @@ func (w *world) reconcile() {
 		Client:       worldClient{w: w},
 		Histories:    &checkpoint.Store{Client: worldClient{w: w}},
 		Params:       recommend.DefaultParams(),
-		Clock:        clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)),
+		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
 		lookup:       w.lookup(),
 	}
@@ -406,7 +409,7 @@ func (w *world) key() string {
 		fmt.Fprintf(&b, "%v,", stored != nil && stored.GetResourceVersion() == w.caches[key].GetResourceVersion())
 		if scaler, ok := w.caches[key].(*v1beta1.VerticalScaler); ok {
 			memory := versions{last: maps.Clone(w.written)}
-			fmt.Fprintf(&b, "%v,", memory.after(scaler))
+			fmt.Fprintf(&b, "%v,", memory.after(scaler, theNoon))
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {

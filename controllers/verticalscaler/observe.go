@@ -88,17 +88,20 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 // recallPods adds what only we know of the pods, and refuses to go on with pods
 // older than our own last resize of them.
 func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) error {
-	alive := map[types.UID]bool{}
+	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
 	}
 	known, now := r.pods.recall(scaler, alive), r.Clock.Now()
+	if known[s.Deployment.UID].isNewerThan(s.Deployment.Generation, now) {
+		return errStaleCache
+	}
 	for _, pod := range s.Pods {
 		what, ok := known[pod.UID]
 		if !ok {
 			continue
 		}
-		if pod.Generation < what.generation {
+		if what.isNewerThan(pod.Generation, now) {
 			return errStaleCache
 		}
 		for _, refused := range what.refused {
@@ -118,7 +121,11 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 // same Deployment: the oldest, then the first by name.
 func (r *Reconciler) winnerOver(ctx context.Context, scaler *v1beta1.VerticalScaler) (string, error) {
 	first := scaler
-	for _, key := range r.lookup.rivals(ctx, targetOf(scaler)) {
+	rivals, err := r.lookup.lookUp(ctx, targetIndex, targetOf(scaler))
+	if err != nil {
+		return "", fmt.Errorf("looking up the scalers of Deployment %s: %w", targetOf(scaler), err)
+	}
+	for _, key := range rivals {
 		if key == client.ObjectKeyFromObject(scaler) {
 			continue
 		}

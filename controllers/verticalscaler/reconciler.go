@@ -80,15 +80,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.written.after(&scaler) {
+	now := r.Clock.Now()
+	if r.written.after(&scaler, now) {
 		// A pass over our own past would compare with a status that is no longer
 		// there, and might find that nothing is to be written.
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if scaler.DeletionTimestamp != nil {
-		return r.verdict(&scaler, pass{err: r.release(ctx, &scaler)})
+		return r.verdict(&scaler, r.release(ctx, &scaler, now))
 	}
-	p := r.run(ctx, &scaler, r.Clock.Now())
+	p := r.run(ctx, &scaler, now)
 	if lost := r.writeStatus(ctx, &scaler, &p); lost != nil {
 		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
 		return r.verdict(&scaler, p)
@@ -104,8 +105,12 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	p.status = *scaler.Status.DeepCopy()
 	claimed := recordedClaim(scaler) == claimFor(scaler)
 
-	if p.err = r.releaseOthers(ctx, scaler, &p.status); p.err != nil {
-		return p
+	refused := refusal{}
+	if err := r.releaseOthers(ctx, scaler, &p.status, now); err != nil {
+		if refused = refusalOf(err); refused.reason == "" {
+			p.err = err
+			return p
+		}
 	}
 	if scaler.Status.Held != nil && p.status.Held == nil {
 		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
@@ -114,10 +119,20 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if p.observation, p.err = r.observe(ctx, scaler, &p.status); p.err != nil {
 		return p
 	}
+	if p.observation.winner != "" {
+		r.Histories.Forget(client.ObjectKeyFromObject(scaler)) // nobody feeds it meanwhile
+	}
 	if p.observation.deployment == nil || p.observation.winner != "" {
 		return p
 	}
 	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
+		return p
+	}
+	if refused.reason != "" {
+		p.plan = plan.Plan{
+			Decision: p.observation.situation.Decision, Stalled: true,
+			Reason: refused.reason, Message: "What was taken over cannot be given back: " + refused.message,
+		}
 		return p
 	}
 	policy := policyOf(scaler, p.observation.situation.Deployment)
@@ -165,7 +180,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalSc
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.written.remember(updated)
+	r.written.remember(updated, p.now)
 	return nil
 }
 
@@ -209,16 +224,25 @@ func isConflict(err error) bool {
 // the cache has it.
 type versions struct {
 	mu   sync.Mutex
-	last map[types.NamespacedName]string
+	last map[types.NamespacedName]writtenVersion
 }
 
-func (v *versions) remember(scaler *v1beta1.VerticalScaler) {
+type writtenVersion struct {
+	version string
+	at      time.Time
+}
+
+// staleFor is how long a cache is believed to be merely late. After that the API
+// server must have lost our write, as one does that was restored from a backup.
+const staleFor = time.Minute
+
+func (v *versions) remember(scaler *v1beta1.VerticalScaler, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.last == nil {
-		v.last = map[types.NamespacedName]string{}
+		v.last = map[types.NamespacedName]writtenVersion{}
 	}
-	v.last[client.ObjectKeyFromObject(scaler)] = scaler.ResourceVersion
+	v.last[client.ObjectKeyFromObject(scaler)] = writtenVersion{scaler.ResourceVersion, now}
 }
 
 func (v *versions) forget(key types.NamespacedName) {
@@ -228,7 +252,7 @@ func (v *versions) forget(key types.NamespacedName) {
 }
 
 // after says whether our last write came after the version at hand.
-func (v *versions) after(scaler *v1beta1.VerticalScaler) bool {
+func (v *versions) after(scaler *v1beta1.VerticalScaler, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	key := client.ObjectKeyFromObject(scaler)
@@ -236,7 +260,8 @@ func (v *versions) after(scaler *v1beta1.VerticalScaler) bool {
 	if !ok {
 		return false
 	}
-	if order, err := resourceversion.CompareResourceVersion(scaler.ResourceVersion, written); err == nil && order < 0 {
+	order, err := resourceversion.CompareResourceVersion(scaler.ResourceVersion, written.version)
+	if err == nil && order < 0 && now.Sub(written.at) < staleFor {
 		return true
 	}
 	delete(v.last, key)
@@ -244,7 +269,8 @@ func (v *versions) after(scaler *v1beta1.VerticalScaler) bool {
 }
 
 // podMemory remembers of pods what only we know: how new they must be after our
-// last resize, and which resize the API server has refused. It is lost with a
+// last resize, and which resizes the API server has refused; and of the Deployment
+// how new it must be after our last rewrite. It is lost with a
 // restart, which costs one more request per pod at most.
 type podMemory struct {
 	mu   sync.Mutex
@@ -253,7 +279,14 @@ type podMemory struct {
 
 type remembered struct {
 	generation int64
+	at         time.Time // when it led to that generation
 	refused    []refusedUntil
+}
+
+// isNewerThan says whether our last write led to a later generation than the one at
+// hand.
+func (m remembered) isNewerThan(generation int64, now time.Time) bool {
+	return generation < m.generation && now.Sub(m.at) < staleFor
 }
 
 type refusedUntil struct {

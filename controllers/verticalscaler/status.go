@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -309,7 +309,13 @@ func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) 
 	return parts
 }
 
-// sameStatus compares statuses by meaning.
-func sameStatus(a, b v1beta1.VerticalScalerStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+// byMeaning compares statuses. What it compares with may have been written by
+// anybody, so quantities are compared with care.
+var byMeaning = conversion.EqualitiesOrDie(
+	quantity.Equal,
+	func(a, b metav1.Time) bool { return a.Equal(&b) },
+)
 
-func sameRecommendation(a, b *v1beta1.Recommendation) bool { return equality.Semantic.DeepEqual(a, b) }
+func sameStatus(a, b v1beta1.VerticalScalerStatus) bool { return byMeaning.DeepEqual(a, b) }
+
+func sameRecommendation(a, b *v1beta1.Recommendation) bool { return byMeaning.DeepEqual(a, b) }

@@ -40,6 +40,9 @@ type Source interface {
 // outage: one lost answer is not worth a word.
 const outageAfter = 3
 
+// atOnce is how many namespaces are asked about at once.
+const atOnce = 8
+
 // settling is how long a pod may run without usage before that is worth a word:
 // metrics-server needs two scrapes of a new container.
 const settling = 2 * time.Minute
@@ -113,12 +116,20 @@ func (c *Collector) Collect(ctx context.Context) {
 		seen[client.ObjectKeyFromObject(s)] = true
 	}
 	c.forgetAllBut(seen)
+	// Several at once, so that a source that does not answer costs the round one
+	// time-out and not one for each namespace.
+	var round sync.WaitGroup
+	free := make(chan struct{}, atOnce)
 	for namespace, list := range namespaces {
-		if ctx.Err() != nil {
-			return
-		}
-		c.collect(ctx, namespace, list)
+		free <- struct{}{}
+		round.Go(func() {
+			defer func() { <-free }()
+			if ctx.Err() == nil {
+				c.collect(ctx, namespace, list)
+			}
+		})
 	}
+	round.Wait()
 }
 
 // collect makes the round of one namespace.

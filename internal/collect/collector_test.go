@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -444,6 +445,7 @@ func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
 
 // world is a cache, a source of usage and a clock.
 type world struct {
+	mu         sync.Mutex // of what the collector calls back about
 	t          *testing.T
 	client     client.Client
 	unlistable string // the type of list that cannot be read
@@ -491,8 +493,12 @@ func newWorld(t *testing.T) *world {
 		Moved: func(s *v1beta1.VerticalScaler, _ *appsv1.Deployment, _ history.Book) bool {
 			return w.moved[client.ObjectKeyFromObject(s).String()]
 		},
-		Wake:  w.wake,
-		Count: func(refusal usage.Refusal, n int) { w.counted[refusal] += n },
+		Wake: w.wake,
+		Count: func(refusal usage.Refusal, n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.counted[refusal] += n
+		},
 	}
 	return w
 }
@@ -507,6 +513,8 @@ func (i indexer) IndexField(_ context.Context, obj client.Object, field string, 
 
 // List is the source.
 func (w *world) List(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.asked = append(w.asked, namespace)
 	if fail := w.fails[namespace]; fail != nil {
 		return nil, nil, fail()

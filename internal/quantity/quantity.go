@@ -63,10 +63,22 @@ func MemoryBytes(q resource.Quantity) (int64, error) {
 	return q.Value(), nil
 }
 
+// Equal says whether two quantities are the same. Those that are too far out to be
+// compared are equal to none.
+func Equal(a, b resource.Quantity) bool {
+	return isComparable(a) && isComparable(b) && a.Cmp(b) == 0
+}
+
+// isComparable says whether the quantity can be compared in no time. Comparing aligns
+// the exponents first, digit by digit: 1e9999999 takes seconds.
+func isComparable(q resource.Quantity) bool {
+	scale := q.AsDec().Scale()
+	return -maxExponent <= scale && scale <= maxExponent
+}
+
 func inRange(q, most resource.Quantity, what string) error {
-	// Comparing aligns the exponents first, digit by digit: 1e9999999 takes seconds.
-	if scale := q.AsDec().Scale(); scale < -maxExponent || scale > maxExponent {
-		return fmt.Errorf("%s with an exponent of %d is out of range", what, -scale)
+	if !isComparable(q) {
+		return fmt.Errorf("%s with such an exponent is out of range", what)
 	}
 	if q.Cmp(zero) < 0 || q.Cmp(most) > 0 {
 		return fmt.Errorf("%s of %s is out of range: allowed is 0 to %s", what, q.String(), most.String())

@@ -5,6 +5,7 @@ package integration
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -40,9 +41,12 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
 	})
 
-	if code, _ := get(t, address, ""); code != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", code)
-	}
+	testkit.Eventually(t, soon, func() string { // the server starts beside the controllers
+		if code, what := get(t, address, ""); code != http.StatusUnauthorized {
+			return fmt.Sprintf("without a token: %d %s", code, what)
+		}
+		return ""
+	})
 	// controller-runtime calls a token that the API server cannot read a failure of
 	// its own, so the code is not 401. What counts is that nothing is served.
 	if code, body := get(t, address, "forged"); code < 400 || strings.Contains(body, "controller_runtime") {
@@ -82,6 +86,7 @@ func token(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
+// get returns the answer's code and body, or 0 and why there is none.
 func get(t *testing.T, address, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
@@ -94,7 +99,7 @@ func get(t *testing.T, address, token string) (int, string) {
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // self-signed, on loopback
 	response, err := insecure.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return 0, err.Error()
 	}
 	defer response.Body.Close() //nolint:errcheck // read to its end
 	body, err := io.ReadAll(response.Body)
