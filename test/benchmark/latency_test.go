@@ -36,7 +36,7 @@ var sizes = []int{100, 1000, 5000}
 // its own, and they take turns, so that whatever else the machine does falls on
 // all of them. What counts is the ratio to the smallest size.
 //
-//	go test ./test/benchmark -run '^$' -bench TemplateChangeToWrite -benchtime 300x
+//	go test ./test/benchmark -run '^$' -bench TemplateChangeToWrite -benchtime 1500x
 func BenchmarkTemplateChangeToWrite(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	worlds := make([]*world, len(sizes))
