@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 func TestStopEndsProcesses(t *testing.T) {
@@ -31,11 +33,12 @@ func TestStopEndsProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				if content, err := os.ReadFile(log); err == nil && len(content) > 0 {
-					break
+			testkit.Eventually(t, 10*time.Second, func() string {
+				if content, err := os.ReadFile(log); err != nil || len(content) == 0 {
+					return "the script has not begun"
 				}
-			}
+				return ""
+			})
 			if strings.Contains(tc.script, "exit 3") {
 				<-p.ended
 			}
