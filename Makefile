@@ -176,7 +176,10 @@ undeploy: $(KUSTOMIZE) ## Remove the operator and, with its CRDs, all scalers fr
 ##@ Tools
 
 .PHONY: tools
-tools: $(TOOLS) ## Build the pinned tools into bin/tools.
+tools: $(TOOLS) ## Build the pinned tools of daily work into bin/tools.
+
+.PHONY: olm-tools
+olm-tools: $(OLM_TOOLS) ## Build OLM, opm and the scorecard's tests into bin/tools. Takes minutes the first time.
 
 .PHONY: cluster
 cluster: ## Build the cluster of the tests and the demo, and print its folder.

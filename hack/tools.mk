@@ -6,6 +6,9 @@
 
 TOOLS_DIR := bin/tools
 
+# Arguments of a call are separated by commas.
+comma := ,
+
 # $(call version,<module folder>,<module path>): the version that the folder's go.mod asks for.
 version = $(shell sed -n 's|^[[:space:]]*\(require \)*$(2) \(v[^ ]*\).*|\2|p' hack/tools/$(1)/go.mod)
 
@@ -14,14 +17,26 @@ KUSTOMIZE_VERSION      := $(call version,codegen,sigs.k8s.io/kustomize/kustomize
 CRD_REF_DOCS_VERSION   := $(call version,docs,github.com/elastic/crd-ref-docs)
 GOLANGCI_LINT_VERSION  := $(call version,lint,github.com/golangci/golangci-lint/v2)
 OPERATOR_SDK_VERSION   := $(call version,sdk,github.com/operator-framework/operator-sdk)
+OPM_VERSION            := $(call version,opm,github.com/operator-framework/operator-registry)
+OLM_VERSION            := $(call version,olm,github.com/operator-framework/operator-lifecycle-manager)
 
 CONTROLLER_GEN := $(TOOLS_DIR)/controller-gen-$(CONTROLLER_GEN_VERSION)
 KUSTOMIZE      := $(TOOLS_DIR)/kustomize-$(KUSTOMIZE_VERSION)
 CRD_REF_DOCS   := $(TOOLS_DIR)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 GOLANGCI_LINT  := $(TOOLS_DIR)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 OPERATOR_SDK   := $(TOOLS_DIR)/operator-sdk-$(OPERATOR_SDK_VERSION)
+SCORECARD_TEST := $(TOOLS_DIR)/scorecard-test-$(OPERATOR_SDK_VERSION)
+OPM            := $(TOOLS_DIR)/opm-$(OPM_VERSION)
 
+# OLM's own programs: two controllers, and two small ones that unpack bundles in pods.
+OLM_OPERATOR     := $(TOOLS_DIR)/olm-$(OLM_VERSION)
+OLM_CATALOG      := $(TOOLS_DIR)/catalog-$(OLM_VERSION)
+OLM_CPB          := $(TOOLS_DIR)/cpb-$(OLM_VERSION)
+OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
+
+# What daily work needs, and what the tests with OLM need besides.
 TOOLS := $(CONTROLLER_GEN) $(KUSTOMIZE) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(OPERATOR_SDK)
+OLM_TOOLS := $(SCORECARD_TEST) $(OPM) $(OLM_OPERATOR) $(OLM_CATALOG) $(OLM_CPB) $(OLM_COPY_CONTENT)
 
 # $(call build-tool,<module folder>,<package>,<tags>,<linker flags>): builds the target. It gets its name last, so that
 # a build that was interrupted leaves nothing that looks finished.
@@ -49,3 +64,25 @@ $(GOLANGCI_LINT):
 sdk_version := github.com/operator-framework/operator-sdk/internal/version
 $(OPERATOR_SDK):
 	$(call build-tool,sdk,github.com/operator-framework/operator-sdk/cmd/operator-sdk,containers_image_openpgp,$(foreach name,Version GitVersion ImageVersion,-X $(sdk_version).$(name)=$(OPERATOR_SDK_VERSION)))
+
+$(SCORECARD_TEST):
+	$(call build-tool,sdk,github.com/operator-framework/operator-sdk/images/scorecard-test,containers_image_openpgp)
+
+# Without json1, the database that catalogs used to be in does not compile.
+registry := github.com/operator-framework/operator-registry
+$(OPM):
+	$(call build-tool,opm,$(registry)/cmd/opm,containers_image_openpgp$(comma)json1,-X $(registry)/cmd/opm/version.opmVersion=$(OPM_VERSION))
+
+lifecycle := github.com/operator-framework/operator-lifecycle-manager
+build-olm = $(call build-tool,olm,$(lifecycle)/$(1),containers_image_openpgp$(comma)json1,-X $(lifecycle)/pkg/version.OLMVersion=$(OLM_VERSION:v%=%))
+$(OLM_OPERATOR):
+	$(call build-olm,cmd/olm)
+
+$(OLM_CATALOG):
+	$(call build-olm,cmd/catalog)
+
+$(OLM_CPB):
+	$(call build-olm,util/cpb)
+
+$(OLM_COPY_CONTENT):
+	$(call build-olm,cmd/copy-content)

@@ -242,7 +242,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-tool github.com/operator-framework/operator-sdk/cmd/operator-sdk
+tool (
+	github.com/operator-framework/operator-sdk/cmd/operator-sdk
+	github.com/operator-framework/operator-sdk/images/scorecard-test
+)
 
 // operator-sdk 1.42.3 asks for version 1.42.3 of a plugin which the module proxy does
 // not serve. Version 1.42.2, which operator-sdk 1.42.2 asks for, is the newest that it does.
