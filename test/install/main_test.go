@@ -1,0 +1,264 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install installs the operator without OLM and takes it away again, on a
+// real control plane, with kubectl and the very commands of the README.
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const (
+	// soon is how long anything may take on a busy machine.
+	soon = 2 * time.Minute
+	// system is where dist/install.yaml puts the operator.
+	system = "verticalscaler-system"
+	// account is the operator's user name.
+	account = "system:serviceaccount:" + system + ":verticalscaler-operator"
+)
+
+var env *testkit.Env
+
+func TestMain(m *testing.M) { os.Exit(testkit.ClusterMain(m, &env)) }
+
+// run runs a shell command in the repository, with kubectl for this cluster in its
+// path, and returns what it says.
+func run(t *testing.T, command string) (string, error) {
+	t.Helper()
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Fatal("KUBEBUILDER_ASSETS must name a folder with kubectl: run this with make test")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
+	cmd.Dir = testkit.Root()
+	cmd.Env = append(os.Environ(), "PATH="+assets+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig(t))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must is run for a command that has to succeed.
+func must(t *testing.T, command string) string {
+	t.Helper()
+	out, err := run(t, command)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return out
+}
+
+// commandsOf are the commands in a section of the README, without comments.
+func commandsOf(t *testing.T, heading string) (commands []string) {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("the README has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, block, _ := strings.Cut(section, "\n```\n")
+	block, _, _ = strings.Cut(block, "\n```")
+	for line := range strings.Lines(block) {
+		if command, _, _ := strings.Cut(line, " #"); strings.TrimSpace(command) != "" {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	if len(commands) == 0 {
+		t.Fatalf("section %q of the README has no commands", heading)
+	}
+	return commands
+}
+
+// kubeconfig writes the administrator's credentials for kubectl.
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	const name = "test"
+	c := clientcmdapi.NewConfig()
+	c.Clusters[name] = &clientcmdapi.Cluster{
+		Server: env.Config.Host, CertificateAuthority: env.Config.CAFile, CertificateAuthorityData: env.Config.CAData,
+	}
+	c.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		Token: env.Config.BearerToken, ClientCertificate: env.Config.CertFile, ClientCertificateData: env.Config.CertData,
+		ClientKey: env.Config.KeyFile, ClientKeyData: env.Config.KeyData,
+	}
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// bare makes the cluster one that has never seen the operator.
+func bare(t *testing.T) {
+	t.Helper()
+	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
+}
+
+// operator starts the operator with the rights that the installation gave to its
+// service account, no others.
+func operator(t *testing.T) *testkit.Operator {
+	t.Helper()
+	as := *env
+	as.Config = rest.CopyConfig(env.Config)
+	as.Config.Impersonate = rest.ImpersonationConfig{
+		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
+	}
+	c := testkit.OperatorConfig()
+	c.Collection.Interval.Duration = 100 * time.Millisecond // each round counts as a minute
+	return as.StartOperator(t, c, &crowd{rounds: time.Now()})
+}
+
+// crowd is a source in which every pod uses the same.
+type crowd struct{ rounds time.Time }
+
+// List implements collect.Source.
+func (c *crowd) List(ctx context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
+	c.rounds = c.rounds.Add(time.Minute)
+	var pods corev1.PodList
+	if err := env.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, nil, err
+	}
+	for _, pod := range pods.Items {
+		samples = append(samples, usage.Sample{
+			Namespace: namespace, Pod: pod.Name, Container: "app", Time: c.rounds, Window: 30 * time.Second,
+			CPUMillis: 300, MemoryBytes: 300 << 20,
+		})
+	}
+	return samples, nil, nil
+}
+
+// workload is a Deployment with a scaler.
+type workload struct{ namespace, name string }
+
+// scaled makes a Deployment with its scaler and waits until its pods have the
+// decided size.
+func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
+	t.Helper()
+	w := workload{namespace, strings.ToLower(string(mode))}
+	testkit.Eventually(t, soon, func() string { // no pod can be made before
+		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
+	})
+	d := testkit.Deployment(namespace, w.name)
+	d.Spec.Replicas = ptr.To(int32(2))
+	s := testkit.Scaler(namespace, w.name, w.name)
+	s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}
+	for _, obj := range []client.Object{d, s} {
+		if err := env.Client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, soon, func() string {
+		s, pods := w.scaler(t), w.pods(t)
+		c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied)
+		if c == nil || c.Status != metav1.ConditionTrue || s.Status.Decision == nil || len(pods) != 2 {
+			return fmt.Sprintf("%s: %d pods, Applied is %+v", w.name, len(pods), c)
+		}
+		for _, pod := range pods {
+			if got := cpuInForce(pod); got < 300 {
+				return fmt.Sprintf("pod %s has %dm of CPU in force", pod.Name, got)
+			}
+		}
+		return ""
+	})
+	return w
+}
+
+func (w workload) scaler(t *testing.T) *v1beta1.VerticalScaler {
+	t.Helper()
+	s := &v1beta1.VerticalScaler{}
+	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (w workload) deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// pods are those that stay.
+func (w workload) pods(t *testing.T) (pods []corev1.Pod) {
+	t.Helper()
+	var list corev1.PodList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": w.name}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// templateCPU is what the pod template asks for.
+func (w workload) templateCPU(t *testing.T) int64 {
+	t.Helper()
+	return w.deployment(t).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+}
+
+func cpuInForce(pod corev1.Pod) int64 {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Resources != nil {
+			return status.Resources.Requests.Cpu().MilliValue()
+		}
+	}
+	return 0
+}
+
+// gone waits until there is no such object.
+func gone(t *testing.T, obj client.Object) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			return ""
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%T %s is still there", obj, obj.GetName())
+	})
+}
+
+func said(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
