@@ -3,8 +3,8 @@
 
 package v1beta1
 
-// The condition types of a VerticalScaler. All are present from the first status
-// that the operator writes.
+// The condition types of a VerticalScaler. All but ClusterAccess are present from the
+// first status that the operator writes.
 const (
 	// ConditionReady sums up the others. Learning, waiting and suspended are
 	// Ready=True; False means that something is broken. Reasons: Working, Learning,
@@ -25,6 +25,10 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True when a person must act (kstatus).
 	ConditionStalled = "Stalled"
+	// ConditionClusterAccess is False where the operator sees only a part of the cluster,
+	// and its message says what is lost. Otherwise there is none. Ready does not depend
+	// on it. Reasons: NamespacedInstall, NodesForbidden.
+	ConditionClusterAccess = "ClusterAccess"
 )
 
 // The reasons of Ready, TargetFound and RecommendationProvided.
@@ -43,6 +47,15 @@ const (
 	ReasonMetricsUnavailable   = "MetricsUnavailable"
 	ReasonMetricsIncomplete    = "MetricsIncomplete"
 	ReasonUnknown              = "Unknown"
+)
+
+// The reasons of ClusterAccess.
+const (
+	// ReasonNamespacedInstall: the operator watches some namespaces only, and has no
+	// right outside of them.
+	ReasonNamespacedInstall = "NamespacedInstall"
+	// ReasonNodesForbidden: the operator watches all namespaces, and may not read nodes.
+	ReasonNodesForbidden = "NodesForbidden"
 )
 
 // The reasons of Applied, which are the plan's.
@@ -87,7 +100,8 @@ const (
 	ReasonInfeasible = "Infeasible"
 	// ReasonResizeError: the kubelet failed to actuate the resize; it retries.
 	ReasonResizeError = "ResizeError"
-	// ReasonNodeCapacity: the API server refused a size above the node's allocatable.
+	// ReasonNodeCapacity: the API server refused a size above the node's allocatable, or
+	// the request is held at what the largest node of the cluster can give.
 	ReasonNodeCapacity = "NodeCapacity"
 	// ReasonUnsupported: the node cannot resize pods in place.
 	ReasonUnsupported = "Unsupported"

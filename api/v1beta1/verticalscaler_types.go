@@ -98,7 +98,7 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.deploymentName`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
-// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{Pod,v1},{VerticalScalerCheckpoint,v1beta1}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{ReplicaSet,v1},{Pod,v1},{Node,v1},{LimitRange,v1},{HorizontalPodAutoscaler,v2},{Event,v1},{VerticalScalerCheckpoint,v1beta1}}
 type VerticalScaler struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -165,12 +165,14 @@ type UpdatePolicy struct {
 	// Defaults to InPlace.
 	// +optional
 	// +kubebuilder:default=InPlace
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Off","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
 	// fallback is what InPlace does where it cannot resize a pod in place. Wait:
 	// leave the pod as it is and say why. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
 	// cooldownSeconds is the least time between two decisions to change the sizes.
@@ -180,6 +182,7 @@ type UpdatePolicy struct {
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Cooldown in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
 }
 
@@ -266,6 +269,7 @@ type RecommendationPolicy struct {
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=500
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Safety margin in percent",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	SafetyMarginPercent *int32 `json:"safetyMarginPercent,omitempty"`
 }
 
@@ -312,7 +316,8 @@ type VerticalScalerStatus struct {
 	Held *Held `json:"held,omitempty"`
 
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied,
-	// Reconciling and Stalled.
+	// Reconciling and Stalled; and ClusterAccess, where the operator sees only a part
+	// of the cluster.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -344,12 +349,15 @@ type Target struct {
 type Summary struct {
 	// cpu is the CPU requested by one pod: "500m->310m", or "310m" when nothing is to change.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="CPU",xDescriptors="urn:alm:descriptor:text"
 	CPU string `json:"cpu,omitempty"`
 	// memory is the memory requested by one pod: "512Mi->640Mi", or "640Mi".
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Memory",xDescriptors="urn:alm:descriptor:text"
 	Memory string `json:"memory,omitempty"`
 	// pods is the number of pods that have the decided size, of all pods: "6/6".
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods",xDescriptors="urn:alm:descriptor:text"
 	Pods string `json:"pods,omitempty"`
 }
 

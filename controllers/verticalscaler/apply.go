@@ -180,6 +180,9 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 	}
 	var live appsv1.Deployment
 	if err := r.Live.Get(ctx, targetOf(scaler), &live); err != nil {
+		if p.refusedBy(err) {
+			return nil
+		}
 		return fmt.Errorf("reading Deployment %s to record what it holds: %w", targetOf(scaler), err)
 	}
 	if live.ResourceVersion != p.plan.Rewrite.ResourceVersion {
@@ -189,9 +192,7 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 		updated := scaler.DeepCopy()
 		controllerutil.AddFinalizer(updated, v1beta1.GiveBackFinalizer)
 		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
-			if refused := refusalOf(err); refused.reason != "" {
-				p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
-				p.plan.Changing = false
+			if p.refusedBy(err) {
 				return nil
 			}
 			return fmt.Errorf("adding the finalizer: %w", err)
@@ -214,6 +215,10 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
 	}
 	if err := r.keepUnrecorded(ctx, scaler, p, sizes); err != nil {
+		if p.refusedBy(err) {
+			p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+			return nil
+		}
 		return err
 	}
 	var containers []*corev1ac.ContainerApplyConfiguration

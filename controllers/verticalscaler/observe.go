@@ -74,6 +74,10 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	}
 	s.Scaled = workload.ReadHPAs(hpas.Items, deployment.Name)
 
+	if r.Nodes != nil {
+		s.LargestNode = r.Nodes.Largest()
+	}
+
 	// A decision is about one Deployment. One made anew under the same name starts
 	// from its own template; only the history is inherited.
 	if status.Target != nil && status.Target.UID != deployment.UID {

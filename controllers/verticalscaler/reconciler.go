@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
@@ -52,6 +53,10 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a scaler is reconciled that nothing wakes.
 	ResyncPeriod time.Duration
+	// Scope is what of the cluster is out of our reach.
+	Scope Scope
+	// Nodes tells the size of the largest node; nil where nodes are not read.
+	Nodes *inventory.Nodes
 
 	lookup  *lookup
 	pods    podMemory
@@ -61,6 +66,7 @@ type Reconciler struct {
 // pass is what one Reconcile found, decided and did.
 type pass struct {
 	now         time.Time
+	scope       Scope
 	status      v1beta1.VerticalScalerStatus // to be written
 	observation observation
 	plan        plan.Plan
@@ -101,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run makes the pass. It changes nothing on a Deployment that the status does not
 // claim yet, so that whatever we touch can be found again after a crash.
 func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
-	p.now = now
+	p.now, p.scope = now, r.Scope
 	p.status = *scaler.Status.DeepCopy()
 	claimed := recordedClaim(scaler) == claimFor(scaler)
 

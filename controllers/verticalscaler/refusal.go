@@ -67,6 +67,17 @@ func refusalOf(err error) refusal {
 	return refusal{}
 }
 
+// refusedBy says why the step is not taken, and whether the answer was a refusal at all.
+func (p *pass) refusedBy(err error) bool {
+	refused := refusalOf(err)
+	if refused.reason == "" {
+		return false
+	}
+	p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
+	p.plan.Changing = false
+	return true
+}
+
 func hasCause(status metav1.Status, cause metav1.CauseType) bool {
 	if status.Details == nil {
 		return false
@@ -97,7 +108,7 @@ func forbiddenFor(message string) string {
 		return v1beta1.ReasonQuotaExceeded
 	case strings.Contains(message, " per Container is ") || strings.Contains(message, " per Pod is ") || strings.Contains(message, " ratio per "):
 		return v1beta1.ReasonLimitRange
-	case strings.Contains(message, "cannot patch resource"):
+	case strings.Contains(message, "cannot patch resource") || strings.Contains(message, "cannot get resource"):
 		return v1beta1.ReasonForbidden
 	}
 	return v1beta1.ReasonRejected

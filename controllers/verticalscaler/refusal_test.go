@@ -37,6 +37,10 @@ func TestRefusals(t *testing.T) {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: User "system:serviceaccount:vs:vs" cannot patch resource "pods/resize" in API group "" in the namespace "shop"`),
 			"Forbidden",
 		},
+		"a missing right to read": {
+			answer(403, "Forbidden", `deployments.apps "web" is forbidden: User "system:serviceaccount:vs:vs" cannot get resource "deployments" in API group "apps" in the namespace "shop"`),
+			"Forbidden",
+		},
 		"a node that is too small": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" didn't have enough allocatable resources: cpu, requested: 64000, allocatable: 4000`, metav1.StatusCause{Type: "NodeCapacity"}),
 			"NodeCapacity",

@@ -69,9 +69,13 @@ func isPlanned(p *pass) bool { return p.plan.Reason != "" }
 func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) (conditions []metav1.Condition) {
 	target, provided, applied := targetFound(scaler, p), recommendationProvided(p), applied(p)
 	stalled := stalled(p, target, provided)
-	for _, c := range []metav1.Condition{
+	all := []metav1.Condition{
 		ready(scaler, p, target, provided, applied, stalled), target, provided, applied, reconciling(p, stalled), stalled,
-	} {
+	}
+	if c, ok := p.scope.condition(); ok {
+		all = append(all, c)
+	}
+	for _, c := range all {
 		if before := meta.FindStatusCondition(scaler.Status.Conditions, c.Type); before != nil {
 			conditions = append(conditions, *before)
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +18,19 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -60,38 +65,91 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Run runs the operator until the context ends.
+// Run runs the operator until the context ends. WATCH_NAMESPACE says where.
 func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error {
-	options := ManagerOptions(c, Namespaces(os.Getenv(WatchNamespaceEnv)))
+	namespaces, err := Namespaces(os.Getenv(WatchNamespaceEnv))
+	if err != nil {
+		return err
+	}
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.UserAgent = userAgent
-	mgr, err := ctrl.NewManager(restConfig, options)
-	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
-	}
-	source, err := metricsapi.New(mgr.GetConfig())
+	source, err := metricsapi.New(restConfig)
 	if err != nil {
 		return fmt.Errorf("making the source of usage: %w", err)
 	}
-	if err := Setup(ctx, mgr, c, source); err != nil {
+	return RunIn(ctx, restConfig, c, source, namespaces...)
+}
+
+// RunIn runs the operator in these namespaces, or in all if there are none, until the
+// context ends.
+//
+// A namespace that cannot be read, because it does not exist yet or because the
+// operator was given no rights in it, is left out and asked about every 15 s. A cache
+// cannot be given another namespace, so the manager then starts anew, in the same
+// process.
+func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
+	reviews, err := authorizationclient.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("making a client to ask for our rights: %w", err)
+	}
+	may := reviewed(reviews.SelfSubjectAccessReviews())
+	for ctx.Err() == nil {
+		scope, err := may.look(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
+		if err != nil {
+			return err
+		}
+		scope.log(log.FromContext(ctx))
+		if err := runWithin(ctx, restConfig, c, source, scope, may); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runWithin runs one manager, until the context ends or until there is more to be
+// seen than the scope says.
+func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	mgr, err := ctrl.NewManager(restConfig, ManagerOptions(c, scope))
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if _, ok := scope.readable(); ok {
+		err = Setup(ctx, mgr, c, source, scope)
+	} else {
+		err = addChecks(mgr, scope)
+	}
+	if err != nil {
 		return err
+	}
+	if len(scope.Unreadable) > 0 {
+		if err := mgr.Add(&watchman{may: may, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
+			return fmt.Errorf("adding the look for more rights: %w", err)
+		}
 	}
 	return mgr.Start(ctx)
 }
 
-// Namespaces reads WATCH_NAMESPACE. None means all.
-func Namespaces(watch string) []string {
+// Namespaces reads WATCH_NAMESPACE: names separated by commas, sorted in the answer,
+// each once. None means all. A name that no namespace can have is an error.
+func Namespaces(watch string) ([]string, error) {
 	var out []string
 	for _, name := range strings.Split(watch, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			out = append(out, name)
+		if name = strings.TrimSpace(name); name == "" {
+			continue
 		}
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+			return nil, fmt.Errorf("%s: %q cannot be a namespace's name: %s", WatchNamespaceEnv, name, strings.Join(wrong, "; "))
+		}
+		out = append(out, name)
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
-// ManagerOptions turns the configuration into those of the manager.
-func ManagerOptions(c config.Operator, namespaces []string) manager.Options {
+// ManagerOptions turns the configuration and the scope into those of the manager.
+func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	options := manager.Options{
 		Scheme:                  Scheme(),
 		Metrics:                 metricsserver.Options{BindAddress: c.Metrics.BindAddress},
@@ -102,6 +160,8 @@ func ManagerOptions(c config.Operator, namespaces []string) manager.Options {
 		// The process ends with the manager, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
+		// A manager that starts anew has controllers of the same names.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: inventory.Trim,
 			// A kind that nobody has set up for caching is an error, not a silent
@@ -122,18 +182,31 @@ func ManagerOptions(c config.Operator, namespaces []string) manager.Options {
 	if c.Metrics.Secure {
 		options.Metrics.SecureServing = true
 		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		if scope.MetricsForbidden != "" {
+			options.Metrics.FilterProvider = refuseEverybody(scope.MetricsForbidden)
+		}
 	}
-	if len(namespaces) > 0 {
+	if scope.readsNodes() {
+		options.Cache.ByObject[&corev1.Node{}] = cache.ByObject{}
+	}
+	if len(scope.Namespaces) > 0 {
+		namespaces, ok := scope.readable()
+		if !ok {
+			namespaces = scope.Namespaces // no map, or an empty one, would mean all
+		}
 		options.Cache.DefaultNamespaces = map[string]cache.Config{}
 		for _, name := range namespaces {
 			options.Cache.DefaultNamespaces[name] = cache.Config{}
 		}
 	}
+	if _, ok := scope.readable(); !ok {
+		options.LeaderElection = false // there is nothing to lead in
+	}
 	return options
 }
 
 // Setup adds the controllers and the collector to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope) error {
 	// The collector must be able to tell of every scaler without waiting for the
 	// controller to take each one up.
 	wake := make(chan event.GenericEvent, 1024)
@@ -156,6 +229,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Params:       params,
 		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
 		ResyncPeriod: c.ResyncPeriod.Duration,
+		Scope:        verticalscaler.Scope{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+	}
+	if scope.readsNodes() {
+		var err error
+		if reconciler.Nodes, err = inventory.WatchNodes(ctx, mgr.GetCache()); err != nil {
+			return err
+		}
 	}
 	collector.Moved = reconciler.Moved
 	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
@@ -164,11 +244,22 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
 	}
+	if err := addOwn(mgr, c); err != nil {
+		return err
+	}
+	return addChecks(mgr, scope)
+}
+
+// addChecks adds what the probes ask for.
+func addChecks(mgr ctrl.Manager, scope Scope) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("namespaces", somethingReadable(scope)); err != nil {
+		return fmt.Errorf("adding the readiness check of namespaces: %w", err)
 	}
 	return nil
 }

@@ -5,9 +5,11 @@ package app
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,16 +25,32 @@ func TestNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		watch string
 		want  []string
+		wrong string
 	}{
-		"unset means all":               {watch: ""},
-		"one":                           {watch: "shop", want: []string{"shop"}},
-		"several":                       {watch: "shop,bank", want: []string{"shop", "bank"}},
-		"space around names is ignored": {watch: " shop , bank\n", want: []string{"shop", "bank"}},
-		"empty names are ignored":       {watch: "shop,,bank,", want: []string{"shop", "bank"}},
-		"nothing but commas means all":  {watch: " , ,"},
+		"unset means all":                {watch: ""},
+		"one":                            {watch: "shop", want: []string{"shop"}},
+		"several, sorted":                {watch: "shop,bank", want: []string{"bank", "shop"}},
+		"space around names is ignored":  {watch: " shop , bank\n", want: []string{"bank", "shop"}},
+		"empty names are ignored":        {watch: "shop,,bank,", want: []string{"bank", "shop"}},
+		"nothing but commas means all":   {watch: " , ,"},
+		"a name twice is one":            {watch: "shop,bank, shop", want: []string{"bank", "shop"}},
+		"a list with spaces is an error": {watch: "shop bank", wrong: `WATCH_NAMESPACE: "shop bank" cannot be a namespace's name`},
+		"capitals are an error":          {watch: "bank,Shop", wrong: `WATCH_NAMESPACE: "Shop" cannot be a namespace's name`},
+		"so is the star":                 {watch: "*", wrong: `WATCH_NAMESPACE: "*" cannot be a namespace's name`},
+		"and a path":                     {watch: "shop/web", wrong: `WATCH_NAMESPACE: "shop/web" cannot be a namespace's name`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Namespaces(tc.watch)); diff != "" {
+			got, err := Namespaces(tc.watch)
+			if tc.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wrong) {
+					t.Errorf("Namespaces(%q) = %q, %v; want an error with %q", tc.watch, got, err, tc.wrong)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Namespaces(%q) (-want +got):\n%s", tc.watch, diff)
 			}
 		})
@@ -41,7 +59,7 @@ func TestNamespaces(t *testing.T) {
 
 func TestManagerOptions(t *testing.T) {
 	t.Run("by default", func(t *testing.T) {
-		o := ManagerOptions(config.Default(), nil)
+		o := ManagerOptions(config.Default(), Scope{})
 		if o.Metrics.BindAddress != ":8443" || !o.Metrics.SecureServing || o.Metrics.FilterProvider == nil {
 			t.Errorf("metrics are served at %s, secure %t, with a filter %t; want :8443, over TLS, to those who may",
 				o.Metrics.BindAddress, o.Metrics.SecureServing, o.Metrics.FilterProvider != nil)
@@ -66,7 +84,7 @@ func TestManagerOptions(t *testing.T) {
 		c.Metrics.BindAddress, c.Metrics.Secure = "127.0.0.1:8080", false
 		c.Health.BindAddress = "0"
 		c.LeaderElection.Enabled = false
-		o := ManagerOptions(c, nil)
+		o := ManagerOptions(c, Scope{})
 		if o.Metrics.BindAddress != "127.0.0.1:8080" || o.Metrics.SecureServing || o.Metrics.FilterProvider != nil {
 			t.Errorf("metrics are served at %s, secure %t, with a filter %t", o.Metrics.BindAddress, o.Metrics.SecureServing, o.Metrics.FilterProvider != nil)
 		}
@@ -77,19 +95,37 @@ func TestManagerOptions(t *testing.T) {
 	t.Run("a lease in another namespace", func(t *testing.T) {
 		c := config.Default()
 		c.LeaderElection.Namespace = "ops"
-		if got := ManagerOptions(c, nil).LeaderElectionNamespace; got != "ops" {
+		if got := ManagerOptions(c, Scope{}).LeaderElectionNamespace; got != "ops" {
 			t.Errorf("the lease is in %q", got)
 		}
 	})
-	t.Run("only the named namespaces are watched", func(t *testing.T) {
-		o := ManagerOptions(config.Default(), []string{"shop", "bank"})
-		var got []string
-		for name := range o.Cache.DefaultNamespaces {
-			got = append(got, name)
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff([]string{"bank", "shop"}, got); diff != "" {
-			t.Errorf("watched namespaces (-want +got):\n%s", diff)
+	t.Run("only the named namespaces are watched, as far as they can be read", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			scope Scope
+			want  []string
+			leads bool
+		}{
+			"two": {Scope{Namespaces: []string{"bank", "shop"}}, []string{"bank", "shop"}, true},
+			"one of two": {
+				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods"}}, []string{"shop"}, true,
+			},
+			// No namespace at all would mean all of them.
+			"none of two": {
+				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods", "shop": "list pods"}},
+				[]string{"bank", "shop"},
+				false,
+			},
+			"all":                       {Scope{}, nil, true},
+			"all, and may not read any": {Scope{Unreadable: map[string]string{"": "list pods"}}, nil, false},
+		} {
+			o := ManagerOptions(config.Default(), tc.scope)
+			got := slices.Sorted(maps.Keys(o.Cache.DefaultNamespaces))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: watched namespaces (-want +got):\n%s", name, diff)
+			}
+			if o.LeaderElection != tc.leads {
+				t.Errorf("%s: leader election is %t", name, o.LeaderElection)
+			}
 		}
 	})
 }
@@ -97,7 +133,7 @@ func TestManagerOptions(t *testing.T) {
 // What is read only now and then must not be watched in the whole cluster, and what
 // is cached must be trimmed.
 func TestWhatIsCached(t *testing.T) {
-	o := ManagerOptions(config.Default(), nil)
+	o := ManagerOptions(config.Default(), Scope{})
 	if !o.Cache.ReaderFailOnMissingInformer {
 		t.Error("reading a kind by mistake would start a watch of it")
 	}
@@ -122,8 +158,20 @@ func TestWhatIsCached(t *testing.T) {
 			t.Errorf("%T is cached in a way of its own", obj)
 		}
 	}
-	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Pod", "VerticalScaler"}, kinds(cached)); diff != "" {
+	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Node", "Pod", "VerticalScaler"}, kinds(cached)); diff != "" {
 		t.Errorf("cached kinds (-want +got):\n%s", diff)
+	}
+	for name, scope := range map[string]Scope{
+		"in some namespaces only":    {Namespaces: []string{"shop"}},
+		"without the right to do so": {NodesForbidden: true},
+	} {
+		var cached []client.Object
+		for obj := range ManagerOptions(config.Default(), scope).Cache.ByObject {
+			cached = append(cached, obj)
+		}
+		if slices.Contains(kinds(cached), "Node") {
+			t.Errorf("nodes are read %s", name)
+		}
 	}
 	if diff := cmp.Diff([]string{"VerticalScalerCheckpoint"}, kinds(o.Client.Cache.DisableFor)); diff != "" {
 		t.Errorf("kinds read live (-want +got):\n%s", diff)

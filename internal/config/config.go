@@ -42,6 +42,8 @@ type Operator struct {
 	Collection Collection `json:"collection"`
 	// Recommendation says how much evidence is wanted, and how it fades.
 	Recommendation Recommendation `json:"recommendation"`
+	// Provision says what the operator creates in its own namespace.
+	Provision Provision `json:"provision"`
 }
 
 // Metrics is where the operator's own metrics are served.
@@ -96,6 +98,17 @@ type Recommendation struct {
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
 }
 
+// Provision says what the operator creates in its own namespace, where the API server
+// serves the kind. What is switched off again is removed.
+type Provision struct {
+	// Monitoring is a ServiceMonitor and a PrometheusRule with alerts. Default true.
+	// Nothing is monitored where no metrics are served.
+	Monitoring bool `json:"monitoring"`
+	// NetworkPolicy lets nothing in to the operator's pods but scrapes of the metrics.
+	// Default true.
+	NetworkPolicy bool `json:"networkPolicy"`
+}
+
 // Default is the configuration of an empty file.
 func Default() Operator {
 	p := recommend.DefaultParams()
@@ -116,6 +129,7 @@ func Default() Operator {
 			FullEvidence:   d(p.FullEvidence),
 			ConfidenceUnit: d(p.ConfidenceUnit),
 		},
+		Provision: Provision{Monitoring: true, NetworkPolicy: true},
 	}
 }
 

@@ -37,6 +37,9 @@ leaderElection:
 metrics:
   bindAddress: :8443
   secure: true
+provision:
+  monitoring: true
+  networkPolicy: true
 recommendation:
   confidenceUnit: 24h0m0s
   cpuHalfLife: 24h0m0s
@@ -69,6 +72,7 @@ func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
 		"the least durations are accepted":    {text: "resyncPeriod: 1s\ncollection: {interval: 1s}", change: func(c *Operator) { c.ResyncPeriod.Duration, c.Collection.Interval.Duration = time.Second, time.Second }},
 		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
 		"a namespace for the lease is read":   {text: "leaderElection: {namespace: ops}", change: func(c *Operator) { c.LeaderElection.Namespace = "ops" }},
+		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
 		"a demonstration can compress time": {text: "recommendation: {cpuHalfLife: 1m, memoryWindow: 8m}", change: func(c *Operator) {
 			c.Recommendation.CPUHalfLife.Duration, c.Recommendation.MemoryWindow.Duration = time.Minute, 8*time.Minute
 		}},
@@ -103,6 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"a number as a duration":      {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
 		"a word as a duration":        {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
 		"a word as a switch":          {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
+		"something else to provision": {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
 		"no YAML":                     {text: head + "a: [", want: []string{"decoding"}},
 		"a resync without end":        {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
 		"collecting without end":      {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},

@@ -17,6 +17,8 @@ func Trim(obj any) (any, error) {
 		trimDeployment(o)
 	case *corev1.Pod:
 		trimPod(o)
+	case *corev1.Node:
+		trimNode(o)
 	case *metav1.PartialObjectMetadata:
 		o.ManagedFields = nil
 		o.Labels = nil
@@ -61,6 +63,18 @@ func trimPod(p *corev1.Pod) {
 		Conditions:        resizeConditions(p.Status.Conditions),
 		ContainerStatuses: statuses,
 	}
+}
+
+func trimNode(n *corev1.Node) {
+	n.ManagedFields, n.Annotations, n.Labels = nil, nil, nil
+	n.Spec = corev1.NodeSpec{}
+	allocatable := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if amount, ok := n.Status.Allocatable[name]; ok {
+			allocatable[name] = amount
+		}
+	}
+	n.Status = corev1.NodeStatus{Allocatable: allocatable}
 }
 
 func resizeConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {

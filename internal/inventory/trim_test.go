@@ -55,6 +55,12 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 			t.Fatalf("seed %d: reading a Deployment (-whole +trimmed):\n%s", seed, diff)
 		}
 
+		var node corev1.Node
+		fill(r, reflect.ValueOf(&node).Elem())
+		if diff := cmp.Diff(workload.ReadNode(&node), workload.ReadNode(trimmed(t, node.DeepCopy()))); diff != "" {
+			t.Fatalf("seed %d: reading a node (-whole +trimmed):\n%s", seed, diff)
+		}
+
 		var set metav1.PartialObjectMetadata
 		fill(r, reflect.ValueOf(&set).Elem())
 		trimmedSet := trimmed(t, set.DeepCopy())

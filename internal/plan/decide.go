@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -122,10 +123,11 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 type weighing struct {
 	stays   map[string]quantity.Amounts // decided before and still managed
 	moves   []move
-	held    notes // resources left alone although they are managed
-	kept    notes // resources that stay although the target differs
-	known   bool  // there is a recommendation
-	managed bool  // there is something to manage
+	held    notes           // resources left alone although they are managed
+	kept    notes           // resources that stay although the target differs
+	rooms   map[string]room // by resource
+	known   bool            // there is a recommendation
+	managed bool            // there is something to manage
 }
 
 // move is one request that is to be moved.
@@ -137,7 +139,10 @@ type move struct {
 }
 
 func weigh(s Situation, policy Policy) weighing {
-	w := weighing{stays: map[string]quantity.Amounts{}}
+	w := weighing{stays: map[string]quantity.Amounts{}, rooms: map[string]room{}}
+	for _, r := range resources {
+		w.rooms[r.name] = roomFor(s, policy, r)
+	}
 	for _, container := range s.Deployment.Containers {
 		if container.Unreadable {
 			w.held.add(v1beta1.ReasonRejected, "container "+container.Name, "its resources are outside the believable range and left alone", true)
@@ -167,14 +172,21 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 
 	allowed := allowedFor(s, policy, container, r)
 	current, mixed := currentRequest(s, container, r)
-	target := allowed.fit(r.of(rec.Target))
-	if target == 0 {
-		// Nothing is known any more: the decision stands, as far as it is allowed.
-		target, mixed = allowed.fit(s.Decision.request(container.Name, r)), false
-		if target == 0 {
-			return
-		}
+	wanted, left := targetFor(s, allowed, container, r), w.rooms[r.name]
+	if wanted == 0 {
+		return
 	}
+	if r.of(rec.Target) == 0 {
+		mixed = false
+	}
+	target := left.fit(container.Name, wanted)
+	if differs(target, wanted, policy.Tolerance) {
+		w.keptByNode(container, r, wanted)
+	}
+	if target <= 0 {
+		return // the other containers fill the largest node
+	}
+	allowed = left.bound(container.Name, allowed)
 	to, why := moveOf(current, target, rec, r, policy.Tolerance, allowed)
 	if why == "" && mixed {
 		to, why = current, DecidedAdopted
@@ -187,6 +199,13 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 		w.kept.add(v1beta1.ReasonWithinBounds, container.Name+" "+r.name,
 			fmt.Sprintf("%s stays until the upper bound of %s falls below it", r.format(current), r.format(r.of(rec.UpperBound))), false)
 	}
+}
+
+// targetFor is what is recommended, as far as it is allowed. Where nothing is known any
+// more, the decision stands in the same way. 0 stands for neither.
+func targetFor(s Situation, allowed spans, container workload.Container, r resource) int64 {
+	rec, _ := recommendationFor(s.Recommendations, container.Name)
+	return allowed.fit(cmp.Or(r.of(rec.Target), s.Decision.request(container.Name, r)))
 }
 
 // tell says why nothing moves.

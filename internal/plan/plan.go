@@ -55,9 +55,12 @@ type ContainerPolicy struct {
 
 // Situation is everything that a plan rests on.
 type Situation struct {
-	Deployment      workload.Deployment
-	Pods            []workload.Pod
-	Bounds          workload.Bounds
+	Deployment workload.Deployment
+	Pods       []workload.Pod
+	Bounds     workload.Bounds
+	// LargestNode is, for each resource, what the node can give that has the most of
+	// it. 0 stands for not known, and bounds nothing.
+	LargestNode     quantity.Amounts
 	Scaled          workload.Scaled
 	Recommendations []recommend.Container
 	// Decision is the decision in force; nil before the first.

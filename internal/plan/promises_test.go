@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -90,7 +91,7 @@ func (w *world) change(r *rand.Rand) {
 	s := &w.situation
 	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
 	policy := w.policy.Containers[container]
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0, 1, 2: // usage moves
 		for i, rec := range s.Recommendations {
 			f := 0.3 + 2*r.Float64()
@@ -120,6 +121,8 @@ func (w *world) change(r *rand.Rand) {
 		s.Decision, s.Held = nil, nil
 	case 8: // the evidence is lost
 		s.Recommendations = nil
+	case 9: // the largest node goes, or one comes
+		s.LargestNode = randomNode(r)
 	}
 }
 
@@ -145,6 +148,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	if p.Decided && p.Decision != nil {
 		checkDecision(w, p, fail)
 	}
+	checkNode(w, p, fail)
 	if p.Resize != nil {
 		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
 		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || !pod.Current {
@@ -181,6 +185,76 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
 			}
 		}
+	}
+}
+
+// checkNode: a pod does not outgrow the largest node, and because of a node nothing
+// becomes more than it would else, or less than it is.
+func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
+	if !p.Decided || p.Decision == nil {
+		return
+	}
+	free := w
+	free.situation.LargestNode = quantity.Amounts{}
+	unbounded := free.next(p.Decision.Time).Decision
+	for _, r := range []struct {
+		name string
+		of   func(quantity.Amounts) int64
+	}{
+		{"cpu", func(a quantity.Amounts) int64 { return a.CPUMillis }},
+		{"memory", func(a quantity.Amounts) int64 { return a.MemoryBytes }},
+	} {
+		var before, after int64
+		for _, c := range w.situation.Deployment.Containers {
+			now := r.of(w.inForce(c))
+			then, unbound := now, now
+			if v := r.of(p.Decision.Requests[c.Name]); v > 0 {
+				then = v
+			}
+			if unbounded != nil && r.of(unbounded.Requests[c.Name]) > 0 {
+				unbound = r.of(unbounded.Requests[c.Name])
+			}
+			before, after = before+now, after+then
+			if then < min(now, unbound) || then > max(now, unbound) {
+				fail("container %s gets %d of %s because of the node; it has %d and would get %d", c.Name, then, r.name, now, unbound)
+			}
+		}
+		if node := r.of(w.situation.LargestNode); node > 0 && after > max(node, before) {
+			fail("the containers get %d of %s; they have %d, and the largest node %d", after, r.name, before, node)
+		}
+	}
+}
+
+// inForce is what has been decided for a container, else the most that a pod has,
+// else what the template says.
+func (w world) inForce(c workload.Container) quantity.Amounts {
+	var most quantity.Amounts
+	for _, pod := range w.situation.Pods {
+		for _, in := range pod.Containers {
+			if in.Name == c.Name && !in.Unreadable && pod.Running && pod.Current && !pod.Terminating {
+				most.CPUMillis = max(most.CPUMillis, in.Requests.CPUMillis)
+				most.MemoryBytes = max(most.MemoryBytes, in.Requests.MemoryBytes)
+			}
+		}
+	}
+	var decided quantity.Amounts
+	if d := w.situation.Decision; d != nil {
+		decided = d.Requests[c.Name]
+	}
+	return quantity.Amounts{
+		CPUMillis:   cmp.Or(decided.CPUMillis, most.CPUMillis, c.Requests.CPUMillis),
+		MemoryBytes: cmp.Or(decided.MemoryBytes, most.MemoryBytes, c.Requests.MemoryBytes),
+	}
+}
+
+// randomNode is as large as a few containers, or not known.
+func randomNode(r *rand.Rand) quantity.Amounts {
+	if r.IntN(3) == 0 {
+		return quantity.Amounts{}
+	}
+	return quantity.Amounts{
+		CPUMillis:   1 + int64(math.Exp(r.Float64()*10)),
+		MemoryBytes: mebi + int64(math.Exp(r.Float64()*9)*mebi),
 	}
 }
 
@@ -541,6 +615,9 @@ func randomWorld(r *rand.Rand) world {
 	}
 	if some(0.1) {
 		s.Scaled = workload.Scaled{CPU: "web"}
+	}
+	if some(0.4) {
+		s.LargestNode = randomNode(r)
 	}
 	for i := range r.IntN(7) {
 		p := w.newPod(fmt.Sprintf("web-%d", i))

@@ -40,8 +40,23 @@ const (
 func StartCluster() (*Env, error) {
 	if path := os.Getenv(kubeconfigVariable); path != "" {
 		e := &Env{stop: func() error { return nil }}
-		return e, e.open(path)
+		return e, e.open(path, true)
 	}
+	return StartClusterWith(ClusterOptions{})
+}
+
+// ClusterOptions change what StartClusterWith starts.
+type ClusterOptions struct {
+	// MetricsServer runs metrics-server, which reads the pods' annotations every 10 s.
+	MetricsServer bool
+	// AuditReads logs every request, not only writes.
+	AuditReads bool
+	// NoCRDs leaves it to somebody else to install our CRDs.
+	NoCRDs bool
+}
+
+// StartClusterWith starts a cluster like StartCluster's, always one of its own.
+func StartClusterWith(o ClusterOptions) (*Env, error) {
 	binary, err := localcluster()
 	if err != nil {
 		return nil, err
@@ -50,25 +65,38 @@ func StartCluster() (*Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the cluster: %w", err)
 	}
-	policy, err := writeAuditPolicy(dir)
-	if err != nil {
-		return nil, err
+	flags := []string{
+		"-kwok-nodes", strconv.Itoa(kwokNodes),
+		// However this process ends, the cluster does not outlive it.
+		"-parent-pid", strconv.Itoa(os.Getpid()),
+	}
+	if o.MetricsServer {
+		flags = append(flags, "-metrics-server")
+	}
+	if o.AuditReads {
+		flags = append(flags, "-audit")
+	} else {
+		policy, err := writeAuditPolicy(dir)
+		if err != nil {
+			return nil, err
+		}
+		flags = append(flags, "-audit-policy", policy)
 	}
 	home := filepath.Join(dir, "cluster")
-	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"),
-		"-kwok-nodes", strconv.Itoa(kwokNodes), "-audit-policy", policy,
-		// However this process ends, the cluster does not outlive it.
-		"-parent-pid", strconv.Itoa(os.Getpid()))
+	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"), flags...)
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{kwok: true, audit: filepath.Join(home, "audit.log"), stop: func() error {
-		if err := stop(); err != nil {
-			return err
-		}
-		return os.RemoveAll(dir)
-	}}
-	if err := e.open(filepath.Join(home, "admin.kubeconfig")); err != nil {
+	e := &Env{
+		kwok: true, audit: filepath.Join(home, "audit.log"), localcluster: binary,
+		stop: func() error {
+			if err := stop(); err != nil {
+				return err
+			}
+			return os.RemoveAll(dir)
+		},
+	}
+	if err := e.open(filepath.Join(home, "admin.kubeconfig"), !o.NoCRDs); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
 	return e, nil
@@ -145,12 +173,13 @@ func contentOf(path string) string {
 	return string(content)
 }
 
-// open connects to the cluster of a kubeconfig, and installs our CRDs.
-func (e *Env) open(kubeconfig string) (err error) {
+// open connects to the cluster of a kubeconfig, and installs our CRDs if that is wanted.
+func (e *Env) open(kubeconfig string, crds bool) (err error) {
+	e.kubeconfig = kubeconfig
 	if e.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 		return fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
 	}
-	if err := e.connect(); err != nil {
+	if err := e.connect(); err != nil || !crds {
 		return err
 	}
 	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{
@@ -160,6 +189,22 @@ func (e *Env) open(kubeconfig string) (err error) {
 		return fmt.Errorf("installing the CRDs: %w", err)
 	}
 	return nil
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig; empty after Start, which
+// has none.
+func (e *Env) Kubeconfig() string { return e.kubeconfig }
+
+// AuditLog is the path of the API server's audit log; empty where there is none to
+// read.
+func (e *Env) AuditLog() string { return e.audit }
+
+// Kubectl is the path of kubectl; empty but after StartClusterWith.
+func (e *Env) Kubectl() string {
+	if e.localcluster == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(e.localcluster), "kubectl")
 }
 
 // NeedKwok skips a test that tells kwok what to do on a cluster with real nodes.

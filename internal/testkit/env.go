@@ -32,9 +32,11 @@ type Env struct {
 	// Client reads and writes live, as the administrator.
 	Client client.Client
 
-	audit string // the audit log; empty where there is none to read
-	kwok  bool   // nodes and pods are played by kwok
-	stop  func() error
+	audit        string // the audit log; empty where there is none to read
+	kwok         bool   // nodes and pods are played by kwok
+	kubeconfig   string // the administrator's; empty where there is none
+	localcluster string // the cluster's program; empty where there is none
+	stop         func() error
 }
 
 // Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; make

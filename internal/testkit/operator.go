@@ -13,9 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/app"
@@ -50,14 +48,13 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(e.Config)
 	restConfig.UserAgent = o.Agent
-	options := app.ManagerOptions(c, namespaces)
-	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)} // several in one process
-	mgr, err := ctrl.NewManager(restConfig, options)
+	scope := app.Scope{Namespaces: namespaces}
+	mgr, err := ctrl.NewManager(restConfig, app.ManagerOptions(c, scope))
 	if err != nil {
 		t.Fatalf("making the manager: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := app.Setup(ctx, mgr, c, source); err != nil {
+	if err := app.Setup(ctx, mgr, c, source, scope); err != nil {
 		cancel()
 		t.Fatalf("setting the operator up: %v", err)
 	}

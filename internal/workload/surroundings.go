@@ -150,3 +150,6 @@ func firstName(a, b string) string {
 	}
 	return a
 }
+
+// ReadNode reads what a node can give to pods. What cannot be read counts for nothing.
+func ReadNode(node *corev1.Node) quantity.Amounts { return readable(node.Status.Allocatable) }

@@ -1,0 +1,86 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+func TestClusterAccess(t *testing.T) {
+	const rest = ". It reads no nodes, so a size that no node can hold is found only when it is refused; " +
+		"admission policies for new pods are not available"
+	var many []string
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("team-%02d-%s", i, strings.Repeat("x", 50)))
+	}
+	for name, tc := range map[string]struct {
+		scope         Scope
+		reason, wants string
+	}{
+		"the whole cluster": {},
+		"its own namespace": {Scope{Namespaces: []string{"shop"}}, "NamespacedInstall", "The operator watches only the namespace shop" + rest},
+		"two namespaces":    {Scope{Namespaces: []string{"bank", "shop"}}, "NamespacedInstall", "The operator watches only the namespaces bank, shop" + rest},
+		"sixty namespaces": {
+			Scope{Namespaces: many},
+			"NamespacedInstall",
+			"The operator watches only the namespaces " + strings.Join(many[:10], ", ") + " and 50 more" + rest,
+		},
+		"the whole cluster, but no nodes": {
+			Scope{NodesForbidden: true},
+			"NodesForbidden",
+			"The operator may not list and watch nodes, so a size that no node can hold is found only when it is refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pass{now: noon, scope: tc.scope}
+			scaler := checkout()
+			completeStatus(scaler, p)
+			if ready := meta.FindStatusCondition(p.status.Conditions, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
+				t.Errorf("Ready is %+v", ready)
+			}
+			got := meta.FindStatusCondition(p.status.Conditions, "ClusterAccess")
+			if tc.reason == "" {
+				if got != nil {
+					t.Errorf("ClusterAccess is %+v; nothing is lost", got)
+				}
+				return
+			}
+			if got == nil || got.Status != metav1.ConditionFalse || got.Reason != tc.reason || got.Message != tc.wants {
+				t.Errorf("ClusterAccess is %+v\nwant %s: %s", got, tc.reason, tc.wants)
+			}
+		})
+	}
+}
+
+// The same scope says the same, and another one takes the place of what was said.
+func TestClusterAccessComesAndGoes(t *testing.T) {
+	scaler := checkout()
+	pass := func(scope Scope, after time.Duration) v1beta1.VerticalScalerStatus {
+		p := &pass{now: noon.Add(after), scope: scope, status: *scaler.Status.DeepCopy()}
+		completeStatus(scaler, p)
+		return p.status
+	}
+	scaler.Status = pass(Scope{Namespaces: []string{"shop"}}, 0)
+	if again := pass(Scope{Namespaces: []string{"shop"}}, time.Hour); !sameStatus(scaler.Status, again) {
+		t.Errorf("an hour later (-before +after):\n%s", cmp.Diff(scaler.Status, again))
+	}
+	for name, scope := range map[string]Scope{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
+		if sameStatus(scaler.Status, pass(scope, time.Hour)) {
+			t.Errorf("%s: the status stays", name)
+		}
+	}
+	scaler.Status = pass(Scope{}, time.Hour)
+	if c := meta.FindStatusCondition(scaler.Status.Conditions, "ClusterAccess"); c != nil {
+		t.Errorf("with all namespaces, ClusterAccess is still %+v", c)
+	}
+}

@@ -1,0 +1,208 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+)
+
+// lacking are our rights, less those given by namespace.
+func lacking(rights map[string][]string) allows {
+	return func(_ context.Context, namespace string, r right) (bool, error) {
+		return !slices.Contains(rights[namespace], r.String()), nil
+	}
+}
+
+func TestWhatCanBeSeen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lacking    map[string][]string
+		namespaces []string
+		tokens     bool
+		want       Scope
+	}{
+		"everything": {tokens: true},
+		"all namespaces, and no nodes": {
+			lacking: map[string][]string{"": {"watch nodes"}},
+			want:    Scope{NodesForbidden: true},
+		},
+		"two namespaces, where nobody asks for nodes": {
+			lacking:    map[string][]string{"": {"list nodes", "list pods"}},
+			namespaces: []string{"bank", "shop"},
+			want:       Scope{Namespaces: []string{"bank", "shop"}},
+		},
+		"one of two namespaces": {
+			lacking:    map[string][]string{"bank": {"watch deployments.apps", "list pods"}},
+			namespaces: []string{"bank", "shop"},
+			want: Scope{
+				Namespaces: []string{"bank", "shop"},
+				Unreadable: map[string]string{"bank": "watch deployments.apps, list pods"},
+			},
+		},
+		"no namespace, where all were to be watched": {
+			lacking: map[string][]string{"": {"list verticalscalers.autoscaling.verticalscaler.io"}},
+			want:    Scope{Unreadable: map[string]string{"": "list verticalscalers.autoscaling.verticalscaler.io"}},
+		},
+		"all, but not who may read the metrics": {
+			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
+			tokens:  true,
+			want:    Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"},
+		},
+		"all, where nobody has to prove who they are": {
+			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := lacking(tc.lacking).look(t.Context(), tc.namespaces, tc.tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("look() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
+	down := errors.New("connection refused")
+	ask := allows(func(context.Context, string, right) (bool, error) { return false, down })
+	if _, err := ask.look(t.Context(), []string{"shop"}, true); !errors.Is(err, down) {
+		t.Errorf("look() = %v; a namespace must not count as forbidden", err)
+	}
+}
+
+// What we ask for before we watch must be what the role gives, no less and no more: a
+// right that is not asked for blocks the caches when it is missing.
+func TestTheRoleGivesWhatTheCachesNeed(t *testing.T) {
+	for file, want := range map[string][]right{
+		"manager.yaml": cachedRights(), "manager_cluster.yaml": nodeRights, "metrics_auth.yaml": metricsRights,
+	} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, _, _ := strings.Cut(string(content), "\n---\n")
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		got, wanted := map[string]bool{}, map[string]bool{}
+		for _, rule := range role.Rules {
+			for _, verb := range rule.Verbs {
+				if file == "manager.yaml" && !slices.Contains(rule.Verbs, "watch") {
+					continue // not read through a cache
+				}
+				got[right{verb, rule.APIGroups[0], strings.Join(rule.Resources, ",")}.String()] = true
+			}
+		}
+		for _, r := range want {
+			wanted[r.String()] = true
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(got))); diff != "" {
+			t.Errorf("%s (-asked for +given):\n%s", file, diff)
+		}
+	}
+}
+
+func TestTheWatchmanStartsAnewOnceThereIsMoreToSee(t *testing.T) {
+	rights := map[string][]string{"bank": {"list pods"}}
+	asked, given := make(chan struct{}), make(chan struct{})
+	ask := lacking(rights)
+	fakeClock := testingclock.NewFakeClock(time.Now())
+	w := &watchman{
+		may: func(ctx context.Context, namespace string, r right) (bool, error) {
+			allowed, err := ask(ctx, namespace, r)
+			if !allowed {
+				asked <- struct{}{}
+			}
+			return allowed, err
+		},
+		scope:    Scope{Namespaces: []string{"bank"}, Unreadable: map[string]string{"bank": "list pods"}},
+		clock:    fakeClock,
+		improved: func() { close(given) },
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { done <- w.Start(ctx) }()
+	for !fakeClock.HasWaiters() && ctx.Err() == nil {
+		runtime.Gosched() // the clock tells nobody that it is waited for
+	}
+	fakeClock.Step(lookAgain)
+	<-asked // in vain
+	delete(rights, "bank")
+	for !isClosed(given) && ctx.Err() == nil {
+		fakeClock.Step(lookAgain)
+	}
+	if err := <-done; err != nil || ctx.Err() != nil {
+		t.Errorf("Start() = %v, %v; want it to end when the right is there", err, ctx.Err())
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestReadyUnlessNothingCanBeRead(t *testing.T) {
+	two := []string{"bank", "shop"}
+	for name, tc := range map[string]struct {
+		scope Scope
+		wrong string
+	}{
+		"all namespaces":              {},
+		"one of two namespaces":       {scope: Scope{Namespaces: two, Unreadable: map[string]string{"bank": "list pods"}}},
+		"not one":                     {Scope{Namespaces: two, Unreadable: map[string]string{"shop": "watch pods", "bank": "list pods"}}, "nothing can be watched: namespace bank: may not list pods; namespace shop: may not watch pods"},
+		"all, but the rights are not": {Scope{Unreadable: map[string]string{"": "list pods"}}, "nothing can be watched: all namespaces: may not list pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
+			got := ""
+			if err := somethingReadable(tc.scope)(request); err != nil {
+				got = err.Error()
+			}
+			if got != tc.wrong {
+				t.Errorf("ready: %q, want %q", got, tc.wrong)
+			}
+		})
+	}
+}
+
+func TestMetricsAreRefusedWhereNobodyCanBeAskedAbout(t *testing.T) {
+	provider := refuseEverybody("create tokenreviews.authentication.k8s.io")
+	filter, err := provider(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the metrics are served") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "create tokenreviews") {
+		t.Errorf("answered %d: %s", answer.Code, answer.Body)
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Nodes knows what the largest node can give. It keeps count as nodes come, go and
+// change, so that asking costs the same with five nodes and five thousand.
+//
+// Every node counts, whether pods may be scheduled to it now or not: a node that is
+// cordoned for an hour still holds the pods that it has.
+type Nodes struct {
+	registration toolscache.ResourceEventHandlerRegistration
+
+	mu          sync.Mutex
+	allocatable map[string]quantity.Amounts
+	largest     quantity.Amounts
+}
+
+// WatchNodes begins to watch nodes through the cache.
+func WatchNodes(ctx context.Context, c cache.Cache) (*Nodes, error) {
+	informer, err := c.GetInformer(ctx, &corev1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("getting the informer of nodes: %w", err)
+	}
+	n := &Nodes{}
+	n.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    n.set,
+		UpdateFunc: func(_, obj any) { n.set(obj) },
+		DeleteFunc: n.remove,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	return n, nil
+}
+
+// Largest is, for each resource, what the node can give that has the most of it. 0
+// stands for not known: there are no nodes, or not all of them have been seen yet.
+func (n *Nodes) Largest() quantity.Amounts {
+	if n.registration != nil && !n.registration.HasSynced() {
+		return quantity.Amounts{}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.largest
+}
+
+func (n *Nodes) set(obj any) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	now := workload.ReadNode(node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, known := n.allocatable[node.Name]
+	if known && now == before {
+		return // nearly all updates are heartbeats
+	}
+	if n.allocatable == nil {
+		n.allocatable = map[string]quantity.Amounts{}
+	}
+	n.allocatable[node.Name] = now
+	if known {
+		n.recount()
+	} else {
+		n.count(now)
+	}
+}
+
+func (n *Nodes) remove(obj any) {
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.allocatable, node.Name)
+	n.recount()
+}
+
+func (n *Nodes) recount() {
+	n.largest = quantity.Amounts{}
+	for _, a := range n.allocatable {
+		n.count(a)
+	}
+}
+
+func (n *Nodes) count(a quantity.Amounts) {
+	n.largest.CPUMillis = max(n.largest.CPUMillis, a.CPUMillis)
+	n.largest.MemoryBytes = max(n.largest.MemoryBytes, a.MemoryBytes)
+}

@@ -1,0 +1,108 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+func node(name, cpu, memory string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}},
+	}
+}
+
+func TestTheLargestNode(t *testing.T) {
+	const gibi = 1 << 30
+	var n Nodes
+	for _, step := range []struct {
+		what string
+		do   func()
+		want quantity.Amounts
+	}{
+		{"none", func() {}, quantity.Amounts{}},
+		{"one", func() { n.set(node("a", "4", "8Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 8 * gibi}},
+		{"another, larger in memory only", func() { n.set(node("b", "2", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
+		{"it grows", func() { n.set(node("b", "8", "16Gi")) }, quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}},
+		{"it shrinks", func() { n.set(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
+		{"what cannot be read counts for nothing", func() { n.set(node("c", "-1", "1e999")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
+		{"one goes", func() { n.remove(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 8 * gibi}},
+		{"one went unseen", func() { n.remove(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("a", "4", "8Gi")}) }, quantity.Amounts{}},
+		{"something else", func() { n.set(&corev1.Pod{}); n.remove("a") }, quantity.Amounts{}},
+	} {
+		step.do()
+		if got := n.Largest(); got != step.want {
+			t.Errorf("%s: %+v, want %+v", step.what, got, step.want)
+		}
+	}
+}
+
+// However nodes came, went and changed, the largest is that of those that are left.
+func TestTheLargestNodeDependsOnNoHistory(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var n Nodes
+		left := map[string]*corev1.Node{}
+		for range 40 {
+			name := fmt.Sprintf("node-%d", r.IntN(6))
+			if r.IntN(3) == 0 {
+				n.remove(node(name, "1", "1Gi"))
+				delete(left, name)
+				continue
+			}
+			left[name] = node(name, fmt.Sprint(1+r.IntN(8)), fmt.Sprintf("%dGi", 1+r.IntN(8)))
+			n.set(left[name])
+		}
+		var anew Nodes
+		for _, node := range left {
+			anew.set(node)
+		}
+		if n.Largest() != anew.Largest() {
+			t.Fatalf("seed %d: %+v, and counted anew %+v", seed, n.Largest(), anew.Largest())
+		}
+	}
+}
+
+func TestNothingIsKnownBeforeAllNodesWereSeen(t *testing.T) {
+	n := Nodes{registration: registered(false)}
+	n.set(node("a", "4", "8Gi"))
+	if got := n.Largest(); got != (quantity.Amounts{}) {
+		t.Errorf("the largest of some nodes is %+v", got)
+	}
+	n.registration = registered(true)
+	if got := n.Largest(); got.CPUMillis != 4000 {
+		t.Errorf("the largest node is %+v", got)
+	}
+}
+
+type registered bool
+
+func (r registered) HasSynced() bool                     { return bool(r) }
+func (r registered) HasSyncedChecker() cache.DoneChecker { return nil }
+
+func TestATrimmedNodeIsItsSizeOnly(t *testing.T) {
+	n := node("a", "4", "8Gi")
+	n.Labels, n.Annotations = map[string]string{"zone": "a"}, map[string]string{"note": "long"}
+	n.Spec = corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "dedicated"}}}
+	n.Status.Capacity = n.Status.Allocatable.DeepCopy()
+	n.Status.Images = []corev1.ContainerImage{{Names: []string{"a"}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("110")
+	if diff := cmp.Diff(node("a", "4", "8Gi"), trimmed(t, n)); diff != "" {
+		t.Errorf("a trimmed node (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+)
+
+// Rendered are the objects that kustomize makes of a folder.
+func (e *Env) Rendered(t testing.TB, folder string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	if e.Kubectl() == "" {
+		t.Skip("needs the kubectl of the cluster that hack/cluster/build.sh makes")
+	}
+	command := exec.CommandContext(t.Context(), e.Kubectl(), "kustomize", folder)
+	stream, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("rendering %s: %v", folder, err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatalf("decoding what %s renders to: %v", folder, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// Account is a service account as its pod would use it. What the API server forbids it
+// is remembered.
+type Account struct {
+	// Config has the account's token.
+	Config *rest.Config
+
+	mu        sync.Mutex
+	forbidden []string
+}
+
+// Account gets a token for a service account.
+func (e *Env) Account(t testing.TB, namespace, name string) *Account {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	request := &authenticationv1.TokenRequest{}
+	if err := e.Client.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatalf("getting a token for service account %s/%s: %v", namespace, name, err)
+	}
+	a := &Account{Config: rest.AnonymousClientConfig(e.Config)}
+	a.Config.BearerToken = request.Status.Token
+	a.Config.QPS, a.Config.Burst = -1, -1
+	a.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return overheard{a, next} })
+	return a
+}
+
+// Forbidden lists the requests, each kind once, that the account had no right to.
+func (a *Account) Forbidden() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slices.Sort(a.forbidden)
+	return slices.Compact(slices.Clone(a.forbidden))
+}
+
+// overheard passes requests on and notes those that are forbidden, reads among them,
+// which the audit log leaves out.
+type overheard struct {
+	account *Account
+	next    http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusForbidden {
+		o.account.mu.Lock()
+		defer o.account.mu.Unlock()
+		o.account.forbidden = append(o.account.forbidden, request.Method+" "+request.URL.Path)
+	}
+	return response, err
+}
+
+// RunOperator runs the operator as main does, the questions about its own rights
+// included, but for the source of usage: as that account, logging to that logger. It is
+// stopped with the test, or before.
+func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, source collect.Source, logger logr.Logger, namespaces ...string) *Operator {
+	t.Helper()
+	o := &Operator{Agent: "operator-of-" + t.Name()}
+	restConfig := rest.CopyConfig(a.Config)
+	restConfig.UserAgent = o.Agent
+	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- app.RunIn(ctx, restConfig, c, source, namespaces...) }()
+	o.stop = sync.OnceValue(func() error {
+		cancel()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("running the operator: %w", err)
+		}
+		return nil
+	})
+	t.Cleanup(func() {
+		if err := o.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}

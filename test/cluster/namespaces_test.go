@@ -1,0 +1,550 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// install is the operator as kustomize renders it, in a namespace of the test's own,
+// without the operator's pod: it runs in the test, as its service account.
+type install struct {
+	*testing.T
+	system  string
+	objects []*unstructured.Unstructured
+	// watched is what WATCH_NAMESPACE says.
+	watched []string
+	// names turns the namespaces of the manifests into those of the test.
+	names map[string]string
+	log   logbook
+}
+
+// The namespaces of the manifests.
+const (
+	system = "verticalscaler-system"
+	bank   = "bank"
+	shop   = "shop"
+)
+
+// ownNamespace confines the operator to its own namespace, in the way that
+// config/default tells.
+func ownNamespace(t *testing.T) *install {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "config", "default", "kustomization.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "- ../components/own-namespace"
+	if !strings.Contains(string(content), "\n# "+line+"\n") {
+		t.Fatalf("config/default does not offer %s", line)
+	}
+	content = []byte(strings.Replace(string(content), "\n# "+line+"\n", "\n"+line+"\n", 1))
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return installed(t, filepath.Dir(path), system)
+}
+
+// twoNamespaces confines the operator to two namespaces, in the way that the component
+// tells.
+func twoNamespaces(t *testing.T) *install {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Rel(dir, testkit.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := fmt.Sprintf("resources:\n- %[1]s/config/default\ncomponents:\n- %[1]s/config/components/watch-namespaces\n", root)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return installed(t, dir, system, bank, shop)
+}
+
+// allNamespaces is config/default as it is.
+func allNamespaces(t *testing.T) *install {
+	t.Helper()
+	return installed(t, filepath.Join(testkit.Root(), "config", "default"), system)
+}
+
+// installed renders a folder for namespaces of the test's own, which it makes. Nothing
+// is applied yet.
+func installed(t *testing.T, folder string, namespaces ...string) *install {
+	t.Helper()
+	i := &install{T: t, objects: env.Rendered(t, folder), names: map[string]string{}}
+	for _, name := range namespaces {
+		i.names[name] = env.Namespace(t)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.names[name]}}
+		t.Cleanup(func() { i.cleanUp(namespace) })
+	}
+	i.system = i.names[system]
+	for _, object := range i.objects {
+		i.rename(object.Object)
+	}
+	i.watched = i.watchNamespace()
+	return i
+}
+
+func (i *install) cleanUp(obj client.Object) {
+	if err := env.Client.Delete(context.Background(), obj); client.IgnoreNotFound(err) != nil {
+		i.Logf("deleting %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// rename puts the test's namespaces in the place of the manifests', wherever they
+// stand, and the operator's into the names of what has no namespace, so that tests run
+// side by side.
+func (i *install) rename(fields map[string]any) {
+	for key, value := range fields {
+		switch value := value.(type) {
+		case map[string]any:
+			i.rename(value)
+		case []any:
+			for _, item := range value {
+				if item, ok := item.(map[string]any); ok {
+					i.rename(item)
+				}
+			}
+		case string:
+			if name, ok := i.names[value]; ok && key == "namespace" {
+				fields[key] = name
+			}
+		}
+	}
+	kind, _ := fields["kind"].(string)
+	metadata, _ := fields["metadata"].(map[string]any)
+	if name, _ := metadata["name"].(string); strings.HasPrefix(kind, "ClusterRole") && metadata != nil {
+		metadata["name"] = i.system + "-" + name
+	}
+	if ref, ok := fields["roleRef"].(map[string]any); ok && ref["kind"] == "ClusterRole" {
+		ref["name"] = fmt.Sprintf("%s-%s", i.system, ref["name"])
+	}
+}
+
+// watchNamespace reads WATCH_NAMESPACE out of the operator's Deployment.
+func (i *install) watchNamespace() []string {
+	i.Helper()
+	deployment := &appsv1.Deployment{}
+	for _, object := range i.objects {
+		if object.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+				i.Fatal(err)
+			}
+		}
+	}
+	value := ""
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		switch {
+		case variable.Name != app.WatchNamespaceEnv:
+		case variable.ValueFrom != nil && variable.ValueFrom.FieldRef.FieldPath == "metadata.namespace":
+			value = i.system
+		default:
+			value = variable.Value
+			for from, to := range i.names {
+				value = regexp.MustCompile(`\b`+from+`\b`).ReplaceAllString(value, to)
+			}
+		}
+	}
+	namespaces, err := app.Namespaces(value)
+	if err != nil {
+		i.Fatal(err)
+	}
+	return namespaces
+}
+
+// apply applies what the filter lets through: the rights, and the account that has
+// them.
+func (i *install) apply(wanted func(*unstructured.Unstructured) bool) {
+	i.Helper()
+	for _, object := range i.objects {
+		switch object.GetKind() {
+		case "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+		default:
+			continue
+		}
+		if !wanted(object) {
+			continue
+		}
+		config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+		if err := env.Client.Apply(i.Context(), config, client.FieldOwner("test"), client.ForceOwnership); err != nil {
+			i.Fatalf("applying %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if object.GetNamespace() == "" {
+			i.Cleanup(func() { i.cleanUp(object) })
+		}
+	}
+}
+
+func everything(*unstructured.Unstructured) bool { return true }
+
+// run runs the operator with the rights that have been applied.
+func (i *install) run(usage *crowd, ports ...string) (*testkit.Account, *testkit.Operator) {
+	i.Helper()
+	c := testkit.OperatorConfig()
+	c.Collection.Interval.Duration = round
+	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, i.system
+	if len(ports) == 2 {
+		c.Metrics.BindAddress, c.Health.BindAddress = ports[0], ports[1]
+	}
+	account := env.Account(i.T, i.system, "verticalscaler-operator")
+	return account, env.RunOperator(i.T, account, c, usage, i.log.logger(), i.watched...)
+}
+
+// place is one of the namespaces, to work in.
+func (i *install) place(name string, usage *crowd) *world {
+	i.Helper()
+	w := &world{T: i.T, namespace: name, usage: usage}
+	w.eventually(func() string { // no pod can be made before
+		return said(env.Client.Get(i.Context(), w.key("default"), &corev1.ServiceAccount{}))
+	})
+	return w
+}
+
+// logbook keeps what was logged.
+type logbook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logbook) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, prefix+" "+args)
+	}, funcr.Options{})
+}
+
+// count counts the lines that hold all the words.
+func (l *logbook) count(words ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// Whoever installs the operator for some namespaces gives it no right anywhere else.
+func TestNamespacedInstallsGiveNoRightInTheWholeCluster(t *testing.T) {
+	t.Parallel()
+	for name, render := range map[string]func(*testing.T) *install{"own namespace": ownNamespace, "two namespaces": twoNamespaces} {
+		t.Run(name, func(t *testing.T) {
+			i := render(t)
+			bound := map[string]bool{} // namespaces with the manager's rights
+			for _, object := range i.objects {
+				switch kind, short := object.GetKind(), strings.TrimPrefix(object.GetName(), i.system+"-verticalscaler-"); kind {
+				case "ClusterRoleBinding":
+					t.Errorf("ClusterRoleBinding %s", object.GetName())
+				case "ClusterRole": // bound to nobody, or in namespaces
+					if !slices.Contains([]string{"viewer", "editor", "manager", "manager-rollout"}, short) {
+						t.Errorf("ClusterRole %s", object.GetName())
+					}
+				case "RoleBinding":
+					if object.GetName() == "verticalscaler-manager" {
+						bound[object.GetNamespace()] = true
+					}
+				}
+			}
+			if diff := cmp.Diff(i.watched, slices.Sorted(maps.Keys(bound))); diff != "" || len(bound) == 0 {
+				t.Errorf("the namespaces of WATCH_NAMESPACE and those with rights (-watched +bound):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheOperatorWorksWithRightsInItsNamespacesOnly(t *testing.T) {
+	t.Parallel()
+	for name, render := range map[string]func(*testing.T) *install{"own namespace": ownNamespace, "two namespaces": twoNamespaces} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worksWithin(t, render(t))
+		})
+	}
+}
+
+func worksWithin(t *testing.T, i *install) {
+	t.Helper()
+	env.NeedAudit(t)
+	i.apply(everything)
+	usage := &crowd{Usage: testkit.NewUsage()}
+	other := i.place(env.Namespace(t), usage)
+	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.namespace}}) })
+	for _, w := range append(i.places(usage), other) {
+		w.deploy("web")
+		w.scale("web")
+		w.scale("late") // there is no such Deployment yet
+	}
+	usage.everywhere("web", 300, 300)
+	usage.everywhere("late", 400, 400)
+	usage.everywhere("rolled", 500, 500)
+
+	metrics, health := freePort(t), freePort(t)
+	account, operator := i.run(usage, metrics, health)
+	for _, w := range i.places(usage) {
+		requests := w.sized("web")
+		w.between("cpu", *requests.Cpu(), "330m", "380m")
+		w.says("web", "ClusterAccess", "False", "NamespacedInstall",
+			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies for new pods are not available")
+		w.says("web", "Ready", "True", "Working")
+		w.says("late", "TargetFound", "False", "DeploymentNotFound")
+	}
+	// What only the look-up by claim can tell: there is no resync, and the scaler is
+	// settled.
+	for _, w := range i.places(usage) {
+		w.deploy("late")
+		requests := w.sized("late")
+		w.between("cpu", *requests.Cpu(), "440m", "500m")
+		// The rights to change a template, and to give it back.
+		w.deploy("rolled")
+		w.scale("rolled", inMode("Rollout"))
+		w.sized("rolled")
+		w.remove(w.scaler("rolled"))
+		w.gone(testkit.Scaler(w.namespace, "rolled", "rolled"))
+		if cpu := w.deployment("rolled").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "100m" {
+			w.Errorf("the template requests %s after it was given back", cpu)
+		}
+	}
+
+	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "may not create tokenreviews") {
+		t.Errorf("/metrics answers %d: %s", code, body)
+	}
+	if n := i.log.count("Nobody can read /metrics", "tokenreviews"); n != 1 {
+		t.Errorf("the log says %d times that nobody can read the metrics", n)
+	}
+	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d: %s", code, body)
+	}
+	for _, name := range []string{"web", "late"} {
+		if s := other.scaler(name); len(s.Status.Conditions) > 0 || len(s.Status.Annotations) > 0 {
+			t.Errorf("a scaler of another namespace says %+v", s.Status)
+		}
+	}
+	writes, err := env.WritesSince(0, operator.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range writes {
+		if !slices.Contains(append(slices.Clone(i.watched), i.system, ""), write.Namespace) {
+			t.Errorf("written elsewhere: %s", write)
+		}
+	}
+	for _, request := range account.Forbidden() {
+		t.Errorf("forbidden: %s", request)
+	}
+	t.Logf("%d writes, none of them forbidden", len(writes))
+}
+
+// places are the namespaces that are watched.
+func (i *install) places(usage *crowd) (places []*world) {
+	i.Helper()
+	for _, name := range i.watched {
+		places = append(places, i.place(name, usage))
+	}
+	return places
+}
+
+// everywhere says what the pods of Deployments by that name use, in all namespaces.
+func (c *crowd) everywhere(deployment string, cpuMillis, memoryMebi int64) {
+	(&world{usage: c}).uses(deployment, "app", cpuMillis, memoryMebi)
+}
+
+// A namespace without rights holds up nobody, and is taken up once it has them.
+func TestANamespaceThatCannotBeReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	i := twoNamespaces(t)
+	theBank, theShop := i.names[bank], i.names[shop]
+	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() != theBank })
+	usage := &crowd{Usage: testkit.NewUsage()}
+	usage.everywhere("web", 300, 300)
+	for _, w := range i.places(usage) {
+		w.deploy("web")
+		w.scale("web")
+	}
+	health := freePort(t)
+	account, operator := i.run(usage, "0", health)
+	first := i.place(theShop, usage)
+	first.sized("web")
+	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz answers %d: %s", code, body)
+	}
+	if n := i.log.count("cannot be watched", "namespace "+theBank+": may not list", "pods"); n != 1 {
+		t.Errorf("the log says %d times that namespace %s cannot be watched: %s", n, theBank, i.log.lines)
+	}
+	second := i.place(theBank, usage)
+	if s := second.scaler("web"); len(s.Status.Conditions) > 0 {
+		t.Errorf("a scaler that cannot be seen says %+v", s.Status.Conditions)
+	}
+
+	mark := env.Mark()
+	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == theBank })
+	second.sized("web")
+	// The first has seen nothing of it.
+	first.uses("web", "app", 600, 300)
+	first.eventually(func() string {
+		if cpu := first.sized("web").Cpu().MilliValue(); cpu < 660 {
+			return fmt.Sprintf("%dm of CPU", cpu)
+		}
+		return ""
+	})
+	for _, request := range account.Forbidden() {
+		t.Errorf("forbidden: %s", request)
+	}
+	if writes, err := env.WritesSince(mark, operator.Agent); err != nil || len(writes) == 0 {
+		t.Errorf("%d writes, %v", len(writes), err)
+	}
+}
+
+// Where nothing at all can be read, the operator says so and waits.
+func TestAnOperatorThatCanReadNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	i := twoNamespaces(t)
+	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
+	health := freePort(t)
+	account, _ := i.run(&crowd{Usage: testkit.NewUsage()}, "0", health)
+	testkit.Eventually(t, soon, func() string {
+		body, code := get(t, "http://"+health+"/readyz")
+		if code != http.StatusInternalServerError || !strings.Contains(body, "[-]namespaces failed") {
+			return fmt.Sprintf("/readyz answers %d: %s", code, body)
+		}
+		return ""
+	})
+	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz answers %d: the pod would be restarted for ever", code)
+	}
+	if n := i.log.count("cannot be watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
+		t.Errorf("the log names the two namespaces %d times", n)
+	}
+	for _, request := range account.Forbidden() {
+		t.Errorf("forbidden: %s", request)
+	}
+}
+
+// An operator that watches all namespaces does not let a pod outgrow the largest node;
+// one that may not read nodes says what it goes without. Such an operator acts on the
+// scalers of all tests, so this one runs while no other does.
+func TestTheLargestNodeBoundsAPod(t *testing.T) {
+	i := allNamespaces(t)
+	i.apply(func(object *unstructured.Unstructured) bool {
+		return !strings.HasSuffix(object.GetName(), "manager-cluster")
+	})
+	usage := &crowd{Usage: testkit.NewUsage()}
+	w := i.place(i.system, usage)
+	w.deploy("web")
+	w.scale("web")
+	w.uses("web", "app", 300, 300)
+	account, operator := i.run(usage)
+	w.says("web", "ClusterAccess", "False", "NodesForbidden", "may not list and watch nodes")
+	w.says("web", "Ready", "True", "Working")
+	w.sized("web")
+	if n := i.log.count("Nodes are not read"); n != 1 {
+		t.Errorf("the log says %d times that nodes are not read", n)
+	}
+	operator.Stop(t)
+
+	i.apply(everything)
+	second, _ := i.run(usage)
+	w.eventually(func() string {
+		if c := meta.FindStatusCondition(w.scaler("web").Status.Conditions, "ClusterAccess"); c != nil {
+			return fmt.Sprintf("ClusterAccess is %+v", c)
+		}
+		return ""
+	})
+	node := largestNode(t)
+	w.uses("web", "app", 2*node, 300)
+	w.says("web", "Applied", "True", "NodeCapacity", "would be right, but no node has room for it")
+	for _, pod := range w.pods("web") {
+		if got := inForce(pod, "app").Requests.Cpu().MilliValue(); got != node {
+			t.Errorf("pod %s requests %dm; the largest node has %dm", pod.Name, got, node)
+		}
+	}
+	w.says("web", "Ready", "True", "Working")
+	for _, request := range append(account.Forbidden(), second.Forbidden()...) {
+		// Namespaces of earlier tests, which are being deleted, let nothing be created.
+		if !strings.Contains(request, "/namespaces/") || strings.Contains(request, "/namespaces/"+i.system+"/") {
+			t.Errorf("forbidden: %s", request)
+		}
+	}
+}
+
+// largestNode is the CPU of the node that has the most, in millicores.
+func largestNode(t *testing.T) (millis int64) {
+	t.Helper()
+	var nodes corev1.NodeList
+	if err := env.Client.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		millis = max(millis, node.Status.Allocatable.Cpu().MilliValue())
+	}
+	return millis
+}
+
+// freePort is an address that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // it has served
+	return listener.Addr().String()
+}
+
+// get returns what the address answers, or why it does not.
+func get(t *testing.T, url string) (body string, code int) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientOfNobody := http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	response, err := clientOfNobody.Do(request)
+	if err != nil {
+		return err.Error(), 0
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content), response.StatusCode
+}
