@@ -1,0 +1,255 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// What the bundle says about the API: its CRDs, what consoles show of them, and the
+// examples.
+var apiRules = []Rule{
+	{"CRDs", crds},
+	{"descriptors", descriptors},
+	{"internal objects", internalObjects},
+	{"examples", examples},
+}
+
+// crds wants the CRDs to be what an API server accepts, and owned. The validators
+// leave rules and schemas out.
+func crds(b *Bundle) (out []string) {
+	owned := map[string]int{}
+	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
+		owned[d.Name+" "+d.Version]++
+	}
+	for _, crd := range b.V1CRDs {
+		internal, err := internalCRD(crd)
+		if err != nil {
+			out = append(out, err.Error())
+			continue
+		}
+		for _, problem := range crdvalidation.ValidateCustomResourceDefinition(context.Background(), internal) {
+			// The API server fills it in.
+			if problem.Field != "status.storedVersions" {
+				out = append(out, fmt.Sprintf("CRD %s: %v", crd.Name, problem))
+			}
+		}
+		for _, v := range crd.Spec.Versions {
+			if n := owned[crd.Name+" "+v.Name]; n != 1 {
+				out = append(out, fmt.Sprintf("version %s of CRD %s is owned %d times", v.Name, crd.Name, n))
+			}
+			delete(owned, crd.Name+" "+v.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(owned)) {
+		out = append(out, fmt.Sprintf("%s is owned, but not in the bundle", name))
+	}
+	return out
+}
+
+// internalCRD is the CRD as the API server sees it: with defaults.
+func internalCRD(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
+	crd = crd.DeepCopy()
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+	out := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, out, nil); err != nil {
+		return nil, fmt.Errorf("converting CRD %s: %w", crd.Name, err)
+	}
+	return out, nil
+}
+
+// descriptors wants each top-level field of spec and status to be described, nothing
+// to be described that does not exist, and the kinds named that a scaler deals with.
+func descriptors(b *Bundle) (out []string) {
+	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
+		if d.DisplayName == "" || d.Description == "" {
+			out = append(out, fmt.Sprintf("%s has no name to display or no description", d.Kind))
+		}
+		if len(d.Resources) == 0 {
+			out = append(out, fmt.Sprintf("%s names no resources", d.Kind))
+		}
+		root := schemaOf(b, d)
+		if root == nil {
+			out = append(out, fmt.Sprintf("%s has no schema", d.Kind))
+			continue
+		}
+		var spec, status []described
+		for _, s := range d.SpecDescriptors {
+			spec = append(spec, described{s.Path, s.DisplayName, s.Description})
+		}
+		for _, s := range d.StatusDescriptors {
+			status = append(status, described{s.Path, s.DisplayName, s.Description})
+		}
+		out = append(out, describedFully(d.Kind+".spec", root.Properties["spec"], spec)...)
+		out = append(out, describedFully(d.Kind+".status", root.Properties["status"], status)...)
+	}
+	return out
+}
+
+// described is what the descriptors of spec and status have in common.
+type described struct{ path, displayName, description string }
+
+func describedFully(part string, schema apiextensionsv1.JSONSchemaProps, list []described) (out []string) {
+	seen := map[string]bool{}
+	for _, d := range list {
+		if d.displayName == "" || d.description == "" {
+			out = append(out, fmt.Sprintf("%s.%s has no name to display or no description", part, d.path))
+		}
+		if seen[d.path] {
+			out = append(out, fmt.Sprintf("%s.%s is described twice", part, d.path))
+		}
+		seen[d.path] = true
+		if !hasField(schema, strings.Split(d.path, ".")) {
+			out = append(out, fmt.Sprintf("%s.%s is described, but does not exist", part, d.path))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		if !seen[name] {
+			out = append(out, fmt.Sprintf("%s.%s has no descriptor", part, name))
+		}
+	}
+	return out
+}
+
+func hasField(schema apiextensionsv1.JSONSchemaProps, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	name, _, isList := strings.Cut(path[0], "[")
+	next, ok := schema.Properties[name]
+	if !ok {
+		return false
+	}
+	if isList && next.Items != nil && next.Items.Schema != nil {
+		next = *next.Items.Schema
+	}
+	return hasField(next, path[1:])
+}
+
+// schemaOf is the schema of an owned version.
+func schemaOf(b *Bundle, d v1alpha1.CRDDescription) *apiextensionsv1.JSONSchemaProps {
+	for _, crd := range b.V1CRDs {
+		for _, v := range crd.Spec.Versions {
+			if crd.Name == d.Name && v.Name == d.Version && v.Schema != nil {
+				return v.Schema.OpenAPIV3Schema
+			}
+		}
+	}
+	return nil
+}
+
+// internalObjects are the kinds that consoles hide. They must be ours.
+func internalObjects(b *Bundle) (out []string) {
+	const key = "operators.operatorframework.io/internal-objects"
+	var names []string
+	if err := json.Unmarshal([]byte(b.CSV.Annotations[key]), &names); err != nil {
+		return []string{key + " is not a list: " + err.Error()}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(b.V1CRDs, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Name == name }) {
+			out = append(out, fmt.Sprintf("%s is internal, but not in the bundle", name))
+		}
+	}
+	if want := "verticalscalercheckpoints.autoscaling.verticalscaler.io"; !slices.Contains(names, want) {
+		out = append(out, fmt.Sprintf("%s is not internal", want))
+	}
+	return out
+}
+
+// examples wants an example of each kind, all of them to be what an API server
+// accepts, and their statuses to show every field that there is.
+func examples(b *Bundle) (out []string) {
+	if b.ExamplesError != nil {
+		return []string{"alm-examples cannot be read: " + b.ExamplesError.Error()}
+	}
+	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
+		schema := schemaOf(b, d)
+		if schema == nil {
+			continue // the rule for CRDs complains
+		}
+		shown, count := map[string]bool{}, 0
+		for _, example := range b.Examples {
+			if example.GetKind() != d.Kind || !strings.HasSuffix(example.GetAPIVersion(), "/"+d.Version) {
+				continue
+			}
+			count++
+			for _, problem := range refusals(schema, example) {
+				out = append(out, fmt.Sprintf("%s %s: %s", d.Kind, example.GetName(), problem))
+			}
+			status, _, err := unstructured.NestedMap(example.Object, "status")
+			if err != nil {
+				out = append(out, fmt.Sprintf("%s %s: %v", d.Kind, example.GetName(), err))
+			}
+			if _, has := schema.Properties["status"]; has && len(status) == 0 {
+				out = append(out, fmt.Sprintf("%s %s has no status", d.Kind, example.GetName()))
+			}
+			for key := range status {
+				shown[key] = true
+			}
+		}
+		if count == 0 {
+			out = append(out, fmt.Sprintf("%s has no example", d.Kind))
+		}
+		for _, key := range slices.Sorted(maps.Keys(schema.Properties["status"].Properties)) {
+			if !shown[key] {
+				out = append(out, fmt.Sprintf("no example of %s shows status.%s", d.Kind, key))
+			}
+		}
+	}
+	return out
+}
+
+// refusals are the reasons for which an API server would refuse the object, its
+// status included, or drop a field of it.
+func refusals(schema *apiextensionsv1.JSONSchemaProps, o *unstructured.Unstructured) (out []string) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {
+		return []string{"converting the schema: " + err.Error()}
+	}
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return []string{"reading the schema: " + err.Error()}
+	}
+	validator, _, err := validation.NewSchemaValidator(internal)
+	if err != nil {
+		return []string{"reading the schema: " + err.Error()}
+	}
+	object := o.DeepCopy().Object
+	track := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
+	for _, path := range pruning.PruneWithOptions(object, structural, true, track) {
+		out = append(out, fmt.Sprintf("unknown field %q", path))
+	}
+	defaulting.Default(object, structural)
+	var problems field.ErrorList
+	problems = append(problems, validation.ValidateCustomResource(nil, object, validator)...)
+	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
+	if rules := cel.NewValidator(structural, true, celconfig.PerCallLimit); rules != nil {
+		broken, _ := rules.Validate(context.Background(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+		problems = append(problems, broken...)
+	}
+	for _, problem := range problems {
+		out = append(out, problem.Error())
+	}
+	return out
+}

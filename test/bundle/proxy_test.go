@@ -1,0 +1,68 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+)
+
+// asOperator makes the test's own program run the operator instead: Go reads the
+// variables of the proxy once in the life of a process.
+const asOperator = "VERTICALSCALER_TEST_AS_OPERATOR"
+
+// The bundle says that the operator is proxy-aware. All that it talks to is the API
+// server, so that is what it must reach through the proxy.
+func TestTheOperatorUsesTheProxy(t *testing.T) {
+	const server = "api.cluster.example:6443"
+	if os.Getenv(asOperator) != "" {
+		c, err := config.Load("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("ended: %v", app.Run(t.Context(), &rest.Config{Host: "https://" + server}, c))
+		return
+	}
+	for name, tc := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"as OLM sets it":                {[]string{"NO_PROXY=.cluster.local"}, "CONNECT " + server},
+		"unless the server is excepted": {[]string{"NO_PROXY=.cluster.local,.cluster.example"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan string, 1)
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case asked <- r.Method + " " + r.Host:
+				default: // the first request is enough
+				}
+				w.WriteHeader(http.StatusBadGateway)
+			}))
+			defer proxy.Close()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestTheOperatorUsesTheProxy$", "-test.v", "-test.timeout=60s")
+			cmd.Env = append(os.Environ(), append(tc.env, asOperator+"=1", "HTTPS_PROXY="+proxy.URL)...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			got := ""
+			select {
+			case got = <-asked:
+			default: // it has ended without asking
+			}
+			if got != tc.want {
+				t.Errorf("the proxy was asked %q, want %q; the operator said:\n%s", got, tc.want, out)
+			}
+		})
+	}
+}

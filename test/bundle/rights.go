@@ -1,0 +1,144 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// What no role of the bundle may grant, neither to the operator nor to people.
+var rightsRules = []Rule{
+	{"rights", noPowerfulRights},
+	{"roles for people", rolesForPeople},
+}
+
+// grant is a rule of RBAC and where it is.
+type grant struct {
+	where string
+	rule  rbacv1.PolicyRule
+}
+
+func grants(b *Bundle) (out []grant, problems []string) {
+	strategy := b.CSV.Spec.InstallStrategy.StrategySpec
+	for _, p := range strategy.Permissions {
+		for _, r := range p.Rules {
+			out = append(out, grant{"permissions of " + p.ServiceAccountName, r})
+		}
+	}
+	for _, p := range strategy.ClusterPermissions {
+		for _, r := range p.Rules {
+			out = append(out, grant{"clusterPermissions of " + p.ServiceAccountName, r})
+		}
+	}
+	for _, o := range b.Objects {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		role, err := roleOf(o)
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		for _, r := range role.Rules {
+			out = append(out, grant{o.GetKind() + " " + o.GetName(), r})
+		}
+	}
+	return out, problems
+}
+
+func roleOf(o *unstructured.Unstructured) (role rbacv1.ClusterRole, err error) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+		return role, fmt.Errorf("reading %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return role, nil
+}
+
+// tooPowerful are rights that amount to many others. An empty list of verbs means any
+// verb.
+var tooPowerful = []struct {
+	group, resource string
+	verbs           []string
+}{
+	{"", "secrets", nil},
+	{"", "pods", []string{"create", "update", "patch", "delete", "deletecollection"}},
+	{"", "pods/exec", nil},
+	{"", "pods/attach", nil},
+	{"", "pods/portforward", nil},
+	{"", "pods/ephemeralcontainers", nil},
+	{"", "pods/eviction", nil},
+	{"", "serviceaccounts", nil},
+	{"", "serviceaccounts/token", nil},
+	{"", "nodes", []string{"create", "update", "patch", "delete", "deletecollection"}},
+	{"", "nodes/proxy", nil},
+	{"", "namespaces", []string{"create", "update", "patch", "delete", "deletecollection"}},
+	{"apiextensions.k8s.io", "customresourcedefinitions", nil},
+	{"rbac.authorization.k8s.io", "roles", nil},
+	{"rbac.authorization.k8s.io", "rolebindings", nil},
+	{"rbac.authorization.k8s.io", "clusterroles", nil},
+	{"rbac.authorization.k8s.io", "clusterrolebindings", nil},
+	{"certificates.k8s.io", "certificatesigningrequests", nil},
+	{"apps", "deployments", []string{"create", "update", "delete", "deletecollection"}},
+}
+
+func noPowerfulRights(b *Bundle) (out []string) {
+	all, out := grants(b)
+	for _, g := range all {
+		for _, list := range [][]string{g.rule.Verbs, g.rule.APIGroups, g.rule.Resources, g.rule.NonResourceURLs} {
+			if slices.Contains(list, "*") {
+				out = append(out, fmt.Sprintf("%s: %v grants everything with *", g.where, g.rule))
+			}
+		}
+		for _, verb := range []string{"escalate", "bind", "impersonate"} {
+			if slices.Contains(g.rule.Verbs, verb) {
+				out = append(out, fmt.Sprintf("%s: the verb %s lends the rights of others", g.where, verb))
+			}
+		}
+		for _, p := range tooPowerful {
+			if !slices.Contains(g.rule.APIGroups, p.group) || !slices.Contains(g.rule.Resources, p.resource) {
+				continue
+			}
+			for _, verb := range g.rule.Verbs {
+				if len(p.verbs) == 0 || slices.Contains(p.verbs, verb) {
+					out = append(out, fmt.Sprintf("%s: %s %s is too powerful", g.where, verb, p.resource))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// rolesForPeople wants a role to read and one to write, for every kind that people use.
+func rolesForPeople(b *Bundle) (out []string) {
+	for name, verbs := range map[string][]string{
+		"verticalscaler-viewer": {"get", "list", "watch"},
+		"verticalscaler-editor": {"get", "list", "watch", "create", "update", "patch", "delete"},
+	} {
+		i := slices.IndexFunc(b.Objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "ClusterRole" && o.GetName() == name
+		})
+		if i < 0 {
+			out = append(out, fmt.Sprintf("there is no ClusterRole %s", name))
+			continue
+		}
+		role, err := roleOf(b.Objects[i])
+		if err != nil {
+			out = append(out, err.Error())
+			continue
+		}
+		for _, verb := range verbs {
+			if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, "verticalscalers") && slices.Contains(r.Verbs, verb)
+			}) {
+				out = append(out, fmt.Sprintf("ClusterRole %s does not grant %s", name, verb))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
