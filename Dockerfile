@@ -1,6 +1,10 @@
-# The operator's image: one static program in an otherwise empty file system.
+# The operator's image: one static program and the licence in an otherwise empty file system.
 #
-# It is built on the machine's own platform and compiled for the platform that is asked for, so that no emulator is needed.
+#   docker build --build-arg VERSION=v0.1.0 .
+#
+# compiles the program in Go's image, on the machine's own platform for the platform that is asked for, so that no emulator
+# is needed. "make image" compiles outside and hands the result over in the place of the stage "build", with
+# --build-context, so that no image of others is needed either.
 FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/golang:1.26.8 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
@@ -16,12 +20,21 @@ COPY api/ api/
 COPY controllers/ controllers/
 COPY internal/ internal/
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /manager .
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager .
 
 # It trusts the API server by the certificate in its service account's token volume, makes the certificate of its metrics in
 # memory, and writes no files: so there is nothing else to put here.
 FROM scratch
-COPY --from=build /manager /manager
+ARG TARGETARCH
+ARG VERSION=unknown
+LABEL org.opencontainers.image.title="VerticalScaler" \
+      org.opencontainers.image.description="Keeps the CPU and memory of Deployments' pods at what they need." \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="VerticalScaler"
+COPY --chmod=0644 LICENSE /licenses/LICENSE
+COPY --from=build --chmod=0755 /out/$TARGETARCH/manager /manager
 # A number, so that the kubelet can see that it is not root. The user needs no name.
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -14,9 +14,16 @@ VERSION := $(shell sed -n 's/^ *newTag: *v//p' config/manager/kustomization.yaml
 IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml):v$(VERSION)
 IMG ?= $(IMAGE)
 BUNDLE_IMG ?= $(subst :v,-bundle:v,$(IMG))
+CATALOG_IMG ?= $(subst :v,-catalog:v,$(IMG))
 
-# The tool that builds images: the first of these that is installed.
-CONTAINER_TOOL ?= $(firstword $(foreach tool,docker podman buildah,$(if $(shell command -v $(tool)),$(tool))))
+# The tool that builds images: docker, podman or buildah. If not set, the first of them that works: a client without an
+# engine does not.
+CONTAINER_TOOL ?=
+# The platforms of the images, such as linux/amd64,linux/arm64: this machine's if not set.
+PLATFORMS ?=
+# A file that the image is also written to, as an OCI archive.
+IMAGE_ARCHIVE ?=
+export CONTAINER_TOOL PLATFORMS IMAGE_ARCHIVE
 
 # The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
 export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
@@ -67,10 +74,10 @@ lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import wh
 
 .PHONY: vet
 vet: ## Run go vet in every module.
-	go vet -tags node ./...
+	go vet -tags node,olm,sdk ./...
 	@for module in $(TESTED_MODULES); do \
 		echo "go vet in $$module"; \
-		(cd $$module && CGO_ENABLED=0 go vet -trimpath ./...); \
+		(cd $$module && CGO_ENABLED=0 go vet -tags opm -trimpath ./...); \
 	done
 
 .PHONY: build
@@ -110,7 +117,37 @@ test-modules:
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
 	hack/node/check.sh -q
-	go test -tags node -v -count=1 -timeout 30m $(ARGS) ./test/node/...
+	go test -tags node -v -count=1 -timeout 30m $(ARGS) ./test/node
+
+.PHONY: test-node-olm
+test-node-olm: ## Install, score, upgrade and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.
+	hack/node/check.sh -q -olm
+	$(MAKE) --no-print-directory olm-node
+	go test -tags node -v -count=1 -timeout 60m $(ARGS) ./test/node/olm
+
+.PHONY: olm-node
+olm-node: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE)
+	IMG=$(IMAGE) OLM=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OLM_CPB=$(OLM_CPB) OLM_COPY_CONTENT=$(OLM_COPY_CONTENT) \
+	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \
+	hack/olm-node/build.sh
+
+# What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
+BUNDLE ?= bundle
+OLM_MODULE := github.com/operator-framework/operator-lifecycle-manager
+
+.PHONY: test-olm
+test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove the operator with OLM's own programs. ARGS='-run TestOLM/Upgrade'
+	@olm="$$(cd hack/tools/olm && go mod download $(OLM_MODULE) && go list -m -f '{{.Dir}}' $(OLM_MODULE))"; \
+	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) \
+	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
+	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
+
+# What is run, and how: -selector suite=verticalscaler, or -h for all flags.
+SCORECARD_ARGS ?=
+
+.PHONY: scorecard
+scorecard: $(SCORECARD_TEST) ## Run the scorecard's tests of the bundle as processes. SCORECARD_ARGS='-selector suite=olm'
+	go run ./hack/scorecard -cluster-dir="$(CLUSTER_DIR)" -scorecard-test=$(SCORECARD_TEST) $(SCORECARD_ARGS)
 
 .PHONY: fuzz
 fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
@@ -142,9 +179,16 @@ verify: ## Generate everything, check everything but the tests, and fail if that
 ##@ Release
 
 .PHONY: image
-image: ## Build the operator's image, IMG, with docker, podman or buildah.
-	@[ -n "$(CONTAINER_TOOL)" ] || { echo "Install docker, podman or buildah." >&2; exit 1; }
-	$(CONTAINER_TOOL) build --build-arg VERSION=v$(VERSION) -t $(IMG) .
+image: ## Build the operator's image, IMG, with docker, podman or buildah. Needs no network.
+	VERSION=v$(VERSION) hack/image.sh operator $(IMG)
+
+.PHONY: image-check
+image-check: ## Build the operator's image twice, compare, look what is in it, and run it. Needs root.
+	VERSION=v$(VERSION) hack/image-check.sh
+
+.PHONY: sbom
+sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.
+	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/image-sbom.sh
 
 .PHONY: dist
 dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml.
@@ -156,21 +200,51 @@ bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
 	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/bundle.sh $(VERSION) $(IMAGE)
 
 .PHONY: bundle-validate
-bundle-validate: $(OPERATOR_SDK) ## Check the bundle as OLM and OperatorHub do.
-	$(OPERATOR_SDK) bundle validate ./bundle
-	$(OPERATOR_SDK) bundle validate ./bundle --select-optional suite=operatorframework
+bundle-validate: $(OPERATOR_SDK) $(KUSTOMIZE) ## Check the bundle with operator-sdk and with rules of our own, and that broken ones are refused.
+	OPERATOR_SDK=$(CURDIR)/$(OPERATOR_SDK) KUSTOMIZE=$(CURDIR)/$(KUSTOMIZE) go test -tags sdk -count=1 ./test/bundle $(ARGS)
+
+.PHONY: released-crds
+released-crds: ## Note that the CRDs of this tree have been released: the next ones are compared with them.
+	@rm -f test/bundle/testdata/released/*.yaml
+	cp config/crd/bases/*.yaml test/bundle/testdata/released/
 
 .PHONY: bundle-image
 bundle-image: ## Build the bundle's image, BUNDLE_IMG.
-	@[ -n "$(CONTAINER_TOOL)" ] || { echo "Install docker, podman or buildah." >&2; exit 1; }
-	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+	VERSION=v$(VERSION) hack/image.sh bundle $(BUNDLE_IMG)
+
+# The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
+BUNDLE_IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml)-bundle
+CATALOG_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(BUNDLE_IMAGE):$(notdir $(folder))=$(folder)) \
+	$(BUNDLE_IMAGE):v$(VERSION)=bundle
+
+.PHONY: catalog
+catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.
+	OPM=$(OPM) hack/olm/catalog.sh catalog/verticalscaler-operator.yaml catalog $(CATALOG_BUNDLES)
+
+SCORECARD_IMG ?= $(subst :v,-scorecard:v,$(IMG))
+
+.PHONY: scorecard-image
+scorecard-image: ## Build the image of the scorecard's own tests, SCORECARD_IMG. Needs no network.
+	VERSION=v$(VERSION) hack/image.sh scorecard $(SCORECARD_IMG)
+
+.PHONY: catalog-image
+catalog-image: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the catalog's image, CATALOG_IMG.
+	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/image.sh catalog $(CATALOG_IMG)
+
+.PHONY: catalog-check
+catalog-check: $(OPM) $(GRPC_HEALTH_PROBE) ## Check the catalog's upgrade edges, and what its image serves. Needs root.
+	cd hack/olm && OPM=$(CURDIR)/$(OPM) HEALTH_PROBE=$(CURDIR)/$(GRPC_HEALTH_PROBE) \
+		CGO_ENABLED=0 go test -trimpath -count=1 -tags opm -v ./test/...
 
 .PHONY: deploy
 deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of your kubeconfig.
-	$(KUSTOMIZE) build config/default | sed 's|^\( *image:\) .*|\1 $(IMG)|' | kubectl apply --server-side -f -
+	$(KUSTOMIZE) build config/default | sed 's|$(IMAGE)|$(IMG)|' | kubectl apply --server-side -f -
 
 .PHONY: undeploy
-undeploy: $(KUSTOMIZE) ## Remove the operator and, with its CRDs, all scalers from the cluster of your kubeconfig.
+undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the cluster of your kubeconfig.
+	@# Scalers first, while the operator can give back what it has taken over.
+	! kubectl get crd verticalscalers.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
+		kubectl delete verticalscalers --all --all-namespaces
 	$(KUSTOMIZE) build config/default | kubectl delete --ignore-not-found -f -
 
 ##@ Tools

@@ -18,6 +18,8 @@ CRD_REF_DOCS_VERSION   := $(call version,docs,github.com/elastic/crd-ref-docs)
 GOLANGCI_LINT_VERSION  := $(call version,lint,github.com/golangci/golangci-lint/v2)
 OPERATOR_SDK_VERSION   := $(call version,sdk,github.com/operator-framework/operator-sdk)
 OPM_VERSION            := $(call version,opm,github.com/operator-framework/operator-registry)
+CYCLONEDX_VERSION      := $(call version,sbom,github.com/CycloneDX/cyclonedx-gomod)
+HEALTH_PROBE_VERSION   := $(call version,probe,github.com/grpc-ecosystem/grpc-health-probe)
 OLM_VERSION            := $(call version,olm,github.com/operator-framework/operator-lifecycle-manager)
 
 CONTROLLER_GEN := $(TOOLS_DIR)/controller-gen-$(CONTROLLER_GEN_VERSION)
@@ -27,6 +29,10 @@ GOLANGCI_LINT  := $(TOOLS_DIR)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 OPERATOR_SDK   := $(TOOLS_DIR)/operator-sdk-$(OPERATOR_SDK_VERSION)
 SCORECARD_TEST := $(TOOLS_DIR)/scorecard-test-$(OPERATOR_SDK_VERSION)
 OPM            := $(TOOLS_DIR)/opm-$(OPM_VERSION)
+
+# For images: the list of what is in a program, and the program that a catalog's probes call.
+CYCLONEDX_GOMOD   := $(TOOLS_DIR)/cyclonedx-gomod-$(CYCLONEDX_VERSION)
+GRPC_HEALTH_PROBE := $(TOOLS_DIR)/grpc-health-probe-$(HEALTH_PROBE_VERSION)
 
 # OLM's own programs: two controllers, and two small ones that unpack bundles in pods.
 OLM_OPERATOR     := $(TOOLS_DIR)/olm-$(OLM_VERSION)
@@ -86,3 +92,9 @@ $(OLM_CPB):
 
 $(OLM_COPY_CONTENT):
 	$(call build-olm,cmd/copy-content)
+
+$(CYCLONEDX_GOMOD):
+	$(call build-tool,sbom,github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod)
+
+$(GRPC_HEALTH_PROBE):
+	$(call build-tool,probe,github.com/grpc-ecosystem/grpc-health-probe)

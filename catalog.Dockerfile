@@ -1,0 +1,29 @@
+# The catalog's image: opm, what it serves, the cache that it would otherwise make at each start, and the program that OLM's
+# probes call.
+#
+#   docker build -f catalog.Dockerfile .
+#
+# takes opm from its own image. "make catalog-image" takes opm as it is pinned here, makes the cache outside, and hands both
+# over in the place of the stage "opm", with --build-context, so that no image of others is needed.
+FROM quay.io/operator-framework/opm:v1.73.0 AS opm
+COPY catalog/verticalscaler-operator/ /configs/verticalscaler-operator/
+RUN ["/bin/opm", "serve", "/configs", "--cache-dir=/tmp/cache", "--cache-only"]
+
+FROM scratch
+ARG VERSION=unknown
+LABEL operators.operatorframework.io.index.configs.v1=/configs
+LABEL org.opencontainers.image.title="Catalog of VerticalScaler" \
+      org.opencontainers.image.description="A file-based catalog for the Operator Lifecycle Manager." \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="VerticalScaler"
+COPY --from=opm /bin/opm /bin/grpc_health_probe /bin/
+# The cache has a checksum of the catalog's names, permissions and contents: both come from the same place.
+COPY --from=opm /configs /configs
+COPY --from=opm /tmp/cache /tmp/cache
+# OLM runs catalogs under this number too. The cache is the group's, which is 0.
+USER 1001:0
+EXPOSE 50051
+ENTRYPOINT ["/bin/opm"]
+CMD ["serve", "/configs", "--cache-dir=/tmp/cache"]

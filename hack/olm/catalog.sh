@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# usage: hack/olm/catalog.sh TEMPLATE FOLDER NAME:TAG=BUNDLE...
+#
+# Renders a file-based catalog from a semver template, without a network: each bundle that the template names is given as
+# a folder, and a registry of its own stands for the public one. The folder gets
+#
+#   PACKAGE/catalog.yaml   the catalog: what "opm serve" reads, and what OperatorHub keeps
+#   basic.yaml             a template of the basic kind, from which opm alone renders the same bytes, as OperatorHub's
+#                          checks do; the semver template cannot make channels without a version in their names
+#
+# Running it twice changes nothing the second time. "make catalog" sets OPM.
+set -euo pipefail
+export LC_ALL=C
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+fail() {
+	echo "hack/olm/catalog.sh: $*" >&2
+	exit 1
+}
+
+(($# >= 2)) || fail "want TEMPLATE FOLDER NAME:TAG=BUNDLE..."
+template=$1
+folder=$2
+shift 2
+[[ -x ${OPM:-} ]] || fail "OPM must be opm: run 'make catalog'"
+[[ -f $template ]] || fail "there is no template $template"
+OPM=$(realpath "$OPM")
+
+programs=$("$here/build.sh")
+scratch=$(mktemp -d)
+server=
+finish() {
+	[[ -z $server ]] || kill "$server" 2>/dev/null || true
+	rm -rf "$scratch"
+}
+trap finish EXIT
+
+bundles=()
+hosts=()
+for bundle in "$@"; do
+	bundles+=(-bundle "$bundle")
+	hosts+=("${bundle%%/*}")
+done
+exec {output}< <(exec "$programs/registry" serve "${bundles[@]}" 2>"$scratch/registry")
+server=$!
+# The registry prints its address when all bundles are there, and nothing if it cannot serve them.
+read -r address <&"$output" || fail "cannot serve the bundles: $(cat "$scratch/registry")"
+
+# Images keep their public names, and are asked for at our registry instead.
+for host in $(printf '%s\n' "${hosts[@]}" | sort -u); do
+	printf '[[registry]]\nprefix = "%s"\nlocation = "%s"\n' "$host" "$address"
+done >"$scratch/registries.conf"
+# The machine may have no policy; and what is pulled here is looked at, not run.
+echo '{"default": [{"type": "insecureAcceptAnything"}]}' >"$scratch/policy.json"
+export CONTAINERS_REGISTRIES_CONF=$scratch/registries.conf
+export CONTAINERS_POLICY_JSON=$scratch/policy.json
+export TMPDIR=$scratch
+
+# Bundles are described by olm.csv.metadata: OpenShift 4.17 and newer refuse all their manifests, olm.bundle.object.
+render() { "$OPM" alpha render-template "$1" -o yaml --use-http --migrate-level=bundle-object-to-csv-metadata "$2"; }
+
+render semver "$template" >"$scratch/semver.yaml"
+mkdir "$scratch/plain"
+"$programs/channels" <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
+# The package comes first, before channels and bundles have names.
+package=$(sed -n '/^name: /{s///p;q}' "$scratch/plain/catalog.yaml")
+# Once more through opm, for its order and layout.
+mkdir -p "$scratch/catalog/$package"
+"$OPM" render "$scratch/plain" -o yaml >"$scratch/catalog/$package/catalog.yaml"
+"$OPM" validate "$scratch/catalog"
+
+"$OPM" alpha convert-template basic -o yaml "$scratch/catalog/$package/catalog.yaml" >"$scratch/basic.yaml"
+render basic "$scratch/basic.yaml" >"$scratch/again.yaml"
+cmp "$scratch/again.yaml" "$scratch/catalog/$package/catalog.yaml" ||
+	fail "the basic template does not render the same catalog"
+
+mkdir -p "$folder/$package"
+cp "$scratch/basic.yaml" "$folder/basic.yaml"
+cp "$scratch/catalog/$package/catalog.yaml" "$folder/$package/catalog.yaml"

@@ -1,0 +1,226 @@
+//go:build opm
+
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Longer than a catalog takes to start on a busy machine.
+const patience = 2 * time.Minute
+
+// The image is built, unpacked and run as its user, and asked what OLM would ask.
+func TestImageServesTheCatalog(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root, to run programs in the image's files as its user")
+	}
+	scratch := t.TempDir()
+	archive, root := filepath.Join(scratch, "catalog.tar"), filepath.Join(scratch, "root")
+	name := fmt.Sprintf("localhost/verticalscaler-operator-catalog-check:%d", os.Getpid())
+	tool := strings.TrimSpace(command(t, repository+"/hack/image.sh", "tool"))
+	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), tool, "rmi", name).Run() })
+	t.Setenv("IMAGE_ARCHIVE", archive)
+	t.Setenv("PLATFORMS", "")
+	t.Setenv("WORK", filepath.Join(scratch, "work"))
+	command(t, repository+"/hack/image.sh", "catalog", name)
+	registry := filepath.Join(strings.TrimSpace(command(t, repository+"/hack/olm/build.sh")), "registry")
+	command(t, registry, "unpack", "-archive", archive, "-folder", root)
+
+	address := serve(t, root, settings(t, command(t, registry, "inspect", archive)))
+
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+
+	packages := ask(t, connection, "ListPackages")
+	if diff := cmp.Diff([]string{"verticalscaler-operator"}, texts(packages, 1)); diff != "" {
+		t.Errorf("packages (-want +got):\n%s", diff)
+	}
+	var got, want []string
+	for _, bundle := range ask(t, connection, "ListBundles") {
+		// Each bundle comes once for each of its channels: csvName, packageName, channelName.
+		one := []map[protowire.Number]string{bundle}
+		got = append(got, strings.Join([]string{texts(one, 3)[0], texts(one, 2)[0], texts(one, 1)[0]}, " "))
+	}
+	committed := parse(t, read(t, repository+"/catalog/verticalscaler-operator/catalog.yaml"))
+	for channel, entries := range committed.channels {
+		for _, e := range entries {
+			want = append(want, strings.Join([]string{channel, "verticalscaler-operator", e.Name}, " "))
+		}
+	}
+	sorted := cmp.Transformer("set", func(lines []string) map[string]int {
+		set := map[string]int{}
+		for _, line := range lines {
+			set[line]++
+		}
+		return set
+	})
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("bundles (-want +got):\n%s", diff)
+	}
+	if len(want) < 3 {
+		t.Errorf("the catalog has %d entries, want one in each of three channels at least", len(want))
+	}
+}
+
+// runtime is what a container runtime would take from the image.
+type runtime struct {
+	user    string
+	command []string
+}
+
+func settings(t *testing.T, description string) runtime {
+	t.Helper()
+	var s runtime
+	for line := range strings.Lines(description) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "user":
+			s.user = value
+		case "entrypoint", "command":
+			for _, word := range strings.Fields(strings.Trim(value, "[]")) {
+				s.command = append(s.command, strings.Trim(word, `"`))
+			}
+		}
+	}
+	if s.user == "" || len(s.command) == 0 {
+		t.Fatalf("the image has no user or no command:\n%s", description)
+	}
+	return s
+}
+
+// serve runs the image until the test ends, and waits as the kubelet would: with the probe that OLM gives to catalogs.
+func serve(t *testing.T, root string, s runtime) (address string) {
+	t.Helper()
+	address = freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	in := []string{"--userspec=" + s.user, root}
+	args := append(append([]string{}, in...), s.command...)
+	server := exec.CommandContext(t.Context(), "chroot", append(args, "--port="+port, "--pprof-addr=")...)
+	var output bytes.Buffer
+	server.Stdout, server.Stderr = &output, &output
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	ended := make(chan struct{})
+	go func() {
+		failure = server.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		<-ended
+	})
+	deadline := time.Now().Add(patience)
+	for {
+		probe := append(append([]string{}, in...), "/bin/grpc_health_probe", "-addr="+address, "-rpc-timeout=5s")
+		said, err := exec.CommandContext(t.Context(), "chroot", probe...).CombinedOutput()
+		if err == nil {
+			return address
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the catalog has ended: %v\n%s", failure, output.String())
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the catalog does not answer: %s\n%s", said, output.String())
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// ask calls a method of OLM's registry API that takes nothing and streams messages. It returns the text fields of those by
+// their numbers, so that OLM's own types are not needed.
+func ask(t *testing.T, connection *grpc.ClientConn, method string) []map[protowire.Number]string {
+	t.Helper()
+	stream, err := connection.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/api.Registry/"+method,
+		grpc.ForceCodec(raw{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stream.SendMsg(&[]byte{}), stream.CloseSend()); err != nil {
+		t.Fatal(err)
+	}
+	var messages []map[protowire.Number]string
+	for {
+		var message []byte
+		err := stream.RecvMsg(&message)
+		if errors.Is(err, io.EOF) {
+			return messages
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		fields := map[protowire.Number]string{}
+		for len(message) > 0 {
+			number, kind, n := protowire.ConsumeTag(message)
+			if n < 0 {
+				t.Fatalf("%s: %v", method, protowire.ParseError(n))
+			}
+			message = message[n:]
+			if kind == protowire.BytesType {
+				text, n := protowire.ConsumeString(message)
+				if n < 0 {
+					t.Fatalf("%s: %v", method, protowire.ParseError(n))
+				}
+				fields[number] = text
+			}
+			n = protowire.ConsumeFieldValue(number, kind, message)
+			if n < 0 {
+				t.Fatalf("%s: %v", method, protowire.ParseError(n))
+			}
+			message = message[n:]
+		}
+		messages = append(messages, fields)
+	}
+}
+
+func texts(messages []map[protowire.Number]string, field protowire.Number) []string {
+	var found []string
+	for _, message := range messages {
+		found = append(found, message[field])
+	}
+	return found
+}
+
+// raw hands messages over as they are on the wire.
+type raw struct{}
+
+func (raw) Name() string                      { return "proto" }
+func (raw) Marshal(value any) ([]byte, error) { return *value.(*[]byte), nil }
+func (raw) Unmarshal(data []byte, value any) error {
+	*value.(*[]byte) = bytes.Clone(data)
+	return nil
+}
