@@ -32,8 +32,8 @@ func (s Scope) condition() (c metav1.Condition, ok bool) {
 	switch {
 	case len(s.Namespaces) > 0:
 		c.Reason = v1beta1.ReasonNamespacedInstall
-		c.Message = fmt.Sprintf("The operator watches only %s. It reads no nodes, so a size that no node can hold is found "+
-			"only when it is refused; admission policies for new pods are not available", s.watched())
+		c.Message = fmt.Sprintf("The operator is installed only for %s. It reads no nodes, so a size that no node can hold is "+
+			"found only when it is refused; admission policies are cluster-wide, and out of its reach", s.watched())
 	case s.NodesForbidden:
 		c.Reason = v1beta1.ReasonNodesForbidden
 		c.Message = "The operator may not list and watch nodes, so a size that no node can hold is found only when it is refused"

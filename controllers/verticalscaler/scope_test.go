@@ -18,7 +18,7 @@ import (
 
 func TestClusterAccess(t *testing.T) {
 	const rest = ". It reads no nodes, so a size that no node can hold is found only when it is refused; " +
-		"admission policies for new pods are not available"
+		"admission policies are cluster-wide, and out of its reach"
 	var many []string
 	for i := range 60 {
 		many = append(many, fmt.Sprintf("team-%02d-%s", i, strings.Repeat("x", 50)))
@@ -28,12 +28,12 @@ func TestClusterAccess(t *testing.T) {
 		reason, wants string
 	}{
 		"the whole cluster": {},
-		"its own namespace": {Scope{Namespaces: []string{"shop"}}, "NamespacedInstall", "The operator watches only the namespace shop" + rest},
-		"two namespaces":    {Scope{Namespaces: []string{"bank", "shop"}}, "NamespacedInstall", "The operator watches only the namespaces bank, shop" + rest},
+		"its own namespace": {Scope{Namespaces: []string{"shop"}}, "NamespacedInstall", "The operator is installed only for the namespace shop" + rest},
+		"two namespaces":    {Scope{Namespaces: []string{"bank", "shop"}}, "NamespacedInstall", "The operator is installed only for the namespaces bank, shop" + rest},
 		"sixty namespaces": {
 			Scope{Namespaces: many},
 			"NamespacedInstall",
-			"The operator watches only the namespaces " + strings.Join(many[:10], ", ") + " and 50 more" + rest,
+			"The operator is installed only for the namespaces " + strings.Join(many[:10], ", ") + " and 50 more" + rest,
 		},
 		"the whole cluster, but no nodes": {
 			Scope{NodesForbidden: true},

@@ -192,25 +192,43 @@ func (a allows) look(ctx context.Context, namespaces []string, asksForTokens boo
 	return s, nil
 }
 
-// improved says whether a namespace can be read now that could not when the scope was
-// found. It stops asking about a namespace at the first right that it lacks.
+// lacks says whether anything could be had that the rights do not give.
+func (s Scope) lacks() bool {
+	return len(s.Unreadable) > 0 || s.NodesForbidden || s.MetricsForbidden != ""
+}
+
+// improved says whether something can be had now that could not when the scope was
+// found. It stops asking about each at the first right that is missing.
 func (a allows) improved(ctx context.Context, s Scope) (bool, error) {
+	wanted := map[string][][]right{}
 	for namespace := range s.Unreadable {
-		lacking := false
-		for _, r := range cachedRights() {
-			allowed, err := a(ctx, namespace, r)
-			if err != nil {
-				return false, err
+		wanted[namespace] = append(wanted[namespace], cachedRights())
+	}
+	if s.NodesForbidden {
+		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], nodeRights)
+	}
+	if s.MetricsForbidden != "" {
+		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], metricsRights)
+	}
+	for namespace, sets := range wanted {
+		for _, rights := range sets {
+			all, err := a.all(ctx, namespace, rights)
+			if all || err != nil {
+				return all, err
 			}
-			if lacking = !allowed; lacking {
-				break
-			}
-		}
-		if !lacking {
-			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// all says whether we have every one of the rights.
+func (a allows) all(ctx context.Context, namespace string, rights []right) (bool, error) {
+	for _, r := range rights {
+		if allowed, err := a(ctx, namespace, r); !allowed || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // log tells once what the operator will watch, and what it will go without.
@@ -231,10 +249,10 @@ func (s Scope) log(to logr.Logger) {
 	}
 }
 
-// lookAgain is how often namespaces that cannot be read are asked about.
+// lookAgain is how often missing rights are asked for again.
 const lookAgain = 15 * time.Second
 
-// watchman looks from time to time whether there is more to be seen.
+// watchman looks from time to time whether there are more rights.
 type watchman struct {
 	may      allows
 	scope    Scope
@@ -260,7 +278,7 @@ func (w *watchman) Start(ctx context.Context) error {
 			log.FromContext(ctx).Error(err, "Cannot ask for our rights")
 		}
 		if improved {
-			log.FromContext(ctx).Info("Starting anew, since another namespace can be watched")
+			log.FromContext(ctx).Info("Starting anew, since the operator has been given more rights")
 			w.improved()
 			return nil
 		}

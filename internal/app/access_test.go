@@ -157,6 +157,33 @@ func TestTheWatchmanStartsAnewOnceThereIsMoreToSee(t *testing.T) {
 	}
 }
 
+func TestMoreRights(t *testing.T) {
+	namespaces := Scope{Unreadable: map[string]string{"bank": "list pods"}}
+	nodes := Scope{NodesForbidden: true}
+	metrics := Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"}
+	for name, tc := range map[string]struct {
+		scope    Scope
+		granted  func(namespace string, r right) bool
+		improved bool
+	}{
+		"nothing lacks":                {scope: Scope{}, granted: func(string, right) bool { return true }},
+		"a namespace can be read":      {namespaces, func(namespace string, _ right) bool { return namespace == "bank" }, true},
+		"another one can":              {scope: namespaces, granted: func(namespace string, _ right) bool { return namespace == "shop" }},
+		"nodes can be read":            {nodes, func(_ string, r right) bool { return r.resource == "nodes" }, true},
+		"nodes can only be listed":     {scope: nodes, granted: func(_ string, r right) bool { return r.verb == "list" }},
+		"tokens can be asked about":    {metrics, func(_ string, r right) bool { return r.verb == "create" }, true},
+		"tokens, but not their rights": {scope: metrics, granted: func(_ string, r right) bool { return r.resource == "tokenreviews" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			may := allows(func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil })
+			improved, err := may.improved(t.Context(), tc.scope)
+			if improved != tc.improved || err != nil {
+				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
+			}
+		})
+	}
+}
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

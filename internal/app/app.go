@@ -107,7 +107,7 @@ func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, sour
 }
 
 // runWithin runs one manager, until the context ends or until there is more to be
-// seen than the scope says.
+// had than the scope says.
 func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -123,7 +123,7 @@ func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, 
 	if err != nil {
 		return err
 	}
-	if len(scope.Unreadable) > 0 {
+	if scope.lacks() {
 		if err := mgr.Add(&watchman{may: may, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
 			return fmt.Errorf("adding the look for more rights: %w", err)
 		}
@@ -157,7 +157,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: c.LeaderElection.Namespace,
-		// The process ends with the manager, so the next leader need not wait.
+		// All that the leader does has ended by then, so the next one need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
 		// A manager that starts anew has controllers of the same names.
@@ -244,7 +244,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
 	}
-	if err := addOwn(mgr, c); err != nil {
+	if err := addOwn(mgr, c, scope); err != nil {
 		return err
 	}
 	return addChecks(mgr, scope)

@@ -16,24 +16,24 @@ import (
 
 // addOwn adds what concerns the operator's own installation: what OLM is told before an
 // upgrade, and what is created in the operator's namespace.
-func addOwn(mgr ctrl.Manager, c config.Operator) error {
+func addOwn(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	namespace := os.Getenv(provision.NamespaceEnv)
 	if err := upgradeable.Setup(mgr, namespace); err != nil {
 		return fmt.Errorf("adding the gate for upgrades: %w", err)
 	}
-	if err := provision.Setup(mgr, provisionOptions(c, namespace, os.Getenv(provision.DeploymentEnv))); err != nil {
+	if err := provision.Setup(mgr, provisionOptions(c, scope, namespace, os.Getenv(provision.DeploymentEnv))); err != nil {
 		return fmt.Errorf("adding what is provisioned: %w", err)
 	}
 	return nil
 }
 
-// provisionOptions turns the configuration into what to provision.
-func provisionOptions(c config.Operator, namespace, deployment string) provision.Options {
+// provisionOptions turns the configuration and the scope into what to provision.
+func provisionOptions(c config.Operator, scope Scope, namespace, deployment string) provision.Options {
 	return provision.Options{
 		Namespace:  namespace,
 		Deployment: deployment,
-		// Where nothing is served, there would be an alert for ever.
-		Monitoring:    c.Provision.Monitoring && c.Metrics.BindAddress != "0",
+		// Where nobody can read metrics, there is nothing to monitor.
+		Monitoring:    c.Provision.Monitoring && c.Metrics.BindAddress != "0" && scope.MetricsForbidden == "",
 		NetworkPolicy: c.Provision.NetworkPolicy,
 		SecureMetrics: c.Metrics.Secure,
 		ResyncPeriod:  c.ResyncPeriod.Duration,

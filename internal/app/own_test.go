@@ -20,6 +20,7 @@ func TestWhatIsProvisioned(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		configure func(c *config.Operator)
+		scope     Scope
 		change    func(o *provision.Options)
 	}{
 		"everything, by default": {
@@ -34,6 +35,11 @@ func TestWhatIsProvisioned(t *testing.T) {
 			configure: func(c *config.Operator) { c.Metrics.BindAddress = "0" },
 			change:    func(o *provision.Options) { o.Monitoring = false },
 		},
+		"nothing is monitored where nobody can be let read metrics": {
+			configure: func(*config.Operator) {},
+			scope:     Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"},
+			change:    func(o *provision.Options) { o.Monitoring = false },
+		},
 		"metrics without TLS are scraped without": {
 			configure: func(c *config.Operator) { c.Metrics.Secure = false },
 			change:    func(o *provision.Options) { o.SecureMetrics = false },
@@ -43,7 +49,7 @@ func TestWhatIsProvisioned(t *testing.T) {
 			c, want := config.Default(), byDefault
 			tc.configure(&c)
 			tc.change(&want)
-			if diff := cmp.Diff(want, provisionOptions(c, "ops", "operator")); diff != "" {
+			if diff := cmp.Diff(want, provisionOptions(c, tc.scope, "ops", "operator")); diff != "" {
 				t.Errorf("provisionOptions() (-want +got):\n%s", diff)
 			}
 		})

@@ -4,57 +4,86 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // room is what the largest node leaves to each container of one resource, beside the
-// other containers of the pod. It keeps a pod from growing to a size that no node of
-// the cluster could hold.
+// other containers of the pod. It keeps the operator from asking for resizes that no
+// node of the cluster could grant.
 //
-// The other containers count with the request that they have or want, whichever is
-// more. All requests together then stay within the node, in whatever order they are
-// looked at. With a node of 10:
+// It bounds what is resized in place, and nothing else: a pod that exists stays on its
+// node. In the mode Rollout new pods may bring a new node, from a pool that has none
+// now, so that a template may ask for more than any node has.
 //
-//	has     wants   room        has     wants   room
-//	1       12      10          1, 3    6, -    7, 9
-//	12      14      12          1, 1    6, 6    4, 4
+// Room is granted by size of the wish, the smallest first, so that one container whose
+// wish no node can fulfil does not keep the others from theirs. With a node of 10:
+//
+//	has     wants   room
+//	1       12      10
+//	12      14      12
+//	1, 3    6, 3    7, 9
+//	1, 1    6, 6    9, 4
+//	1, 1    20, 4   6, 9
+//	1, 1    9, 9    9, 1
 //
 // A container that has more than its room keeps it, for the node that it came from
-// may only be away for a while: nothing is lowered because of a node. What runs on
-// every node besides, and what only init containers request, is not known here. So
-// this refuses what cannot fit, and promises nothing about what can.
+// may only be away for a while: nothing is lowered because of a node. What else runs on
+// a node, native sidecars of the pod among it, is not counted. So this refuses what
+// cannot fit, and promises nothing about what can.
 type room map[string]int64
 
-// roomFor is nil where the largest node is not known.
+// roomFor is nil where the largest node is not known or does not matter.
 func roomFor(s Situation, policy Policy, r resource) room {
 	node := r.of(s.LargestNode)
-	if node == 0 {
+	if node == 0 || policy.Mode != v1beta1.UpdateModeInPlace {
 		return nil
 	}
-	sum, most := injected(s, r), map[string]int64{}
+	var wishes []wish
 	for _, container := range s.Deployment.Containers {
-		current, _ := currentRequest(s, container, r)
-		most[container.Name] = current
+		w := wish{container: container.Name}
+		w.has, _ = currentRequest(s, container, r)
+		w.wants = w.has
 		if !container.Unreadable && policy.controls(container.Name, r) && scaledBy(s.Scaled, r) == "" {
-			most[container.Name] = max(current, targetFor(s, allowedFor(s, policy, container, r), container, r))
+			w.wants = max(w.has, targetFor(s, allowedFor(s, policy, container, r), container, r))
 		}
-		sum += most[container.Name]
+		wishes = append(wishes, w)
 	}
+	return grant(node-injected(s, r), wishes)
+}
+
+// wish is what one container requests and what it should.
+type wish struct {
+	container  string
+	has, wants int64
+}
+
+// grant shares out what a node has.
+func grant(node int64, wishes []wish) room {
+	free := node
+	for _, w := range wishes {
+		free -= w.has
+	}
+	slices.SortFunc(wishes, func(a, b wish) int {
+		return cmp.Or(cmp.Compare(a.wants, b.wants), cmp.Compare(a.container, b.container))
+	})
 	left := room{}
-	for _, container := range s.Deployment.Containers {
-		current, _ := currentRequest(s, container, r)
-		left[container.Name] = max(current, node-(sum-most[container.Name]))
+	for _, w := range wishes {
+		left[w.container] = w.has + max(0, free)
+		free -= min(w.wants, left[w.container]) - w.has
 	}
 	return left
 }
 
-// injected is what containers request that the pods have and the template has not.
+// injected is what containers request that the pods have and the template has not. Pods
+// of an older template count too, for the next ones are likely to be injected alike.
 func injected(s Situation, r resource) (most int64) {
 	for _, pod := range s.Pods {
-		if !counts(pod) {
+		if pod.Terminating {
 			continue
 		}
 		var sum int64

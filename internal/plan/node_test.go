@@ -97,8 +97,8 @@ func TestTheLargestNode(t *testing.T) {
 					log.Name = "log"
 					recommends(log, app)(w)
 				}, largestNode(10000, 0)),
-			`decides app 4000m -; log 4000m - (LowerBound)
-			resizes web-1 to app 4000m - of - -; log 4000m - of - -
+			`decides app 6000m -; log 4000m - (LowerBound)
+			resizes web-1 to app 6000m - of - -; log 4000m - of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
@@ -130,9 +130,33 @@ func TestTheLargestNode(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"A template is cut in the same way": {
+		"One that wants more than any node has leaves the others theirs": {
+			given(
+				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+				func(w *world) {
+					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+					app, log := rec(amounts(20000, 0), amounts(20000, 0), amounts(20000, 0)), rec(amounts(4000, 0), amounts(4000, 0), amounts(4000, 0))
+					log.Name = "log"
+					recommends(log, app)(w)
+				}, largestNode(10000, 0)),
+			`decides app 6000m -; log 4000m - (LowerBound)
+			resizes web-1 to app 6000m - of - -; log 4000m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What is injected counts while a rollout has not made a pod yet": {
+			has(1000, func(w *world) {
+				old := pod("web-1", beside("app", 1000), beside("injected", 1500))
+				old.Current = false
+				w.situation.Pods = []workload.Pod{old}
+			}, wants(6000), largestNode(4000, 0)),
+			`decides app 2500m - (LowerBound)
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"A template may ask for more, since a new pod may bring a new node": {
 			has(1000, rollout, wants(6000), largestNode(4000, 0)),
-			`decides app 4000m - (LowerBound)
+			`decides app 6000m - (LowerBound)
 			holds app 1000m - of - - cpu=true memory=false
 			RollingOut: The Deployment rolls out the decided size
 			0/1 changing`,

@@ -188,8 +188,8 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// checkNode: a pod does not outgrow the largest node, and because of a node nothing
-// becomes more than it would else, or less than it is.
+// checkNode: a pod that is resized in place does not outgrow the largest node, and
+// because of a node nothing becomes more than it would else, or less than it is.
 func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
 	if !p.Decided || p.Decision == nil {
 		return
@@ -219,7 +219,7 @@ func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
 				fail("container %s gets %d of %s because of the node; it has %d and would get %d", c.Name, then, r.name, now, unbound)
 			}
 		}
-		if node := r.of(w.situation.LargestNode); node > 0 && after > max(node, before) {
+		if node := r.of(w.situation.LargestNode); node > 0 && after > max(node, before) && w.policy.Mode == "InPlace" {
 			fail("the containers get %d of %s; they have %d, and the largest node %d", after, r.name, before, node)
 		}
 	}

@@ -6,8 +6,9 @@
 // While pods are being resized or a Deployment rolls out our sizes, the condition
 // Upgradeable of the operator's OperatorCondition is False, and OLM lets the next
 // version wait. This spares whoever watches a step the change of the observer. It is
-// not needed for safety: a step survives its operator. So upgrades are held for
-// minutes, never for hours; verdict.go has the rules.
+// not needed for safety: a step survives its operator. So a running operator holds
+// upgrades for minutes, never for hours; verdict.go has the rules. One that is killed in
+// the middle of a step leaves the condition as it is, to be corrected by the next one.
 //
 // Whoever must upgrade at once overrides the condition in the OperatorCondition's
 // spec.overrides.
@@ -65,7 +66,9 @@ func Setup(mgr ctrl.Manager, namespace string) error {
 }
 
 // Gate keeps the condition in step with the scalers. It runs on the leader only, and
-// asks the API server for nothing while nothing changes.
+// asks the API server for nothing while nothing changes. So it does not notice that
+// somebody else has changed the condition, or that the OperatorCondition was made anew,
+// before it has something new to say: a hold may be lost, and no upgrade is held for it.
 type Gate struct {
 	// Informers has the one of the scalers.
 	Informers cache.Informers

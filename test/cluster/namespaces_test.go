@@ -320,7 +320,7 @@ func worksWithin(t *testing.T, i *install) {
 		requests := w.sized("web")
 		w.between("cpu", *requests.Cpu(), "330m", "380m")
 		w.says("web", "ClusterAccess", "False", "NamespacedInstall",
-			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies for new pods are not available")
+			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies")
 		w.says("web", "Ready", "True", "Working")
 		w.says("late", "TargetFound", "False", "DeploymentNotFound")
 	}

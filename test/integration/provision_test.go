@@ -291,7 +291,7 @@ func TestProvisionedWhereServed(t *testing.T) {
 	if diff := cmp.Diff([]networkingv1.PolicyType{"Ingress"}, policy.Spec.PolicyTypes); diff != "" {
 		t.Errorf("policy types (-want +got):\n%s", diff)
 	}
-	if in := policy.Spec.Ingress; len(in) != 1 || len(in[0].From) != 0 || len(in[0].Ports) != 1 || in[0].Ports[0].Port.IntValue() != 8443 {
+	if in := policy.Spec.Ingress; len(in) != 1 || len(in[0].From) != 0 || len(in[0].Ports) != 1 || in[0].Ports[0].Port.String() != "metrics" {
 		t.Errorf("the policy lets in %+v", in)
 	}
 }
@@ -312,7 +312,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 			"another port", networkPolicy,
 			func(u *unstructured.Unstructured) { set(u, []any{map[string]any{}}, "spec", "ingress") },
 			func(u *unstructured.Unstructured) bool {
-				return !strings.Contains(fmt.Sprint(u.Object["spec"]), "8443")
+				return !strings.Contains(fmt.Sprint(u.Object["spec"]), "port:metrics")
 			},
 		},
 		{
