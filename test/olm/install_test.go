@@ -1,0 +1,357 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// The operator's names, as the bundle has them.
+const (
+	operatorName     = "verticalscaler-operator"
+	subscriptionName = "verticalscaler"
+	configName       = "verticalscaler-config"
+	leaseName        = "verticalscaler.autoscaling.verticalscaler.io"
+	scalersCRD       = "verticalscalers.autoscaling.verticalscaler.io"
+	checkpointsCRD   = "verticalscalercheckpoints.autoscaling.verticalscaler.io"
+)
+
+func root() string { return testkit.Root() }
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// installation is the operator in a namespace, and the time that it was there.
+type installation struct {
+	namespace string
+	bundle    bundle
+	// targets are the namespaces to watch; none for all.
+	targets []string
+	// env is set on the operator by the Subscription.
+	env   map[string]string
+	began time.Time
+	// swapped is when OLM has exchanged one version's rights for the next one's.
+	swapped window
+	// ended is when it began to be removed: from then on OLM takes its rights away.
+	ended time.Time
+}
+
+// window is a stretch of time.
+type window struct{ from, to time.Time }
+
+func (w window) has(at time.Time) bool { return at.After(w.from) && at.Before(w.to) }
+
+// user is who the operator is to the API server.
+func (i *installation) user() string {
+	return "system:serviceaccount:" + i.namespace + ":" + operatorName
+}
+
+// live is the number of installations that there are. They share the CRDs.
+var live int
+
+// installations are all that there have been and are gone.
+var installations []*installation
+
+// install has OLM install the operator, and waits until it leads. All of it is removed
+// with the test, the CRDs too, so that the next test finds nothing of it.
+func (i *installation) install(t *testing.T) {
+	t.Helper()
+	store.serve(t, i.bundle)
+	i.prepare(t)
+	i.subscribe(t)
+	i.succeeds(t)
+	i.leads(t)
+}
+
+// prepare makes the namespace and the OperatorGroup.
+func (i *installation) prepare(t *testing.T) {
+	t.Helper()
+	if apierrors.IsNotFound(env.Client.Get(t.Context(), key("", i.namespace), &corev1.Namespace{})) {
+		// The strictest of Kubernetes's levels: the operator's pod must pass it.
+		namespaced(t, i.namespace, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	}
+	group := object("operators.coreos.com/v1", "OperatorGroup", i.namespace, "group")
+	group.Object["spec"] = map[string]any{}
+	if len(i.targets) > 0 {
+		set(group.Object, anys(i.targets), "spec", "targetNamespaces")
+	}
+	create(t, group)
+	live++
+	t.Cleanup(func() { i.remove(t) })
+}
+
+// subscribe asks OLM for the operator.
+func (i *installation) subscribe(t *testing.T) {
+	t.Helper()
+	i.began, i.ended = time.Now(), time.Time{}
+	config := map[string]any{
+		// To the node that the test plays.
+		"nodeSelector": map[string]any{corev1.LabelHostname: nodeName},
+		"tolerations":  []any{map[string]any{"key": taintKey, "operator": "Exists"}},
+	}
+	var environ []any
+	for name, value := range i.env {
+		environ = append(environ, map[string]any{"name": name, "value": value})
+	}
+	if len(environ) > 0 {
+		config["env"] = environ
+	}
+	subscription := object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName)
+	subscription.Object["spec"] = map[string]any{
+		"name": packageName, "channel": channel, "source": store.name, "sourceNamespace": olmNamespace,
+		"installPlanApproval": "Automatic", "config": config,
+	}
+	create(t, subscription)
+}
+
+// end closes the time in which the operator is installed.
+func (i *installation) end() {
+	if i.ended.IsZero() {
+		i.ended = time.Now()
+		past := *i
+		installations = append(installations, &past)
+	}
+}
+
+// succeeds waits until the ClusterServiceVersion of the bundle is Succeeded.
+func (i *installation) succeeds(t *testing.T) {
+	t.Helper()
+	began, last := time.Now(), ""
+	eventually(t, func() string {
+		phase := i.phase(t, i.bundle.csv)
+		if brief, _, _ := strings.Cut(phase, ":"); brief != last {
+			t.Logf("%s: %s) after %s", i.bundle.csv, brief, elapsed(began))
+			last = brief
+		}
+		if strings.HasPrefix(phase, "Succeeded ") {
+			return ""
+		}
+		return fmt.Sprintf("%s is %s; install plans: %s", i.bundle.csv, phase, i.plans(t))
+	})
+}
+
+// phase is that of a ClusterServiceVersion, with its reason and message.
+func (i *installation) phase(t *testing.T, name string) string {
+	t.Helper()
+	csv := object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", i.namespace, name)
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(csv), csv); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "not there (:)"
+		}
+		t.Fatal(err)
+	}
+	phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
+	reason, _, _ := unstructured.NestedString(csv.Object, "status", "reason")
+	message, _, _ := unstructured.NestedString(csv.Object, "status", "message")
+	return fmt.Sprintf("%s (%s: %s)", cmp.Or(phase, "new"), reason, message)
+}
+
+func (i *installation) plans(t *testing.T) string {
+	t.Helper()
+	var list unstructured.UnstructuredList
+	list.SetAPIVersion("operators.coreos.com/v1alpha1")
+	list.SetKind("InstallPlanList")
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(i.namespace)); err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, plan := range list.Items {
+		phase, _, _ := unstructured.NestedString(plan.Object, "status", "phase")
+		message, _, _ := unstructured.NestedString(plan.Object, "status", "message")
+		out = append(out, strings.TrimSpace(plan.GetName()+" "+phase+" "+message))
+	}
+	return strings.Join(out, ", ")
+}
+
+// leads waits until there is one operator, which is ready and holds the lease. It
+// returns its pod.
+func (i *installation) leads(t *testing.T) *runningPod {
+	t.Helper()
+	began := time.Now()
+	var pod *runningPod
+	eventually(t, func() string {
+		if pod = node.operator(i.namespace); pod == nil {
+			return fmt.Sprintf("the operator in %s is not ready", i.namespace)
+		}
+		var lease coordinationv1.Lease
+		if err := env.Client.Get(t.Context(), key(i.namespace, leaseName), &lease); err != nil {
+			return err.Error()
+		}
+		// The identity begins with the host's name, which the operator shares with the
+		// test. What tells operators apart is when they took the lease.
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		if holder == "" || lease.Spec.AcquireTime == nil || lease.Spec.AcquireTime.Time.Before(pod.started.Add(-time.Second)) {
+			return fmt.Sprintf("the lease is held by %q since %v, the operator runs since %v", holder, lease.Spec.AcquireTime, pod.started)
+		}
+		return ""
+	})
+	t.Logf("pod %s is ready and leads, after further %s", pod.name.Name, elapsed(began))
+	return pod
+}
+
+// unsubscribe removes the Subscription and the ClusterServiceVersion, as the
+// documentation says, and waits until the operator is gone.
+func (i *installation) unsubscribe(t *testing.T) {
+	t.Helper()
+	i.end()
+	i.run(t, "kubectl delete subscription.operators.coreos.com verticalscaler -n verticalscaler-system")
+	i.run(t, "kubectl delete clusterserviceversion -n verticalscaler-system -l operators.coreos.com/verticalscaler-operator.verticalscaler-system")
+	i.gone(t)
+}
+
+// run runs a command of docs/olm.md, with what has to be replaced in it: pairs of old
+// and new. Its namespace becomes that of this installation.
+func (i *installation) run(t *testing.T, command string, replace ...string) (output string) {
+	t.Helper()
+	documentation, err := os.ReadFile(filepath.Join(root(), "docs", "olm.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(documentation), command+"\n") {
+		t.Fatalf("docs/olm.md does not have this command: %s", command)
+	}
+	command = strings.NewReplacer(append(replace, "verticalscaler-system", i.namespace)...).Replace(command)
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+filepath.Dir(env.Kubectl())+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// gone waits until nothing of the operator runs and OLM has removed its rights.
+func (i *installation) gone(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		if n := node.running(i.namespace); n > 0 {
+			return fmt.Sprintf("%d processes of the operator run", n)
+		}
+		err := env.Client.Get(t.Context(), key(i.namespace, operatorName), &appsv1.Deployment{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("Deployment %s: %v", operatorName, err)
+		}
+		if left := i.rights(t); len(left) > 0 {
+			return fmt.Sprintf("OLM has not removed %s", strings.Join(left, ", "))
+		}
+		return ""
+	})
+}
+
+// remove takes everything away that install has brought, whatever state it is in.
+func (i *installation) remove(t *testing.T) {
+	t.Helper()
+	ctx := context.Background() // the test's has ended
+	i.end()
+	live--
+	going := []client.Object{object("v1", "Namespace", "", i.namespace)}
+	if live == 0 {
+		going = append(going,
+			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD),
+			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", checkpointsCRD))
+	}
+	for _, o := range []client.Object{
+		object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName),
+		object("operators.coreos.com/v1", "OperatorGroup", i.namespace, "group"),
+	} {
+		if err := env.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+	if err := env.Client.DeleteAllOf(ctx, object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", "", ""), client.InNamespace(i.namespace)); err != nil {
+		t.Error(err)
+	}
+	for _, o := range going {
+		if err := env.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+	testkit.Eventually(t, soon, func() string {
+		releaseAll(ctx)
+		var left []string
+		for _, o := range going {
+			if !apierrors.IsNotFound(env.Client.Get(ctx, client.ObjectKeyFromObject(o), o)) {
+				left = append(left, o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName())
+			}
+		}
+		if n := node.running(i.namespace); n > 0 {
+			left = append(left, fmt.Sprintf("%d processes", n))
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		return "still there: " + strings.Join(left, ", ")
+	})
+}
+
+// releaseAll takes the finalizers off all scalers: after a test nobody is left to do
+// it.
+func releaseAll(ctx context.Context) {
+	var list unstructured.UnstructuredList
+	list.SetAPIVersion("autoscaling.verticalscaler.io/v1beta1")
+	list.SetKind("VerticalScalerList")
+	if err := env.Client.List(ctx, &list); err != nil {
+		return // the kind is gone
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; len(s.GetFinalizers()) > 0 && s.GetDeletionTimestamp() != nil {
+			_ = env.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		}
+	}
+}
+
+// rights names the roles and bindings of the operator's service account, and the
+// account itself.
+func (i *installation) rights(t *testing.T) (names []string) {
+	t.Helper()
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
+		var list unstructured.UnstructuredList
+		list.SetAPIVersion("rbac.authorization.k8s.io/v1")
+		list.SetKind(kind + "List")
+		if err := env.Client.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, binding := range list.Items {
+			subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+			for _, s := range subjects {
+				if s, ok := s.(map[string]any); ok && s["name"] == operatorName && s["namespace"] == i.namespace {
+					names = append(names, strings.TrimSuffix(kind, "Binding")+"Binding "+filepath.Join(binding.GetNamespace(), binding.GetName()))
+				}
+			}
+		}
+	}
+	if env.Client.Get(t.Context(), key(i.namespace, operatorName), &corev1.ServiceAccount{}) == nil {
+		names = append(names, "ServiceAccount "+operatorName)
+	}
+	return names
+}
+
+func anys(list []string) (out []any) {
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,392 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// nodeName is the node of the operator's pods. A taint keeps other pods away; a
+	// Subscription's configuration brings the operator there.
+	nodeName = "operator-node"
+	taintKey = "verticalscaler.io/operator"
+	// leaseSeconds is how long the cluster believes that the node lives.
+	leaseSeconds = 40
+	// kubeletPeriod is how often the kubelet looks.
+	kubeletPeriod = 200 * time.Millisecond
+)
+
+// kubelet runs the operator's pods as processes of this machine, as far as a kubelet
+// matters to the operator and to OLM: the process gets what the pod asks for, the pod
+// is ready when the readiness probe succeeds, and a pod that is deleted goes away once
+// its process has ended.
+type kubelet struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu   sync.Mutex
+	pods map[types.UID]*runningPod
+	errs []error // what has gone wrong since the last check
+}
+
+// runningPod is a pod with its process.
+type runningPod struct {
+	name    types.NamespacedName
+	process *process
+	// health and metrics are host:port.
+	health, metrics string
+	readiness       *corev1.Probe
+	liveness        *corev1.Probe
+	started         time.Time
+	probed          time.Time
+	ready           bool
+	// dead counts failed liveness probes in a row.
+	dead int
+	// stopping says that the process was asked to end.
+	stopping bool
+}
+
+// startKubelet adds the node to the cluster and begins to run its pods.
+func startKubelet(ctx context.Context) (*kubelet, error) {
+	room := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("2Gi"),
+		corev1.ResourcePods:   resource.MustParse("10"),
+	}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{
+			corev1.LabelHostname: nodeName, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
+		}},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintKey, Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room},
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		status := corev1.ConditionFalse
+		if kind == corev1.NodeReady {
+			status = corev1.ConditionTrue
+		}
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: status, Reason: "TheTestSaysSo", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+		})
+	}
+	if err := env.Client.Create(ctx, n); err != nil {
+		return nil, fmt.Errorf("creating the operator's node: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	k := &kubelet{cancel: cancel, done: make(chan struct{}), pods: map[types.UID]*runningPod{}}
+	if err := k.renew(ctx); err != nil {
+		cancel()
+		return nil, err
+	}
+	go k.loop(ctx)
+	return k, nil
+}
+
+// stop ends the node and all that runs on it.
+func (k *kubelet) stop() {
+	k.cancel()
+	<-k.done
+	for _, pod := range k.pods {
+		pod.process.stop()
+	}
+}
+
+// check fails the test if an operator has ended by itself or stopped answering.
+func (k *kubelet) check(t *testing.T) {
+	t.Helper()
+	k.mu.Lock()
+	err := errors.Join(k.errs...)
+	k.errs = nil
+	k.mu.Unlock()
+	if err != nil {
+		t.Fatalf("the operator's node: %v", err)
+	}
+}
+
+func (k *kubelet) complain(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.errs = append(k.errs, err)
+}
+
+// operator is the ready pod of the operator in that namespace; nil while there is
+// none, or while there are several.
+func (k *kubelet) operator(namespace string) *runningPod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found []*runningPod
+	for _, pod := range k.pods {
+		if pod.name.Namespace == namespace {
+			found = append(found, pod)
+		}
+	}
+	if len(found) != 1 || !found[0].ready || found[0].stopping {
+		return nil
+	}
+	return found[0]
+}
+
+// running is the number of processes for pods of that namespace.
+func (k *kubelet) running(namespace string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, pod := range k.pods {
+		if pod.name.Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *kubelet) loop(ctx context.Context) {
+	defer close(k.done)
+	tick := time.NewTicker(kubeletPeriod)
+	defer tick.Stop()
+	renewed := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if time.Since(renewed) > leaseSeconds/4*time.Second {
+			renewed = time.Now()
+			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
+				k.complain(err)
+			}
+		}
+		if err := k.sync(ctx); err != nil && ctx.Err() == nil {
+			k.complain(err)
+		}
+	}
+}
+
+// renew tells the cluster that the node lives.
+func (k *kubelet) renew(ctx context.Context) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: nodeName}}
+	err := env.Client.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To(nodeName), ptr.To[int32](leaseSeconds)
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	if apierrors.IsNotFound(err) {
+		err = env.Client.Create(ctx, lease)
+	} else if err == nil {
+		err = env.Client.Update(ctx, lease)
+	}
+	if err != nil {
+		return fmt.Errorf("renewing the node's lease: %w", err)
+	}
+	return nil
+}
+
+// sync brings the processes in line with the pods of the node, and the pods' status
+// in line with the processes.
+func (k *kubelet) sync(ctx context.Context) error {
+	var list corev1.PodList
+	if err := env.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.Spec.NodeName == nodeName {
+			errs = append(errs, client.IgnoreNotFound(k.syncPod(ctx, pod)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *kubelet) syncPod(ctx context.Context, pod *corev1.Pod) error {
+	k.mu.Lock()
+	r := k.pods[pod.UID]
+	k.mu.Unlock()
+	switch {
+	case r == nil && pod.DeletionTimestamp == nil:
+		r, err := startPod(ctx, pod)
+		if err != nil {
+			return fmt.Errorf("starting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		k.mu.Lock()
+		k.pods[pod.UID] = r
+		k.mu.Unlock()
+		return k.report(ctx, pod, r)
+	case pod.DeletionTimestamp != nil:
+		return k.end(ctx, pod, r)
+	}
+	if !k.probe(r) {
+		return nil
+	}
+	return k.report(ctx, pod, r)
+}
+
+// end stops the process of a pod that is being deleted, and removes the pod.
+func (k *kubelet) end(ctx context.Context, pod *corev1.Pod, r *runningPod) error {
+	if r != nil {
+		if !r.stopping {
+			k.mu.Lock()
+			r.stopping = true
+			k.mu.Unlock()
+			go r.process.stop()
+		}
+		select {
+		case <-r.process.ended:
+			if r.process.err != nil {
+				k.complain(r.process.failure())
+			}
+		default:
+			return nil
+		}
+	}
+	k.mu.Lock()
+	delete(k.pods, pod.UID)
+	k.mu.Unlock()
+	return env.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+}
+
+// probe asks the process how it is, and says whether its readiness has changed.
+func (k *kubelet) probe(r *runningPod) bool {
+	select {
+	case <-r.process.ended:
+		// A kubelet would start it again. Here it is a failure.
+		if !r.stopping {
+			k.complain(r.process.failure())
+			k.mu.Lock()
+			r.stopping = true
+			k.mu.Unlock()
+		}
+		return false
+	default:
+	}
+	// Until it is ready it is asked more often than the probe says, to save time.
+	if r.ready && time.Since(r.probed) < time.Duration(r.readiness.PeriodSeconds)*time.Second {
+		return false
+	}
+	r.probed = time.Now()
+	if time.Since(r.started) > time.Duration(r.liveness.InitialDelaySeconds)*time.Second {
+		if err := get(r.health, r.liveness); err != nil {
+			if r.dead++; r.dead >= int(r.liveness.FailureThreshold) {
+				k.complain(fmt.Errorf("pod %s fails its liveness probe: %w\n%s", r.name, err, r.process.tail(20)))
+			}
+		} else {
+			r.dead = 0
+		}
+	}
+	ready := get(r.health, r.readiness) == nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := ready != r.ready
+	r.ready = ready
+	return changed
+}
+
+// get makes the request of an HTTP probe.
+func get(host string, probe *corev1.Probe) error {
+	c := &http.Client{
+		Timeout:   max(time.Second, time.Duration(probe.TimeoutSeconds)*time.Second),
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
+	response, err := c.Get("http://" + host + probe.HTTPGet.Path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s answers %s", probe.HTTPGet.Path, response.Status)
+	}
+	return nil
+}
+
+// report writes the pod's status.
+func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, r *runningPod) error {
+	before := pod.DeepCopy()
+	now := metav1.Now()
+	status := corev1.ConditionFalse
+	if r.ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Phase = corev1.PodRunning
+	if pod.Status.StartTime == nil {
+		pod.Status.StartTime = &now
+	}
+	pod.Status.ObservedGeneration = pod.Generation
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		c := corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: now}
+		if kind == corev1.PodInitialized {
+			c.Status = corev1.ConditionTrue
+		}
+		i := slices.IndexFunc(pod.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == kind })
+		if i < 0 {
+			pod.Status.Conditions = append(pod.Status.Conditions, c)
+		} else {
+			pod.Status.Conditions[i] = c
+		}
+	}
+	container := pod.Spec.Containers[0]
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: container.Name, Image: container.Image, Ready: r.ready, Started: ptr.To(true),
+		State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.started)}},
+		AllocatedResources: container.Resources.Requests, Resources: container.Resources.DeepCopy(),
+	}}
+	if err := env.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// startPod gives the pod a root directory and starts its process in it.
+func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
+	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) != 0 {
+		return nil, fmt.Errorf("%d containers and %d init containers: this kubelet runs one", len(pod.Spec.Containers), len(pod.Spec.InitContainers))
+	}
+	container := pod.Spec.Containers[0]
+	r := &runningPod{
+		name: client.ObjectKeyFromObject(pod), started: time.Now(),
+		readiness: container.ReadinessProbe, liveness: container.LivenessProbe,
+	}
+	for _, probe := range []*corev1.Probe{r.readiness, r.liveness} {
+		if probe == nil || probe.HTTPGet == nil {
+			return nil, errors.New("the container has not both an HTTP readiness and an HTTP liveness probe")
+		}
+	}
+	b := &sandbox{pod: pod, root: fmt.Sprintf("%s/%s", work, pod.Name)}
+	var err error
+	if r.health, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if r.metrics, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	b.health, b.metrics = r.health, r.metrics
+	cmd, err := b.command(ctx, container)
+	if err != nil {
+		return nil, err
+	}
+	if r.process, err = start("operator-"+pod.Name, cmd); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w: the operator runs in a root directory of its own, which needs root or user namespaces", err)
+		}
+		return nil, err
+	}
+	return r, nil
+}

@@ -1,0 +1,207 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+const (
+	// soon is how long one thing may take on a busy machine. OLM asks some things
+	// again after a while only, and metrics-server looks every 10 s.
+	soon = 3 * time.Minute
+	// olmNamespace is where OLM and the catalog are.
+	olmNamespace = "olm"
+)
+
+// update rewrites the golden file of the rights used.
+var update = flag.Bool("update", false, "rewrite the golden file in testdata")
+
+var (
+	// env is the cluster that all tests share.
+	env *testkit.Env
+	// work is the folder with all that the tests write.
+	work string
+	// node runs the operator's pods.
+	node *kubelet
+	// store is the catalog that OLM installs from.
+	store *catalog
+)
+
+// The variables with the programs and files that the tests need; make test-olm sets them.
+const (
+	olmVariable     = "OLM_OPERATOR"
+	catalogVariable = "OLM_CATALOG"
+	opmVariable     = "OPM"
+	crdsVariable    = "OLM_CRDS"
+	bundleVariable  = "BUNDLE"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	began := time.Now()
+	paths, err := programs()
+	if err != nil {
+		return 1, err
+	}
+	if work, err = os.MkdirTemp("", "verticalscaler-olm-"); err != nil {
+		return 1, fmt.Errorf("making a folder: %w", err)
+	}
+	defer func() {
+		if code == 0 && err == nil {
+			_ = os.RemoveAll(work)
+		} else {
+			fmt.Fprintf(os.Stderr, "Logs are kept in %s\n", work)
+		}
+	}()
+	if err := buildManager(); err != nil {
+		return 1, err
+	}
+	say(began, "manager built")
+	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, NoCRDs: true}); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, env.Stop()) }()
+	say(began, "control plane, kwok and metrics-server are up")
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := prepareCluster(ctx, paths[crdsVariable]); err != nil {
+		return 1, err
+	}
+	if node, err = startKubelet(ctx); err != nil {
+		return 1, err
+	}
+	defer node.stop()
+	for _, p := range []struct {
+		name string
+		cmd  *exec.Cmd
+	}{
+		// Both want port 8080 for their metrics. The second says so in its log, and goes on.
+		{"olm", exec.Command(paths[olmVariable], "--namespace", olmNamespace, "--writeStatusName", "")},
+		{"catalog", exec.Command(paths[catalogVariable], "--namespace", olmNamespace)},
+	} {
+		p.cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig())
+		started, err := start(p.name, p.cmd)
+		if err != nil {
+			return 1, err
+		}
+		defer started.stop()
+	}
+	store = &catalog{opm: paths[opmVariable]}
+	defer store.stop()
+	say(began, "OLM's operators run")
+	return m.Run(), nil
+}
+
+func say(began time.Time, what string) {
+	if testing.Verbose() {
+		fmt.Printf("after %s: %s\n", time.Since(began).Round(100*time.Millisecond), what)
+	}
+}
+
+// programs finds what the tests need but do not build.
+func programs() (map[string]string, error) {
+	paths := map[string]string{}
+	var missing []string
+	for _, name := range []string{olmVariable, catalogVariable, opmVariable, crdsVariable, bundleVariable} {
+		path := os.Getenv(name)
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(testkit.Root(), path)
+		}
+		if _, err := os.Stat(path); path == "" || err != nil {
+			missing = append(missing, fmt.Sprintf("%s=%q", name, path))
+		}
+		paths[name] = path
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm, which builds it. These variables name no file: %s",
+			strings.Join(missing, ", "))
+	}
+	return paths, nil
+}
+
+func managerPath() string { return filepath.Join(work, "manager") }
+
+// buildManager builds the operator from the tree, as its image does.
+func buildManager() error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", managerPath(), ".")
+	cmd.Dir = testkit.Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the manager: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// prepareCluster makes what OLM and the operator find in a cluster: OLM's kinds and
+// namespace, and the kinds of Prometheus's operator.
+func prepareCluster(ctx context.Context, olmCRDs string) error {
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
+		Paths:              []string{olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml")},
+		ErrorIfPathMissing: true,
+	}); err != nil {
+		return fmt.Errorf("installing the CRDs of OLM and of Prometheus's operator: %w", err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: olmNamespace}}
+	if err := env.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", olmNamespace, err)
+	}
+	return nil
+}
+
+// eventually waits, and fails at once where an operator has ended by itself.
+func eventually(t *testing.T, f func() string) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		t.Helper()
+		node.check(t)
+		return f()
+	})
+}
+
+// said is the text of an error, or "".
+func said(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}

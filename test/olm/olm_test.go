@@ -1,0 +1,37 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import "testing"
+
+// TestOLM goes through the life of the operator under OLM. The scenarios share the
+// cluster and its CRDs, so they run one after the other; each begins and ends without
+// the operator. The last one sums up what rights all of them have used.
+func TestOLM(t *testing.T) {
+	t.Run("AllNamespaces", allNamespaces)
+	t.Run("OwnNamespace", ownNamespace)
+	t.Run("SingleNamespace", singleNamespace)
+	t.Run("MultiNamespace", multiNamespace)
+	t.Run("Upgrade", upgrade)
+	t.Run("Uninstall", uninstall)
+	t.Run("UninstallInTheWrongOrder", uninstallInTheWrongOrder)
+	t.Run("Rights", rights)
+}
+
+// scenarios is the number of those before Rights, passed of those that have passed.
+const scenarios = 7
+
+var passed int
+
+// counted adds the scenario to those that have passed, once it has.
+func counted(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			passed++
+		}
+	})
+}

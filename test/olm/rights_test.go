@@ -1,0 +1,162 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// right is a verb on a resource: what one line of a role grants, and what one request
+// uses.
+type right struct{ group, resource, verb string }
+
+func (r right) String() string {
+	if r.group == "" {
+		return r.verb + " " + r.resource
+	}
+	return r.verb + " " + r.resource + "." + r.group
+}
+
+// notOurs are rights that the bundle does not grant, and who does.
+var notOurs = map[right]string{
+	{"operators.coreos.com", "operatorconditions", "get"}:          "OLM, for the operator's own OperatorCondition",
+	{"operators.coreos.com", "operatorconditions", "update"}:       "OLM, for the operator's own OperatorCondition",
+	{"operators.coreos.com", "operatorconditions", "patch"}:        "OLM, for the operator's own OperatorCondition",
+	{"authorization.k8s.io", "selfsubjectaccessreviews", "create"}: "Kubernetes, for everybody",
+	{"authorization.k8s.io", "selfsubjectrulesreviews", "create"}:  "Kubernetes, for everybody",
+}
+
+// rights compares what all scenarios together have used with what the bundle grants.
+// The two must be the same: what is granted and never used is too much, what is used
+// and not granted would be missing elsewhere. The list of what was used is a golden
+// file, for those who check the bundle without a cluster.
+func rights(t *testing.T) {
+	if passed < scenarios {
+		t.Errorf("%d of %d scenarios have passed: what rights are needed is known when all have", passed, scenarios)
+	}
+	used := map[right]bool{}
+	namespacedResources := map[right]bool{} // without a verb
+	for _, i := range installations {
+		for _, r := range i.requests(t) {
+			if r.code == http.StatusForbidden || r.code == http.StatusUnauthorized {
+				continue // each scenario has complained
+			}
+			used[right{r.group, r.resource, r.verb}] = true
+			if r.namespace != "" {
+				// One that is watched in all namespaces here is watched in some elsewhere.
+				namespacedResources[right{r.group, r.resource, ""}] = true
+			}
+		}
+	}
+	granted := released(t).grants(t)
+	for r := range granted {
+		if !used[r] {
+			t.Errorf("granted and never used: %s", r)
+		}
+	}
+	for r := range used {
+		switch {
+		case notOurs[r] != "":
+			delete(used, r)
+		case !granted[r]:
+			t.Errorf("used and not granted by the bundle: %s", r)
+		}
+	}
+	t.Logf("%d rights are granted by the bundle, %d of what it can grant are used", len(granted), len(used))
+	if *update && passed < scenarios {
+		t.Fatal("the golden file is not rewritten")
+	}
+	compareGolden(t, used, namespacedResources)
+}
+
+// grants are the rights of the ClusterServiceVersion.
+func (b bundle) grants(t *testing.T) map[right]bool {
+	t.Helper()
+	csv := b.object(t, csvFile)
+	out := map[right]bool{}
+	for _, field := range []string{"permissions", "clusterPermissions"} {
+		permissions, _, err := unstructured.NestedSlice(csv.Object, "spec", "install", "spec", field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range permissions {
+			var permission struct {
+				Rules []rbacv1.PolicyRule `json:"rules"`
+			}
+			content, ok := p.(map[string]any)
+			if !ok {
+				t.Fatalf("%s holds a %T", field, p)
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &permission); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range permission.Rules {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						for _, verb := range rule.Verbs {
+							out[right{group, resource, verb}] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// compareGolden compares with, or writes, testdata/rbac-used.yaml.
+func compareGolden(t *testing.T, used, namespacedResources map[right]bool) {
+	t.Helper()
+	type entry struct {
+		scope string
+		right // without a verb
+	}
+	verbs := map[entry][]string{}
+	for r := range used {
+		e := entry{"Cluster", right{r.group, r.resource, ""}}
+		if namespacedResources[e.right] {
+			e.scope = "Namespaced"
+		}
+		verbs[e] = append(verbs[e], r.verb)
+	}
+	entries := slices.SortedFunc(maps.Keys(verbs), func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource))
+	})
+	var got strings.Builder
+	got.WriteString(goldenHead)
+	for _, e := range entries {
+		slices.Sort(verbs[e])
+		fmt.Fprintf(&got, "- group: %q\n  resource: %s\n  scope: %s\n  verbs: [%s]\n", e.group, e.resource, e.scope, strings.Join(verbs[e], ", "))
+	}
+	path := filepath.Join("testdata", "rbac-used.yaml")
+	if *update {
+		if err := os.WriteFile(path, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(strings.Split(string(RBACUsed), "\n"), strings.Split(got.String(), "\n")); diff != "" {
+		t.Errorf("the rights used have changed; read the difference, then make test-olm ARGS=-update (-want +got):\n%s", diff)
+	}
+}
+
+const goldenHead = `# The rights that the operator has used in the scenarios of test/olm: all that the bundle grants, and nothing else. What
+# OLM grants (the operator's own OperatorCondition) and Kubernetes (questions about oneself) is left out. Namespaced is
+# what happens in namespaces that the operator watches or runs in. Written by make test-olm ARGS=-update.
+`

@@ -1,0 +1,229 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// The commands of docs/olm.md that are needed more than once.
+const (
+	deleteCRDs = "kubectl delete customresourcedefinition verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.held}{"\n"}{end}'`
+)
+
+// uninstall removes the operator in the order of the documentation.
+func uninstall(t *testing.T) {
+	counted(t)
+	const at = "uninstall"
+	namespaced(t, at, nil)
+	for _, name := range []string{"web", "ledger", "books"} {
+		deploy(t, at, name, 2)
+	}
+	i := &installation{namespace: "uninstall-system", bundle: released(t), env: map[string]string{
+		// As against an API server that does not stream lists: the operator then lists
+		// before it watches.
+		"KUBE_FEATURE_WatchListClient": "false",
+	}}
+	i.install(t)
+	scale(t, at, "web", v1beta1.UpdateModeInPlace)
+	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
+	scale(t, at, "books", v1beta1.UpdateModeRollout)
+	for _, name := range []string{"web", "ledger", "books"} {
+		sized(t, at, name, "300m")
+	}
+
+	// A scaler that holds values goes first, or is switched off.
+	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`, "NAMESPACE", at, "NAME", "books")
+	eventually(t, func() string {
+		if s := scaler(t, at, "books"); s.Status.Held != nil || len(s.Finalizers) > 0 {
+			return fmt.Sprintf("the scaler that was switched off still holds %v, with the finalizers %v", s.Status.Held, s.Finalizers)
+		}
+		return ""
+	})
+	if cpu := deployment(t, at, "books").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
+		t.Errorf("the template of books requests %s CPU, not the 100m that were there before", cpu)
+	}
+	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.held)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
+	givenBack(t, at, "ledger")
+	runs(t, at, "ledger")
+	runs(t, at, "books")
+	i.isAllowed(t)
+
+	before := fingerprint(t, at)
+	i.unsubscribe(t)
+	t.Log("Subscription and ClusterServiceVersion deleted; nothing of the operator runs, its rights are gone")
+	left := scaler(t, at, "web")
+	if left.DeletionTimestamp != nil || left.Status.Recommendation == nil {
+		t.Errorf("the scaler has not survived its operator: %+v", left)
+	}
+	i.run(t, deleteCRDs)
+	eventually(t, func() string {
+		for _, name := range []string{scalersCRD, checkpointsCRD} {
+			o := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("CRD %s: %v", name, err)
+			}
+		}
+		return ""
+	})
+	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
+		t.Errorf("uninstalling changes workloads (-before +after):\n%s", diff)
+	}
+	t.Log("the CRDs are gone with all scalers; workloads are as they were")
+	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-metrics-reader")
+	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
+		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
+	}
+	i.run(t, "kubectl delete namespace verticalscaler-system")
+}
+
+// leftovers are the objects that a person may want to delete after the operator. What
+// Kubernetes puts into every namespace is not among them.
+func leftovers(t *testing.T, namespace string) (out []string) {
+	t.Helper()
+	for _, kind := range [][2]string{
+		{"v1", "ConfigMap"},
+		{"v1", "Service"},
+		{"v1", "ServiceAccount"},
+		{"v1", "Secret"},
+		{"coordination.k8s.io/v1", "Lease"},
+		{"rbac.authorization.k8s.io/v1", "Role"},
+		{"rbac.authorization.k8s.io/v1", "RoleBinding"},
+		{"networking.k8s.io/v1", "NetworkPolicy"},
+		{"monitoring.coreos.com/v1", "ServiceMonitor"},
+		{"monitoring.coreos.com/v1", "PrometheusRule"},
+		{"operators.coreos.com/v1", "OperatorGroup"},
+		{"operators.coreos.com/v2", "OperatorCondition"},
+		{"operators.coreos.com/v1alpha1", "InstallPlan"},
+	} {
+		list := lists(kind[0], kind[1])
+		if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			if o.GetName() != "kube-root-ca.crt" && o.GetName() != "default" {
+				out = append(out, kind[1]+" "+o.GetName())
+			}
+		}
+	}
+	clusterRoles := lists("rbac.authorization.k8s.io/v1", "ClusterRole")
+	if err := env.Client.List(t.Context(), clusterRoles); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range clusterRoles.Items {
+		if strings.Contains(o.GetName(), "verticalscaler") {
+			out = append(out, "ClusterRole "+o.GetName())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// uninstallInTheWrongOrder removes the operator while a scaler still holds values of a
+// template, and shows both ways out.
+func uninstallInTheWrongOrder(t *testing.T) {
+	counted(t)
+	const at, plain, busy = "wrong-order", "wrong-order-plain", "wrong-order-busy"
+	for _, namespace := range []string{at, plain, busy} {
+		namespaced(t, namespace, nil)
+	}
+	deploy(t, at, "ledger", 2)
+	deploy(t, plain, "web", 1)
+	deploy(t, busy, "ledger", 1)
+	i := &installation{namespace: "wrong-order-system", bundle: released(t)}
+	i.install(t)
+	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
+	scale(t, plain, "web", v1beta1.UpdateModeInPlace)
+	scale(t, busy, "ledger", v1beta1.UpdateModeRollout)
+	sized(t, at, "ledger", "300m")
+	sized(t, plain, "web", "300m")
+	sized(t, busy, "ledger", "300m")
+
+	// While the operator runs, a namespace goes with all that is in it.
+	deleteNamespace(t, busy)
+	t.Log("a namespace with held values can be deleted while the operator runs")
+
+	i.unsubscribe(t)
+	deleteNamespace(t, plain)
+	t.Log("a namespace without held values can be deleted without the operator")
+
+	if err := env.Client.Delete(t.Context(), scaler(t, at, "ledger")); err != nil {
+		t.Fatal(err)
+	}
+	if s := scaler(t, at, "ledger"); s.DeletionTimestamp == nil || !slices.Contains(s.Finalizers, v1beta1.GiveBackFinalizer) {
+		t.Fatalf("the scaler that holds values does not wait for an operator: %+v", s.ObjectMeta)
+	}
+
+	// The first way out: install the operator again. It gives back what was taken.
+	i.subscribe(t)
+	i.succeeds(t)
+	i.leads(t)
+	givenBack(t, at, "ledger")
+	t.Log("a scaler that waits for its operator is given back by the next one")
+	runs(t, at, "ledger")
+
+	// The second: let go of it by hand. The template keeps the sizes.
+	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
+	sized(t, at, "ledger", "300m")
+	i.isAllowed(t)
+	i.unsubscribe(t)
+	before := fingerprint(t, at)
+	for _, name := range []string{scalersCRD, checkpointsCRD} { // the documentation's command would wait
+		if err := env.Client.Delete(t.Context(), object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() string {
+		s := scaler(t, at, "ledger")
+		if s.DeletionTimestamp == nil {
+			return "the CRD is being deleted, its scaler not yet"
+		}
+		return ""
+	})
+	if out := i.run(t, getHeld); !strings.Contains(out, at+"/ledger: ") || !strings.Contains(out, `"cpu":"100m"`) {
+		t.Errorf("the values that were there before cannot be read:\n%s", out)
+	}
+	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"metadata":{"finalizers":null}}'`, "NAMESPACE", at, "NAME", "ledger")
+	eventually(t, func() string {
+		o := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD)
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("CRD %s: %v", scalersCRD, err)
+		}
+		return ""
+	})
+	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
+		t.Errorf("letting go by hand changes workloads (-before +after):\n%s", diff)
+	}
+	t.Log("a CRD that waits for a held scaler goes once the finalizer is taken off by hand")
+}
+
+func deleteNamespace(t *testing.T, name string) {
+	t.Helper()
+	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		var n corev1.Namespace
+		err := env.Client.Get(context.Background(), key("", name), &n)
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("namespace %s is still there: %v %v", name, n.Status.Conditions, err)
+	})
+}

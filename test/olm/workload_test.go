@@ -1,0 +1,212 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build olm
+
+package olm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// Annotations that kwok and its metrics follow, see hack/cluster.
+const (
+	usesCPU    = "usage.verticalscaler.io/cpu"
+	usesMemory = "usage.verticalscaler.io/memory"
+)
+
+// deploy makes a Deployment whose pods request 100m and 128Mi and use more: 300m and
+// 300Mi each. It does not wait.
+func deploy(t *testing.T, namespace, name string, replicas int32, changes ...func(*appsv1.Deployment)) {
+	t.Helper()
+	d := testkit.Deployment(namespace, name)
+	d.Spec.Replicas = ptr.To(replicas)
+	// Both limits leave room, so that usage is what decides.
+	d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+	}
+	d.Spec.Template.Annotations = map[string]string{usesCPU: "300m", usesMemory: "300Mi"}
+	for _, change := range changes {
+		change(d)
+	}
+	create(t, d)
+}
+
+// scale makes a scaler of the Deployment by that name, without a cooldown.
+func scale(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
+	t.Helper()
+	s := testkit.Scaler(namespace, name, name)
+	s.Spec.UpdatePolicy.UpdateMode = mode
+	s.Spec.UpdatePolicy.CooldownSeconds = ptr.To[int32](0)
+	create(t, s)
+}
+
+func scaler(t *testing.T, namespace, name string) *v1beta1.VerticalScaler {
+	t.Helper()
+	var s v1beta1.VerticalScaler
+	if err := env.Client.Get(t.Context(), key(namespace, name), &s); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+func deployment(t *testing.T, namespace, name string) *appsv1.Deployment {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := env.Client.Get(t.Context(), key(namespace, name), &d); err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+// pods are the Deployment's pods that stay, by name.
+func pods(t *testing.T, namespace, name string) []corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace), client.MatchingLabels{"app": name}); err != nil {
+		t.Fatal(err)
+	}
+	out := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	slices.SortFunc(out, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// isRunning says what keeps the Deployment from being rolled out.
+func isRunning(d *appsv1.Deployment) string {
+	if s := d.Status; s.ObservedGeneration != d.Generation || s.AvailableReplicas != *d.Spec.Replicas || s.UpdatedReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas {
+		return fmt.Sprintf("Deployment %s/%s has %d of %d pods available", d.Namespace, d.Name, s.AvailableReplicas, *d.Spec.Replicas)
+	}
+	return ""
+}
+
+// runs waits until the Deployment's pods run.
+func runs(t *testing.T, namespace, name string) {
+	t.Helper()
+	eventually(t, func() string { return isRunning(deployment(t, namespace, name)) })
+}
+
+// sized waits until the scaler says that all is applied and every pod has at least
+// that much CPU in force, which it was given without a restart.
+func sized(t *testing.T, namespace, name, cpu string) {
+	t.Helper()
+	least := resource.MustParse(cpu)
+	eventually(t, func() string {
+		s := scaler(t, namespace, name)
+		if !meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionApplied) {
+			return fmt.Sprintf("scaler %s/%s: %s", namespace, name, sayConditions(s))
+		}
+		list := pods(t, namespace, name)
+		if d := deployment(t, namespace, name); len(list) != int(*d.Spec.Replicas) {
+			return fmt.Sprintf("%d pods of %d", len(list), *d.Spec.Replicas)
+		}
+		for _, pod := range list {
+			wanted := pod.Spec.Containers[0].Resources
+			if wanted.Requests.Cpu().Cmp(least) < 0 {
+				return fmt.Sprintf("pod %s/%s requests %s CPU", namespace, pod.Name, wanted.Requests.Cpu())
+			}
+			if len(pod.Status.ContainerStatuses) == 0 {
+				return fmt.Sprintf("pod %s/%s does not run", namespace, pod.Name)
+			}
+			status := pod.Status.ContainerStatuses[0]
+			if status.Resources == nil || !status.Resources.Requests.Cpu().Equal(*wanted.Requests.Cpu()) {
+				return fmt.Sprintf("pod %s/%s: the size is not in force", namespace, pod.Name)
+			}
+			if status.RestartCount != 0 {
+				t.Fatalf("pod %s/%s was restarted", namespace, pod.Name)
+			}
+		}
+		return ""
+	})
+}
+
+func sayConditions(s *v1beta1.VerticalScaler) string {
+	if len(s.Status.Conditions) == 0 {
+		return "no conditions"
+	}
+	var out []string
+	for _, c := range s.Status.Conditions {
+		out = append(out, fmt.Sprintf("%s %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(out, ", ")
+}
+
+// annotatePods sets an annotation on the Deployment's pods, which stay the same.
+func annotatePods(t *testing.T, namespace, name, annotation, value string) {
+	t.Helper()
+	for _, pod := range pods(t, namespace, name) {
+		patch(t, &pod, `{"metadata":{"annotations":{%q:%q}}}`, annotation, value)
+	}
+}
+
+// told names the reasons of the events on a scaler, sorted.
+func told(t *testing.T, namespace, name string) (reasons []string) {
+	t.Helper()
+	var list eventsv1.EventList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Regarding.Kind == "VerticalScaler" && e.Regarding.Name == name {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	slices.Sort(reasons)
+	return slices.Compact(reasons)
+}
+
+// fingerprint is what must not change on workloads that nobody is meant to touch:
+// identities, specs, labels and annotations, and restarts. What the controllers of
+// Kubernetes write to statuses at the end of a rollout does not count.
+func fingerprint(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	var deployments appsv1.DeploymentList
+	var sets appsv1.ReplicaSetList
+	var list corev1.PodList
+	for _, l := range []client.ObjectList{&deployments, &sets, &list} {
+		if err := env.Client.List(t.Context(), l, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range deployments.Items {
+		out["Deployment "+d.Name] = metadataOf(&d)
+	}
+	for _, s := range sets.Items {
+		out["ReplicaSet "+s.Name] = metadataOf(&s)
+	}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		restarts := int32(0)
+		for _, c := range p.Status.ContainerStatuses {
+			restarts += c.RestartCount
+		}
+		requests := p.Spec.Containers[0].Resources.Requests
+		out["Pod "+p.Name] = fmt.Sprintf("%s, restarts %d, cpu %s, memory %s", metadataOf(&p), restarts, requests.Cpu(), requests.Memory())
+	}
+	return out
+}
+
+// metadataOf tells an object's identity and what changes it. Every change of a spec
+// is another generation.
+func metadataOf(o client.Object) string {
+	annotations := maps.Clone(o.GetAnnotations())
+	delete(annotations, "deployment.kubernetes.io/revision") // set at the end of a rollout
+	return fmt.Sprintf("uid %s, generation %d, labels %v, annotations %v", o.GetUID(), o.GetGeneration(), o.GetLabels(), annotations)
+}
