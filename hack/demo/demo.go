@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/config"
 )
 
@@ -37,8 +38,8 @@ type demo struct {
 	dir    string
 	screen *screen
 
-	cluster  *cluster
-	operator *process
+	cluster  *stage.Cluster
+	operator *stage.Process
 	config   *rest.Config
 	admin    client.Client
 
@@ -50,7 +51,7 @@ type demo struct {
 func run(ctx context.Context, o options) (err error) {
 	began := time.Now()
 	d := &demo{options: o, screen: newScreen(os.Stdout, o.plain, began), record: newRecord()}
-	if d.root, err = findRoot(); err != nil {
+	if d.root, err = stage.Root(); err != nil {
 		return err
 	}
 	if err := d.makeDir(); err != nil {
@@ -84,21 +85,22 @@ func run(ctx context.Context, o options) (err error) {
 // about them.
 func (d *demo) start(ctx context.Context, began time.Time) (err error) {
 	d.screen.say("Starting a cluster in %s, and building the operator", d.dir)
-	if d.cluster, err = startCluster(filepath.Join(d.clusterDir, "localcluster"), filepath.Join(d.dir, "cluster")); err != nil {
+	if d.cluster, err = stage.StartCluster(d.clusterDir, filepath.Join(d.dir, "cluster")); err != nil {
 		return err
 	}
-	build, err := buildOperator(d.root, d.dir)
+	binary := filepath.Join(d.root, "bin", "demo", "verticalscaler-operator")
+	build, err := stage.Build(d.root, ".", binary, filepath.Join(d.dir, "build.log"))
 	if err != nil {
 		return err
 	}
-	defer build.stop(time.Second)
-	if err := d.cluster.await(ctx); err != nil {
+	defer build.Stop(time.Second)
+	if err := d.cluster.Await(ctx); err != nil {
 		return err
 	}
 	d.screen.say("The cluster is up, with metrics-server and two fake nodes:")
-	d.screen.footer = "KUBECONFIG=" + d.cluster.kubeconfig()
+	d.screen.footer = "KUBECONFIG=" + d.cluster.Kubeconfig()
 	d.screen.say("  %s", d.screen.footer)
-	if d.config, d.admin, err = d.cluster.admin(); err != nil {
+	if d.config, d.admin, err = d.cluster.Admin("verticalscaler-demo"); err != nil {
 		return err
 	}
 	if err := install(ctx, d.cluster, d.admin, d.root); err != nil {
@@ -108,15 +110,16 @@ func (d *demo) start(ctx context.Context, began time.Time) (err error) {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-build.ended:
+	case <-build.Ended:
 	}
-	if build.err != nil {
-		return build.failure()
+	if build.Err() != nil {
+		return build.Failure()
 	}
-	if d.operator, err = startOperator(ctx, d.root, d.dir, d.config, d.admin); err != nil {
+	operator := stage.Operator{Binary: binary, Dir: d.dir, Configuration: operatorConfig}
+	if d.operator, err = operator.Start(ctx, d.config, d.admin); err != nil {
 		return err
 	}
-	d.screen.say("The operator runs, with the rights of ServiceAccount %s/%s and no others", systemNamespace, serviceAccount)
+	d.screen.say("The operator runs, with the rights of ServiceAccount %s/%s and no others", stage.SystemNamespace, stage.ServiceAccount)
 	here, err := config.Parse(operatorConfig)
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (d *demo) start(ctx context.Context, began time.Time) (err error) {
 	for _, line := range sayCompression(config.Default(), here) {
 		d.screen.say("  %s", line)
 	}
-	d.observer, err = newObserver(began, d.config, d.admin, d.cluster.audit())
+	d.observer, err = newObserver(began, d.config, d.admin, d.cluster.Audit())
 	return err
 }
 
@@ -220,10 +223,10 @@ func (d *demo) until(ctx context.Context, within time.Duration, missing func(sta
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-d.cluster.ended:
-			return d.cluster.failure()
-		case <-d.operator.ended:
-			return d.operator.failure()
+		case <-d.cluster.Ended:
+			return d.cluster.Failure()
+		case <-d.operator.Ended:
+			return d.operator.Failure()
 		case <-time.After(lookEvery):
 		}
 		if !failing.IsZero() && time.Since(failing) > 10*time.Second {
@@ -251,7 +254,7 @@ func (d *demo) stay(ctx context.Context) error {
 	d.screen.print(
 		"Everything keeps running until Ctrl-C. To look around, in another terminal:",
 		"",
-		"  export KUBECONFIG="+d.cluster.kubeconfig(),
+		"  export KUBECONFIG="+d.cluster.Kubeconfig(),
 		"  alias kubectl="+kubectl,
 		"",
 		"  kubectl get vscaler -n demo -w",
@@ -265,7 +268,7 @@ func (d *demo) stay(ctx context.Context) error {
 		"    "+cpuAnnotation+"=300m "+memoryAnnotation+"=250Mi",
 		"  kubectl annotate pod -n demo "+d.record.last.pods[0].Name+" --overwrite "+oomAnnotation+"=again",
 		"",
-		"The operator's log: "+d.operator.log,
+		"The operator's log: "+d.operator.Log,
 		"",
 	)
 	d.screen.live = false
@@ -274,16 +277,11 @@ func (d *demo) stay(ctx context.Context) error {
 
 // apply applies the objects of a file.
 func (d *demo) apply(ctx context.Context, file []byte) error {
-	objects, err := decode(file)
+	objects, err := stage.Decode(file)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if err := apply(ctx, d.admin, object); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Apply(ctx, d.admin, objects...)
 }
 
 // makeDir makes the folder that all is written to.
@@ -317,8 +315,8 @@ func (d *demo) explain(ctx context.Context, err error) error {
 	case isAsked(ctx):
 		return nil
 	}
-	if d.operator != nil && !d.operator.hasEnded() {
-		return fmt.Errorf("%w\nThe end of the operator's log, %s:\n%s", err, d.operator.log, d.operator.tail(20))
+	if d.operator != nil && !d.operator.HasEnded() {
+		return fmt.Errorf("%w\nThe end of the operator's log, %s:\n%s", err, d.operator.Log, d.operator.Tail(20))
 	}
 	return err
 }
@@ -326,16 +324,16 @@ func (d *demo) explain(ctx context.Context, err error) error {
 // cleanUp ends what was started, the operator first, and removes the folder. After a
 // failure the logs stay.
 func (d *demo) cleanUp(failed bool) {
-	d.operator.stop(30 * time.Second)
+	d.operator.Stop(30 * time.Second)
 	if d.cluster != nil {
-		d.cluster.stop(30 * time.Second)
+		d.cluster.Stop(30 * time.Second)
 	}
 	switch {
 	case d.keep:
 		d.screen.say("All has ended; kept is %s", d.dir)
 	case failed:
-		for _, name := range []string{"etcd", "pki", "home"} {
-			_ = os.RemoveAll(filepath.Join(d.dir, "cluster", name)) // of no use without the cluster
+		if d.cluster != nil {
+			d.cluster.Clear()
 		}
 		d.screen.say("All has ended; the logs are kept in %s", d.dir)
 	default:

@@ -4,49 +4,30 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 )
 
 // install puts config/default into the cluster, as far as it is not the operator's
 // own pod, which is a process here.
-func install(ctx context.Context, c *cluster, admin client.Client, root string) error {
-	rendered, err := c.kustomize(ctx, filepath.Join(root, "config", "default"))
+func install(ctx context.Context, c *stage.Cluster, admin client.Client, root string) error {
+	rendered, err := c.Kustomize(ctx, filepath.Join(root, "config", "default"))
 	if err != nil {
 		return err
 	}
-	objects, err := decode(rendered)
+	objects, err := stage.Decode(rendered)
 	if err != nil {
 		return fmt.Errorf("config/default: %w", err)
 	}
-	var crds []*unstructured.Unstructured
-	for _, object := range objects {
-		if !installed(object) {
-			continue
-		}
-		if err := apply(ctx, admin, object); err != nil {
-			return err
-		}
-		if object.GetKind() == "CustomResourceDefinition" {
-			crds = append(crds, object)
-		}
-	}
-	for _, crd := range crds {
-		if err := awaitEstablished(ctx, admin, crd); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Apply(ctx, admin, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !installed(o) })...)
 }
 
 // installed says what of config/default is wanted: all but the operator's pod and
@@ -58,58 +39,4 @@ func installed(object *unstructured.Unstructured) bool {
 		return false
 	}
 	return !strings.HasSuffix(object.GetName(), "-manager-rollout")
-}
-
-// decode reads a stream of YAML documents.
-func decode(stream []byte) (objects []*unstructured.Unstructured, err error) {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&object.Object); {
-		case errors.Is(err, io.EOF):
-			return objects, nil
-		case err != nil:
-			return nil, fmt.Errorf("decoding: %w", err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
-}
-
-func apply(ctx context.Context, admin client.Client, object *unstructured.Unstructured) error {
-	config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-	if err := admin.Apply(ctx, config, client.FieldOwner("demo"), client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	return nil
-}
-
-// awaitEstablished returns once objects of the new kind can be written.
-func awaitEstablished(ctx context.Context, admin client.Client, crd *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
-		live := &unstructured.Unstructured{}
-		live.SetGroupVersionKind(crd.GroupVersionKind())
-		err := admin.Get(ctx, client.ObjectKeyFromObject(crd), live)
-		if err == nil && isEstablished(live) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s to be served: %w", crd.GetName(), errors.Join(ctx.Err(), err))
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func isEstablished(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }

@@ -18,17 +18,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"runtime"
-	"syscall"
-	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 )
 
 // options say how to run the demo.
@@ -49,7 +46,7 @@ Flags:
 `
 
 func init() {
-	// Linux ends a child together with the thread that started it (process_linux.go).
+	// Linux ends a child together with the thread that started it (hack/internal/stage).
 	// The main thread lives as long as the process, so that all children are started
 	// from the main goroutine.
 	runtime.LockOSThread()
@@ -64,7 +61,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: %v\nSee -h for what is allowed.\n", err)
 		os.Exit(2)
 	}
-	ctx, cancel := untilAsked()
+	ctx, cancel := stage.UntilAsked()
 	err = run(ctx, o)
 	cancel()
 	if err != nil {
@@ -96,34 +93,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	case o.clusterDir == "":
 		return o, errors.New(`-cluster-dir is missing: use "make demo", or pass the folder that hack/cluster/build.sh prints`)
 	}
-	if _, err := os.Stat(filepath.Join(o.clusterDir, "localcluster")); err != nil {
+	if _, err := os.Stat(stage.Binary(o.clusterDir)); err != nil {
 		return o, fmt.Errorf(`-cluster-dir has no cluster: %w; use "make demo", or pass the folder that hack/cluster/build.sh prints`, err)
 	}
 	return o, nil
-}
-
-// untilAsked is a context that ends when somebody asks us to: by a signal, by no
-// longer reading what we print, or by ending whoever started us. The last matters
-// because "go run" passes on no signal but the terminal's.
-func untilAsked() (context.Context, context.CancelFunc) {
-	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, restore) // a second signal does not wait
-	ctx, cancel := context.WithCancel(ctx)
-	// This one stays caught: the end must not die of having something to say.
-	unread := make(chan os.Signal, 1)
-	signal.Notify(unread, syscall.SIGPIPE)
-	parent := os.Getppid()
-	go func() {
-		defer cancel()
-		for os.Getppid() == parent {
-			select {
-			case <-ctx.Done():
-				return
-			case <-unread:
-				return
-			case <-time.After(time.Second):
-			}
-		}
-	}()
-	return ctx, cancel
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
@@ -128,7 +129,7 @@ func usageTable(s state, paint paint) []string {
 			fitRight(k.format(k.amount(rec.Target)), 9)+fitRight(bounds, 21)+"  "+bar(used, request, 16)+" "+fitRight(percent, 5))
 	}
 	if !known {
-		lines = append(lines, "  (metrics-server has no usage yet: it needs two rounds of "+metricResolution.String()+")")
+		lines = append(lines, "  (metrics-server has no usage yet: it needs two rounds of "+stage.MetricResolution.String()+")")
 	}
 	return lines
 }

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package stage
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func TestStopEndsProcesses(t *testing.T) {
 			runtime.LockOSThread() // the child ends with the thread that has started it
 			defer runtime.UnlockOSThread()
 			log := filepath.Join(t.TempDir(), "log")
-			p, err := start("a script", log, exec.Command("sh", "-c", tc.script))
+			p, err := Start("a script", log, exec.Command("sh", "-c", tc.script))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,17 +40,17 @@ func TestStopEndsProcesses(t *testing.T) {
 				return ""
 			})
 			if strings.Contains(tc.script, "exit 3") {
-				<-p.ended
+				<-p.Ended
 			}
-			p.stop(200 * time.Millisecond)
-			if !p.hasEnded() || p.err == nil || p.err.Error() != tc.want {
-				t.Errorf("ended: %v, %v; want %s", p.hasEnded(), p.err, tc.want)
+			p.Stop(200 * time.Millisecond)
+			if !p.HasEnded() || p.Err() == nil || p.Err().Error() != tc.want {
+				t.Errorf("ended: %v, %v; want %s", p.HasEnded(), p.Err(), tc.want)
 			}
-			if got := p.failure().Error(); !strings.Contains(got, tc.want) || !strings.Contains(got, "  ready") {
-				t.Errorf("failure() = %q, want how it ended and what it wrote", got)
+			if got := p.Failure().Error(); !strings.Contains(got, tc.want) || !strings.Contains(got, "  ready") {
+				t.Errorf("Failure() = %q, want how it ended and what it wrote", got)
 			}
 		})
 	}
-	var none *process
-	none.stop(0) // what was never started needs no stopping
+	var none *Process
+	none.Stop(0) // what was never started needs no stopping
 }

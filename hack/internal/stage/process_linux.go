@@ -1,0 +1,14 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package stage
+
+import "syscall"
+
+// asChild makes the kernel end the child when we are gone, however that happened.
+func asChild(attributes *syscall.SysProcAttr) {
+	attributes.Setpgid = true
+	attributes.Pdeathsig = syscall.SIGKILL
+}

@@ -1,0 +1,185 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scorecard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// examplesReconcile tries each scaler of the bundle's examples as a user would, beside
+// a Deployment of the name that it wants: the running operator must find it, say so,
+// and follow a change; and nothing may be left once it is deleted.
+func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
+	csv, err := readCSV(s.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	examples, err := examplesOf(csv, scalerKind)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	// They do not disturb each other: all have names of their own.
+	outcomes := make([]error, len(examples))
+	var tries sync.WaitGroup
+	for i, example := range examples {
+		tries.Go(func() { outcomes[i] = tryExample(ctx, c, s, example) })
+	}
+	tries.Wait()
+	for i, err := range outcomes {
+		example := examples[i]
+		var missing *missingError
+		switch {
+		case errors.As(err, &missing):
+			problems = append(problems, fmt.Sprintf("example %s: %v", example.GetName(), err))
+		case err != nil:
+			return problems, fmt.Errorf("example %s: %w", example.GetName(), err)
+		default:
+			log.say("%s: its claim, TargetFound and all conditions were written, and nothing is left of it", example.GetName())
+		}
+	}
+	return problems, nil
+}
+
+func tryExample(ctx context.Context, c client.Client, s Setting, example *unstructured.Unstructured) (err error) {
+	scaler := &v1beta1.VerticalScaler{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(example.Object, scaler); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	deployment := deploymentFor(s, scaler.Spec.DeploymentName, containersOf(scaler))
+	if err := create(ctx, c, deployment); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, deployment)) }()
+
+	// As it is written in the bundle: a typed copy would drop what it does not know.
+	object := example.DeepCopy()
+	object.SetNamespace(s.Namespace)
+	unstructured.RemoveNestedField(object.Object, "status")
+	if err := create(ctx, c, object); err != nil {
+		return err
+	}
+	// Its checkpoint is the garbage collector's to remove, if there is one at all.
+	checkpoint := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: object.GetName()}}
+	defer func() {
+		err = errors.Join(err, remove(ctx, c, s.Wait, object))
+		if gone := awaitGone(context.WithoutCancel(ctx), c, s.Wait, checkpoint); gone != nil {
+			err = errors.Join(err, gone)
+		}
+	}()
+
+	if err := awaitStatus(ctx, c, s, client.ObjectKeyFromObject(object)); err != nil {
+		return err
+	}
+	// A change of the spec is followed as well.
+	patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, !scaler.Spec.Suspend)
+	if err := c.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return fmt.Errorf("changing spec.suspend: %w", err)
+	}
+	return awaitStatus(ctx, c, s, client.ObjectKeyFromObject(object))
+}
+
+// containersOf are the containers that a scaler's policies name, or one of any name.
+func containersOf(scaler *v1beta1.VerticalScaler) (names []string) {
+	if policy := scaler.Spec.ResourcePolicy; policy != nil {
+		for _, p := range policy.ContainerPolicies {
+			if p.ContainerName != v1beta1.AnyContainer {
+				names = append(names, p.ContainerName)
+			}
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"app"}
+	}
+	return names
+}
+
+func awaitStatus(ctx context.Context, c client.Client, s Setting, key client.ObjectKey) error {
+	return await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
+		var scaler v1beta1.VerticalScaler
+		if err := c.Get(ctx, key, &scaler); err != nil {
+			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
+		}
+		return statusProblems(&scaler), nil
+	})
+}
+
+// conditionTypes are those that are present from the first status on.
+var conditionTypes = []string{
+	v1beta1.ConditionReady, v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided,
+	v1beta1.ConditionApplied, v1beta1.ConditionReconciling, v1beta1.ConditionStalled,
+}
+
+// statusProblems says what is missing from the status of a scaler whose Deployment
+// exists: that it is about the current spec, claims the Deployment and has found it,
+// and that its conditions follow kstatus.
+func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	status := scaler.Status
+	if status.ObservedGeneration <= 0 && len(status.Conditions) == 0 {
+		return []string{fmt.Sprintf("no operator has written a status: is one running that watches namespace %s?", scaler.Namespace)}
+	}
+	if status.ObservedGeneration != scaler.Generation {
+		say("status.observedGeneration is %d, the spec's generation %d", status.ObservedGeneration, scaler.Generation)
+	}
+	want := scaler.Namespace + "/" + scaler.Spec.DeploymentName
+	if claim := status.Annotations[v1beta1.ClaimAnnotation]; claim != want {
+		say("the claim in the status is %q, not %q", claim, want)
+	}
+	if status.Target == nil || status.Target.UID == "" {
+		say("status.target does not tell which Deployment was found")
+	}
+	for _, kind := range conditionTypes {
+		c := meta.FindStatusCondition(status.Conditions, kind)
+		if c == nil {
+			say("there is no condition %s", kind)
+			continue
+		}
+		if c.ObservedGeneration != scaler.Generation {
+			say("condition %s is about generation %d, not %d", kind, c.ObservedGeneration, scaler.Generation)
+		}
+		if c.Reason == "" || c.LastTransitionTime.IsZero() || !slices.Contains([]metav1.ConditionStatus{"True", "False", "Unknown"}, c.Status) {
+			say("condition %s is incomplete: %+v", kind, *c)
+		}
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTargetFound) {
+		say("%s", sayCondition(status.Conditions, v1beta1.ConditionTargetFound))
+	}
+	stalled := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionStalled)
+	reconciling := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionReconciling)
+	ready := meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionReady)
+	switch {
+	case stalled && (reconciling || ready):
+		say("Stalled stands beside Ready=%t and Reconciling=%t: whether to wait or to act must be clear", ready, reconciling)
+	case stalled:
+		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
+	case !ready:
+		say("%s", sayCondition(status.Conditions, v1beta1.ConditionReady))
+	}
+	return problems
+}
+
+func sayCondition(conditions []metav1.Condition, kind string) string {
+	c := meta.FindStatusCondition(conditions, kind)
+	if c == nil {
+		return kind + " is not known"
+	}
+	return fmt.Sprintf("%s is %s, %s: %s", kind, c.Status, c.Reason, c.Message)
+}

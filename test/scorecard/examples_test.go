@@ -1,0 +1,185 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scorecard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+const twoExamples = `[
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScaler", "metadata": {"name": "web", "namespace": "default"},
+   "spec": {"deploymentName": "web"}, "status": {"observedGeneration": 7}},
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScaler", "metadata": {"name": "api", "namespace": "default"},
+   "spec": {"deploymentName": "backend", "suspend": true, "resourcePolicy": {"containerPolicies": [{"containerName": "app"}, {"containerName": "*"}]}}},
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScalerCheckpoint", "metadata": {"name": "web"}, "spec": {}}
+]`
+
+// run is a test's one result.
+func run(t *testing.T, name string, s Setting) v1alpha3.TestResult {
+	t.Helper()
+	status := Run(t.Context(), name, s, time.Unix(0, 0))
+	if len(status.Results) != 1 || status.Results[0].Name != name {
+		t.Fatalf("results: %+v", status.Results)
+	}
+	return status.Results[0]
+}
+
+// wants fails unless the result has the state, and its errors the words.
+func wants(t *testing.T, got v1alpha3.TestResult, state v1alpha3.State, words ...string) {
+	t.Helper()
+	all := strings.Join(got.Errors, "\n")
+	if got.State != state || (state == v1alpha3.PassState) != (all == "") {
+		t.Fatalf("state %s with errors:\n%s\nwant %s", got.State, all, state)
+	}
+	for _, word := range words {
+		if !strings.Contains(all, word) {
+			t.Errorf("errors:\n%s\nwant %q in them", all, word)
+		}
+	}
+}
+
+func TestExamplesReconcile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		operator func(*operator)
+		examples string
+		state    v1alpha3.State
+		words    []string
+	}{
+		"where the operator does what it should": {state: "pass"},
+		"not without an operator": {
+			operator: func(o *operator) { o.absent = true },
+			state:    "fail", words: []string{"example web: after 2s still: no operator has written a status", "namespace here", "example api"},
+		},
+		"not without the claim": {
+			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations = nil } },
+			state:    "fail", words: []string{`the claim in the status is "", not "here/web"`},
+		},
+		"not with another namespace's claim": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations[v1beta1.ClaimAnnotation] = "default/web" }
+			},
+			state: "fail", words: []string{`is "default/web", not "here/web"`},
+		},
+		"not if a change is not followed": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = 1 }
+			},
+			state: "fail", words: []string{"status.observedGeneration is 1, the spec's generation 2"},
+		},
+		"not if a condition is about an older spec": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) {
+					meta.FindStatusCondition(s.Status.Conditions, "Applied").ObservedGeneration = 1
+				}
+			},
+			state: "fail", words: []string{"condition Applied is about generation 1, not 2"},
+		},
+		"not if a condition is missing": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) { meta.RemoveStatusCondition(&s.Status.Conditions, "Stalled") }
+			},
+			state: "fail", words: []string{"there is no condition Stalled"},
+		},
+		"not if the Deployment is not found": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) {
+					meta.FindStatusCondition(s.Status.Conditions, "TargetFound").Status = "False"
+					s.Status.Target = nil
+				}
+			},
+			state: "fail", words: []string{"TargetFound is False", "status.target does not tell"},
+		},
+		"not if a person must act": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) {
+					meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
+					meta.FindStatusCondition(s.Status.Conditions, "Stalled").Status = "True"
+				}
+			},
+			state: "fail", words: []string{"Stalled is True"},
+		},
+		"not if it is both ready and stalled": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) {
+					meta.FindStatusCondition(s.Status.Conditions, "Stalled").Status = "True"
+				}
+			},
+			state: "fail", words: []string{"Stalled stands beside Ready=true"},
+		},
+		"not if a finalizer is stuck": {
+			operator: func(o *operator) {
+				o.status = func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"example.com/stuck"} }
+			},
+			state: "fail", words: []string{"VerticalScaler here/web is held by the finalizers [example.com/stuck]"},
+		},
+		"not without examples":     {examples: "[]", state: "error", words: []string{"the alm-examples hold no VerticalScaler"}},
+		"not with broken examples": {examples: "{", state: "error", words: []string{"decoding the alm-examples"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := healthy()
+			if tc.operator != nil {
+				tc.operator(o)
+			}
+			if tc.examples == "" {
+				tc.examples = twoExamples
+			}
+			c := o.client(t)
+			got := run(t, "examples-reconcile", settingWith(c, bundleWith(t, tc.examples)))
+			wants(t, got, tc.state, tc.words...)
+			var left appsv1.DeploymentList
+			if err := c.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+				t.Errorf("%d Deployments are left, %v", len(left.Items), err)
+			}
+		})
+	}
+}
+
+func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
+	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "web"}}
+	c := healthy().client(t, theirs)
+	wants(t, run(t, "examples-reconcile", settingWith(c, bundleWith(t, twoExamples))), "error", "there is a Deployment here/web already")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+		t.Errorf("their Deployment: %v", err)
+	}
+}
+
+func TestWithoutOurKindsOrAClusterTheErrorSaysSo(t *testing.T) {
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "VerticalScaler"}}
+		},
+	}).Build()
+	for _, test := range []string{"examples-reconcile", "upgrade-keeps-status"} {
+		s := settingWith(c, bundleWith(t, twoExamples))
+		wants(t, run(t, test, s), "error", "the cluster does not serve VerticalScaler, autoscaling.verticalscaler.io/v1beta1: install the operator first")
+		s.Connect = func() (client.Client, error) { return nil, errors.New("no cluster") }
+		wants(t, run(t, test, s), "error", "no cluster")
+	}
+	for _, test := range Names() {
+		if test != "upgrade-keeps-status" {
+			wants(t, run(t, test, settingWith(c, t.TempDir())), "error", "there is no ClusterServiceVersion")
+		}
+	}
+	wants(t, run(t, "no-test", Setting{}), "error", `there is no test "no-test", only examples-reconcile, rbac-used-is-granted, upgrade-keeps-status`)
+}

@@ -1,0 +1,180 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scorecard
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+)
+
+// lostOfStatus names what a scaler's status has lost, or has less of, since it was
+// stored.
+func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
+	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
+	was, is := before.Status, now.Status
+
+	for key, value := range was.Annotations {
+		if is.Annotations[key] != value {
+			say("status.annotations[%s] was %q and is %q", key, value, is.Annotations[key])
+		}
+	}
+	for _, c := range was.Conditions {
+		if meta.FindStatusCondition(is.Conditions, c.Type) == nil {
+			say("condition %s is gone", c.Type)
+		}
+	}
+	if was.Recommendation != nil {
+		lost = append(lost, lostOfRecommendation(was.Recommendation, is.Recommendation)...)
+	}
+	if was.Decision != nil {
+		lost = append(lost, lostOfDecision(was.Decision, is.Decision)...)
+	}
+	for _, entry := range was.History {
+		if !slices.ContainsFunc(is.History, func(e v1beta1.HistoryEntry) bool {
+			return e.Message == entry.Message && e.Time.Equal(&entry.Time)
+		}) {
+			say("history entry %q is gone", entry.Message)
+		}
+	}
+	if was.Held != nil {
+		lost = append(lost, lostOfHeld(was.Held, is.Held)...)
+	}
+	for _, finalizer := range before.Finalizers {
+		if !slices.Contains(now.Finalizers, finalizer) {
+			say("finalizer %s is gone", finalizer)
+		}
+	}
+	return lost
+}
+
+func lostOfRecommendation(was, is *v1beta1.Recommendation) (lost []string) {
+	if is == nil {
+		return []string{"the recommendation is gone"}
+	}
+	for _, w := range was.ContainerRecommendations {
+		i := slices.IndexFunc(is.ContainerRecommendations, func(c v1beta1.ContainerRecommendation) bool { return c.ContainerName == w.ContainerName })
+		if i < 0 {
+			lost = append(lost, fmt.Sprintf("the recommendation for container %s is gone", w.ContainerName))
+			continue
+		}
+		c := is.ContainerRecommendations[i]
+		what := "the recommendation for container " + w.ContainerName
+		lost = append(lost, lowered(what, w.Target, c.Target)...)
+		if c.ObservedSeconds < w.ObservedSeconds {
+			lost = append(lost, fmt.Sprintf("%s rested on %d s and rests on %d s", what, w.ObservedSeconds, c.ObservedSeconds))
+		}
+	}
+	return lost
+}
+
+func lostOfDecision(was, is *v1beta1.Decision) (lost []string) {
+	if is == nil {
+		return []string{"the decision is gone"}
+	}
+	if is.Time.Before(&was.Time) {
+		lost = append(lost, fmt.Sprintf("the decision is of %s and was of %s", is.Time, was.Time))
+	}
+	for _, w := range was.Containers {
+		i := slices.IndexFunc(is.Containers, func(c v1beta1.ContainerDecision) bool { return c.ContainerName == w.ContainerName })
+		if i < 0 {
+			lost = append(lost, fmt.Sprintf("the decision for container %s is gone", w.ContainerName))
+			continue
+		}
+		lost = append(lost, lowered("the decision for container "+w.ContainerName, w.Requests, is.Containers[i].Requests)...)
+	}
+	return lost
+}
+
+// lostOfHeld names the values found that are no longer on record. They must be the very
+// same: they are what a user gets back.
+func lostOfHeld(was, is *v1beta1.Held) (lost []string) {
+	if is == nil {
+		return []string{"the values found in the pod template are no longer held"}
+	}
+	if is.DeploymentName != was.DeploymentName || is.UID != was.UID {
+		lost = append(lost, fmt.Sprintf("held is of Deployment %s (%s) and was of %s (%s)", is.DeploymentName, is.UID, was.DeploymentName, was.UID))
+	}
+	for _, w := range was.Containers {
+		i := slices.IndexFunc(is.Containers, func(c v1beta1.HeldContainer) bool { return c.ContainerName == w.ContainerName })
+		if i < 0 {
+			lost = append(lost, fmt.Sprintf("what is held of container %s is gone", w.ContainerName))
+			continue
+		}
+		for _, pair := range []struct {
+			name    string
+			was, is v1beta1.Amounts
+		}{{"requests", w.Requests, is.Containers[i].Requests}, {"limits", w.Limits, is.Containers[i].Limits}} {
+			for _, r := range resourcesOf(pair.was, pair.is) {
+				if r.was != nil && (r.is == nil || r.is.Cmp(*r.was) != 0) {
+					lost = append(lost, fmt.Sprintf("the %s of %s held of container %s were %s and are %s", pair.name, r.name, w.ContainerName, r.was, r.is))
+				}
+			}
+		}
+	}
+	return lost
+}
+
+// lowered names the amounts that are less than they were.
+func lowered(what string, was, is v1beta1.Amounts) (lost []string) {
+	for _, r := range resourcesOf(was, is) {
+		if r.was != nil && (r.is == nil || r.is.Cmp(*r.was) < 0) {
+			lost = append(lost, fmt.Sprintf("%s was %s %s and is %s", what, r.name, r.was, r.is))
+		}
+	}
+	return lost
+}
+
+type resourcePair struct {
+	name    string
+	was, is *resource.Quantity
+}
+
+func resourcesOf(was, is v1beta1.Amounts) []resourcePair {
+	return []resourcePair{{"cpu", was.CPU, is.CPU}, {"memory", was.Memory, is.Memory}}
+}
+
+// lostOfCheckpoint names the evidence that a checkpoint has lost since it was stored. It
+// is read with the code of this version, which must understand that of earlier ones.
+func lostOfCheckpoint(before, now *v1beta1.VerticalScalerCheckpoint) (lost []string) {
+	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
+	if now.Spec.DeploymentName != before.Spec.DeploymentName {
+		say("the checkpoint is about Deployment %s and was about %s", now.Spec.DeploymentName, before.Spec.DeploymentName)
+	}
+	for _, w := range before.Spec.Containers {
+		was, err := history.Decode(w.Data)
+		if err != nil {
+			say("what was learned about container %s cannot be read: %v", w.ContainerName, err)
+			continue
+		}
+		i := slices.IndexFunc(now.Spec.Containers, func(c v1beta1.ContainerCheckpoint) bool { return c.ContainerName == w.ContainerName })
+		if i < 0 {
+			say("what was learned about container %s is gone", w.ContainerName)
+			continue
+		}
+		is, err := history.Decode(now.Spec.Containers[i].Data)
+		if err != nil {
+			say("what is saved about container %s cannot be read: %v", w.ContainerName, err)
+			continue
+		}
+		if is.Observed() < was.Observed() {
+			say("container %s was observed for %s, and %s are left", w.ContainerName, was.Observed(), is.Observed())
+		}
+		if is.Peak() < was.Peak() {
+			say("the peak of memory of container %s was %d bytes and is %d", w.ContainerName, was.Peak(), is.Peak())
+		}
+		if is.NewestKill().Before(was.NewestKill()) {
+			say("the OOM kill of container %s of %s is forgotten", w.ContainerName, was.NewestKill())
+		}
+		if q := 0.95; is.CPUQuantile(q)*10 < was.CPUQuantile(q)*9 {
+			say("the 95th percentile of CPU of container %s was %dm and is %dm", w.ContainerName, was.CPUQuantile(q), is.CPUQuantile(q))
+		}
+	}
+	return lost
+}

@@ -1,0 +1,311 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scorecard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// upgradeKeepsStatus puts what earlier versions have stored on the API server, and lets
+// the running operator take it up: nothing may be pruned, lost or lowered.
+func upgradeKeepsStatus(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
+	c, err := connect(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return upgradeFrom(ctx, c, s, testdata, log)
+}
+
+func upgradeFrom(ctx context.Context, c client.Client, s Setting, files fs.FS, log *Log) (problems []string, err error) {
+	versions, err := storedVersions(files)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range versions {
+		all, err := readStored(files, version, s.Namespace)
+		if err != nil {
+			return problems, err
+		}
+		for _, before := range all {
+			lost, err := takeUp(ctx, c, s, before)
+			what := fmt.Sprintf("%s of %s", before.scaler.GetName(), version)
+			for _, l := range lost {
+				problems = append(problems, what+": "+l)
+			}
+			var missing *missingError
+			switch {
+			case errors.As(err, &missing):
+				problems = append(problems, fmt.Sprintf("%s: %v", what, err))
+			case err != nil:
+				return problems, fmt.Errorf("%s: %w", what, err)
+			case len(lost) == 0:
+				log.say("%s: %s", what, sayStored(before))
+			}
+		}
+	}
+	return problems, nil
+}
+
+func sayStored(s stored) string {
+	var scaler v1beta1.VerticalScaler
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.scaler.Object, &scaler); err != nil {
+		return err.Error()
+	}
+	held := 0
+	if scaler.Status.Held != nil {
+		held = len(scaler.Status.Held.Containers)
+	}
+	containers, _, _ := unstructured.NestedSlice(s.checkpoint.Object, "spec", "containers")
+	return fmt.Sprintf("its claim, decision, %d history entries, what is held of %d containers and what was learned about %d are kept",
+		len(scaler.Status.History), held, len(containers))
+}
+
+// takeUp stores a scaler as an earlier version had it, lets the operator take it up and
+// change something, and names what is lost.
+//
+// An operator that is updated begins with all of it in place. The one that runs must
+// not begin earlier: so a second, older scaler of the same Deployment, the guard, keeps
+// this one inert while it is being stored. When the guard goes, the operator reads the
+// scaler's history and its status, just as after a start. Status and guard are in one
+// watch, so that it cannot see the guard gone and the status not there. And the
+// Deployment has no pods until then: their events would wake the scaler while it is
+// inert, and an inert scaler has no decision.
+func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (lost []string, err error) {
+	recorded := before.deployment.GetUID()
+	deployment := asNew(before.deployment)
+	replicas, err := withoutPods(deployment, s.Image)
+	if err != nil {
+		return nil, err
+	}
+	if err := create(ctx, c, deployment); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, deployment)) }()
+	guard := &v1beta1.VerticalScaler{
+		// Of two scalers made in the same second the first by name sizes the Deployment.
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a-guard-of-" + deployment.GetName()},
+		Spec: v1beta1.VerticalScalerSpec{
+			DeploymentName: deployment.GetName(),
+			UpdatePolicy:   v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeOff},
+		},
+	}
+	if err := create(ctx, c, guard); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, guard)) }()
+	if err := awaitStatus(ctx, c, s, client.ObjectKeyFromObject(guard)); err != nil {
+		return nil, err
+	}
+
+	scaler := asNew(before.scaler)
+	scaler.SetFinalizers(nil)
+	if err := create(ctx, c, scaler); err != nil {
+		return nil, err
+	}
+	key := client.ObjectKeyFromObject(scaler)
+	checkpoint, err := withUIDs(before.checkpoint, map[string]string{string(before.scaler.GetUID()): string(scaler.GetUID())})
+	if err != nil {
+		return nil, err
+	}
+	checkpoint = asNew(checkpoint)
+	defer func() {
+		err = errors.Join(err, remove(ctx, c, s.Wait, scaler))
+		if gone := awaitGone(context.WithoutCancel(ctx), c, s.Wait, checkpoint); gone != nil {
+			err = errors.Join(err, gone)
+		}
+	}()
+	if err := awaitInert(ctx, c, s, key, deployment); err != nil {
+		return nil, err
+	}
+	if err := create(ctx, c, checkpoint); err != nil {
+		return nil, err
+	}
+	full, err := withUIDs(before.scaler, map[string]string{string(recorded): string(deployment.GetUID())})
+	if err != nil {
+		return nil, err
+	}
+	if err := store(ctx, c, key, full); err != nil {
+		return nil, err
+	}
+	if lost, err = prunedOf(ctx, c, full, before.checkpoint); err != nil || len(lost) > 0 {
+		return lost, err
+	}
+
+	if err := c.Delete(ctx, guard); err != nil {
+		return nil, fmt.Errorf("deleting the guard: %w", err)
+	}
+	return taken(ctx, c, s, full, before.checkpoint, replicas)
+}
+
+// withoutPods gives the pods an image that is at hand, and takes the replicas out for
+// now. It returns their number.
+func withoutPods(deployment *unstructured.Unstructured, image string) (replicas int64, err error) {
+	replicas, found, err := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	if err != nil || !found {
+		return 0, fmt.Errorf("%s says nothing about replicas: %w", said(deployment), err)
+	}
+	containers, found, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || !found {
+		return 0, fmt.Errorf("%s has no containers: %w", said(deployment), err)
+	}
+	for _, container := range containers {
+		if container, ok := container.(map[string]any); ok {
+			container["image"] = image
+		}
+	}
+	if err := unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+		return 0, fmt.Errorf("setting the image of %s: %w", said(deployment), err)
+	}
+	if err := unstructured.SetNestedField(deployment.Object, int64(0), "spec", "replicas"); err != nil {
+		return 0, fmt.Errorf("setting the replicas of %s: %w", said(deployment), err)
+	}
+	return replicas, nil
+}
+
+// awaitInert returns once the operator has seen that the guard comes first, and all
+// that there is to see of the Deployment for now.
+func awaitInert(ctx context.Context, c client.Client, s Setting, key client.ObjectKey, of client.Object) error {
+	return await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
+		var deployment appsv1.Deployment
+		if err := c.Get(ctx, client.ObjectKeyFromObject(of), &deployment); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", said(of), err)
+		}
+		if !slices.ContainsFunc(deployment.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
+		}) || deployment.Status.ObservedGeneration != deployment.Generation {
+			return []string{"no controller takes care of Deployments"}, nil
+		}
+		var scaler v1beta1.VerticalScaler
+		if err := c.Get(ctx, key, &scaler); err != nil {
+			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
+		}
+		found := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionTargetFound)
+		target := scaler.Status.Target
+		if found == nil || found.Reason != v1beta1.ReasonConflict || target == nil || target.Generation != deployment.Generation {
+			return []string{"the operator does not tell the scaler that an older one comes first"}, nil
+		}
+		return nil, nil
+	})
+}
+
+// store writes the finalizers and the status of a scaler as they were recorded.
+func store(ctx context.Context, c client.Client, key client.ObjectKey, full *unstructured.Unstructured) error {
+	live := full.DeepCopy()
+	if err := c.Get(ctx, key, live); err != nil {
+		return fmt.Errorf("reading scaler %s: %w", key, err)
+	}
+	live.SetFinalizers(full.GetFinalizers())
+	if err := c.Update(ctx, live); err != nil {
+		return fmt.Errorf("writing the finalizers of scaler %s: %w", key, err)
+	}
+	live.Object["status"] = full.DeepCopy().Object["status"]
+	if err := c.Status().Update(ctx, live); err != nil {
+		return fmt.Errorf("writing the status of scaler %s: %w", key, err)
+	}
+	return nil
+}
+
+// prunedOf names what the API server has not kept of what was stored.
+func prunedOf(ctx context.Context, c client.Client, full, checkpoint *unstructured.Unstructured) (lost []string, err error) {
+	for _, written := range []*unstructured.Unstructured{full, checkpoint} {
+		read := written.DeepCopy()
+		if err := c.Get(ctx, client.ObjectKeyFromObject(written), read); err != nil {
+			return nil, fmt.Errorf("reading %s back: %w", said(written), err)
+		}
+		for _, part := range []string{"spec", "status"} {
+			if content, ok := written.Object[part]; ok {
+				for _, field := range pruned(content, read.Object[part], part) {
+					lost = append(lost, fmt.Sprintf("the API server has not kept %s of the %s", field, written.GetKind()))
+				}
+			}
+		}
+	}
+	return lost, nil
+}
+
+// taken changes the scaler twice, and names what is lost. When the operator has taken
+// note of the first change it has taken the scaler up. The second comes with the pods,
+// and moves the recommendation up, so that the operator saves what it knows: what it has
+// not read is not in it.
+func taken(ctx context.Context, c client.Client, s Setting, full, learned *unstructured.Unstructured, replicas int64) (lost []string, err error) {
+	var before, now v1beta1.VerticalScaler
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(full.Object, &before); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", said(full), err)
+	}
+	var wasLearned, isLearned v1beta1.VerticalScalerCheckpoint
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(learned.Object, &wasLearned); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", said(learned), err)
+	}
+	key := client.ObjectKeyFromObject(full)
+
+	cooldown := ptr.Deref(before.Spec.UpdatePolicy.CooldownSeconds, 0) + 1
+	if err := change(ctx, c, s, key, fmt.Sprintf(`{"spec":{"updatePolicy":{"cooldownSeconds":%d}}}`, cooldown), &now); err != nil {
+		return nil, err
+	}
+	lost = lostOfStatus(&before, &now)
+
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: before.Spec.DeploymentName}}
+	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	if err := c.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, scale)); err != nil {
+		return lost, fmt.Errorf("giving %s its pods back: %w", said(deployment), err)
+	}
+	margin := int32(15)
+	if policy := before.Spec.RecommendationPolicy; policy != nil {
+		margin = ptr.Deref(policy.SafetyMarginPercent, margin)
+	}
+	if err := change(ctx, c, s, key, fmt.Sprintf(`{"spec":{"recommendationPolicy":{"safetyMarginPercent":%d}}}`, margin+30), &now); err != nil {
+		return lost, err
+	}
+	err = await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
+		if err := c.Get(ctx, key, &isLearned); err != nil {
+			return nil, fmt.Errorf("reading checkpoint %s: %w", key, err)
+		}
+		if !wasLearned.Spec.SaveTime.Before(&isLearned.Spec.SaveTime) {
+			return []string{"the operator does not save what it has learned although its recommendation has moved: it has not read it"}, nil
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return lost, err
+	}
+	if err := c.Get(ctx, key, &now); err != nil {
+		return lost, fmt.Errorf("reading scaler %s: %w", key, err)
+	}
+	lost = append(lost, lostOfStatus(&before, &now)...)
+	return append(lost, lostOfCheckpoint(&wasLearned, &isLearned)...), nil
+}
+
+// change patches the spec of a scaler, and returns once its status is about that.
+func change(ctx context.Context, c client.Client, s Setting, key client.ObjectKey, patch string, now *v1beta1.VerticalScaler) error {
+	now.Namespace, now.Name = key.Namespace, key.Name
+	if err := c.Patch(ctx, now, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return fmt.Errorf("changing scaler %s: %w", key, err)
+	}
+	return await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
+		*now = v1beta1.VerticalScaler{}
+		if err := c.Get(ctx, key, now); err != nil {
+			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
+		}
+		found := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ConditionTargetFound)
+		if now.Status.ObservedGeneration != now.Generation || found == nil || found.Status != metav1.ConditionTrue {
+			return []string{fmt.Sprintf("the operator has not taken up %s: %s", patch, sayCondition(now.Status.Conditions, v1beta1.ConditionTargetFound))}, nil
+		}
+		return nil, nil
+	})
+}
