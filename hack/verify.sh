@@ -82,6 +82,7 @@ check "generated code, CRDs and docs" "$MAKE" -s generate
 check "dist/install.yaml" "$MAKE" -s dist
 check "bundle" "$MAKE" -s bundle
 check "bundle's validation" "$MAKE" -s bundle-validate
+check "catalog" "$MAKE" -s catalog
 check "go vet" "$MAKE" -s vet
 check "linter" "$MAKE" -s lint
 check "licence headers" go_headers

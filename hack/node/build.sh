@@ -4,6 +4,7 @@
 # Builds the programs and the image archive of the node tier, and prints the folder that holds them:
 #
 #   nodebox      what up.sh, down.sh, exec.sh and cgroup.sh call
+#   mkimage      packs static programs into images
 #   stress       the program in the images, also useful on its own
 #   images.tar   verticalscaler.local/stress:dev and verticalscaler.local/pause:dev
 #
@@ -31,8 +32,20 @@ if [ ! -e "$folder/images.tar" ]; then
 	fresh=$(mktemp -d "$repo/bin/node/.build-XXXXXX")
 	trap 'rm -rf "$fresh"' EXIT
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
-	"$fresh/mkimage" -o "$fresh/images.tar" -program "$fresh/stress" \
-		verticalscaler.local/stress:dev=serve verticalscaler.local/pause:dev=pause >&2
+	"$fresh/mkimage" -o "$fresh/images.tar" >&2 <<-END
+		[
+			{
+				"name": "verticalscaler.local/stress:dev",
+				"entrypoint": ["/stress", "serve"],
+				"files": {"/stress": "$fresh/stress"}
+			},
+			{
+				"name": "verticalscaler.local/pause:dev",
+				"entrypoint": ["/stress", "pause"],
+				"files": {"/stress": "$fresh/stress"}
+			}
+		]
+	END
 	chmod 755 "$fresh"
 	mv -T "$fresh" "$folder" 2>/dev/null || [ -e "$folder/images.tar" ] || fail "cannot write $folder"
 fi

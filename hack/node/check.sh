@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# usage: hack/node/check.sh [-q]
+# usage: hack/node/check.sh [-q] [-olm]
 #
 # Says whether this machine can run the node tier. If it can, the exit status is 0. If not, it is 1, and every reason
-# is printed with what to do about it. With -q only reasons are printed.
+# is printed with what to do about it. With -q only reasons are printed. With -olm it is about hack/olm-node, which needs
+# more.
 #
 # The last check is a rehearsal: a sandbox with its cgroup, namespaces, mounts and network is made and ended again.
 set -euo pipefail
@@ -12,7 +13,14 @@ if asks_for_help "$@"; then
 	exit 0
 fi
 quiet=
-[ "${1:-}" = -q ] && quiet=1
+olm=
+for argument in "$@"; do
+	case $argument in
+	-q) quiet=1 ;;
+	-olm) olm=1 ;;
+	*) fail "unexpected argument $argument; -h tells more" ;;
+	esac
+done
 
 reasons=0
 no() {
@@ -44,6 +52,15 @@ if [ -z "$packages" ]; then
 	yes "$(containerd --version | awk '{ print "containerd", $3 }'), $(runc --version | head -1), CNI plugins in $(cni_folder)"
 else
 	no "programs are missing: hack/node/install.sh, or apt-get install --no-install-recommends ${packages% }"
+fi
+
+if [ -n "$olm" ]; then
+	packages=$(missing_olm_packages | tr '\n' ' ')
+	if [ -z "$packages" ]; then
+		yes "$("$repo/hack/image.sh" tool) builds images, $(command -v busybox) is static"
+	else
+		no "programs are missing: hack/node/install.sh -olm, or apt-get install --no-install-recommends ${packages% }"
+	fi
 fi
 
 # The rehearsal would only repeat the reasons above.

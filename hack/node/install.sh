@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# usage: hack/node/install.sh [-n]
+# usage: hack/node/install.sh [-n] [-olm]
 #
 # Installs with apt what check.sh finds missing (Debian, Ubuntu). Nothing that is there is replaced, and no daemon is
-# started: the node tier starts a containerd of its own. With -n it only prints the packages.
+# started: the node tier starts a containerd of its own. With -n it only prints the packages. With -olm it also installs
+# what hack/olm-node needs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -10,8 +11,21 @@ if asks_for_help "$@"; then
 	exit 0
 fi
 
-mapfile -t packages < <(missing_packages)
-if [ "${1:-}" = -n ]; then
+list=
+olm=
+for argument in "$@"; do
+	case $argument in
+	-n) list=1 ;;
+	-olm) olm=1 ;;
+	*) fail "unexpected argument $argument; -h tells more" ;;
+	esac
+done
+
+mapfile -t packages < <(
+	missing_packages
+	[ -z "$olm" ] || missing_olm_packages
+)
+if [ -n "$list" ]; then
 	[ ${#packages[@]} = 0 ] || printf '%s\n' "${packages[@]}"
 	exit 0
 fi

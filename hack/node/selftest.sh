@@ -115,7 +115,7 @@ host_state >"$work/before"
 # --- start
 
 start=$(now)
-"$here/up.sh" -dir "$dir" </dev/null | sed 's/^/     /'
+"$here/up.sh" -dir "$dir" -registry images.example </dev/null | sed 's/^/     /'
 [ -s "$dir/kubeconfig" ] || broken "up.sh left no kubeconfig"
 pass "the node is Ready ($(seconds_since "$start"))"
 
@@ -221,6 +221,14 @@ if command -v curl >/dev/null; then
 			nsenter --net="$netns" curl -skf --max-time 5 "https://10.96.0.1/readyz" || exit 1
 		done' >>"$log" || broken "no way from pods to the API server's Service"
 	pass "exec.sh reaches pods, and pods reach the API server"
+
+	# Anything that listens there is taken for the registry.
+	cp "$("$here/build.sh")/stress" "$dir/state/shared/"
+	"$here/exec.sh" -dir "$dir" /run/node/shared/stress serve -addr 127.0.0.1:5000 >>"$log" 2>&1 &
+	disown $!
+	within 10 "the registry's name" "$here/exec.sh" -dir "$dir" curl -sf --max-time 5 -o /run/node/shared/answer https://images.example/healthz
+	[ -e "$dir/state/shared/answer" ] || broken "what was written inside is not seen outside"
+	pass "a registry's name leads inside and is trusted, and files are shared"
 fi
 
 # --- metrics again: samples take two scrapes

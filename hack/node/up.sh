@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# usage: hack/node/up.sh -dir DIR [-node NAME] [-port PORT] [-image ARCHIVE]... [-timeout 5m] [-foreground]
+# usage: hack/node/up.sh -dir DIR [-node NAME] [-port PORT] [-image ARCHIVE]...
+#        [-registry HOST]... [-timeout 5m] [-foreground]
 #
 # Starts a Kubernetes with one real node, in namespaces of its own, and returns when the node is Ready and pods can be
 # made. Needs root. Everything belongs to DIR, so several can run side by side.
@@ -8,6 +9,9 @@
 #   -node NAME       name of the node (node-1)
 #   -port PORT       port on 127.0.0.1 for the API server (a free one)
 #   -image ARCHIVE   image archive (OCI or docker save) to import; may be repeated
+#   -registry HOST   name of a registry, ghcr.io say, that is played inside; may be repeated. It leads to what listens on
+#                    127.0.0.1:5000 inside: start a registry there with exec.sh. It is HTTPS, and containerd and what
+#                    exec.sh runs trust it (SSL_CERT_FILE)
 #   -timeout 5m      how long the start may take
 #   -foreground      stay, and end the node when this process ends, however it ends
 #
@@ -16,6 +20,7 @@
 #   DIR/kubeconfig   for programs on the host, cluster administrator
 #   DIR/logs         logs: of the node's programs, of the control plane in DIR/logs/control-plane, and of pods in
 #                    DIR/logs/pods; kept by down.sh
+#   DIR/state/shared files to pass in and out: exec.sh sees the folder as /run/node/shared, and it can be written there
 #
 # The node has the images verticalscaler.local/stress:dev and verticalscaler.local/pause:dev (use imagePullPolicy Never
 # or IfNotPresent), a metrics-server, and the Service "kubernetes", so clients in pods work. There is no DNS, no other

@@ -32,7 +32,7 @@ import (
 
 const (
 	// soon is how long anything may take on a busy machine.
-	soon = 60 * time.Second
+	soon = 2 * time.Minute
 	// round is the time between two rounds of usage. Each counts as a minute.
 	round = 100 * time.Millisecond
 	mebi  = int64(1) << 20

@@ -78,6 +78,10 @@ func up(args []string) error {
 		o.Images = append(o.Images, path)
 		return nil
 	})
+	flags.Func("registry", "host name that leads to the registry inside; may be repeated", func(name string) error {
+		o.Registries = append(o.Registries, name)
+		return nil
+	})
 	folder, err := parse(flags, args)
 	if err != nil {
 		return err

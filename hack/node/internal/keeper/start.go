@@ -28,6 +28,7 @@ type Options struct {
 	LocalCluster string
 	CNI          string
 	Images       []string
+	Registries   []string
 	// Foreground ties the node to this process, also after it is ready.
 	Foreground bool
 }
@@ -155,8 +156,10 @@ func prepare(o Options) error {
 		return err
 	}
 	images := filepath.Join(o.Folder.state(), node.ImagesFolder)
-	if err := os.MkdirAll(images, 0o755); err != nil {
-		return err
+	for _, folder := range []string{images, filepath.Join(o.Folder.state(), node.SharedFolder)} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
 	}
 	for i, image := range o.Images {
 		// A copy, because the sandbox may hide the place that the archive is in.
@@ -166,7 +169,7 @@ func prepare(o Options) error {
 	}
 	return node.Spec{
 		Name: o.Name, ID: o.Folder.ID(), Started: time.Now(), Timeout: o.Timeout, HostPort: o.Port,
-		Containerd: containerd, CNI: o.CNI, LocalCluster: o.LocalCluster,
+		Containerd: containerd, CNI: o.CNI, LocalCluster: o.LocalCluster, Registries: o.Registries,
 	}.Save(o.Folder.state())
 }
 

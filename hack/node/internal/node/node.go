@@ -36,7 +36,7 @@ func Main(state, logs string, door *os.File) error {
 		programs["localcluster"] = spec.LocalCluster
 	}
 	err = sandbox.SetUp(sandbox.Config{
-		Hostname: spec.Name, State: state, Logs: logs, Programs: programs, Layout: spec.Group.Layout,
+		Hostname: spec.Name, State: state, Logs: logs, Programs: programs, Layout: spec.Group.Layout, Hosts: spec.Registries,
 	})
 	if err != nil {
 		return err
@@ -59,6 +59,9 @@ func (n *node) run(door *os.File) error {
 	defer cancel()
 
 	if err := n.writeConfiguration(); err != nil {
+		return err
+	}
+	if err := n.openRegistries(); err != nil {
 		return err
 	}
 	if err := n.component("containerd", "containerd", "--config", containerdFile); err != nil {
@@ -141,6 +144,26 @@ func (n *node) writeConfiguration() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// openRegistries comes before containerd, which reads whom to trust when it needs it first.
+func (n *node) openRegistries() error {
+	if len(n.Registries) == 0 {
+		return nil
+	}
+	certificate, authority, err := registryCertificate(n.Registries, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(registryCA, authority, 0o644); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(sandbox.Address, "443"))
+	if err != nil {
+		return err
+	}
+	go serveRegistries(listener, certificate, registryAddress)
 	return nil
 }
 

@@ -27,6 +27,8 @@ const (
 	KubeconfigFile = "kubeconfig"
 	InitPIDFile    = "init.pid"
 	ImagesFolder   = "images"
+	// SharedFolder is for files that whoever uses the node wants to be seen outside and inside.
+	SharedFolder = "shared"
 	// ClusterLogs are of the control plane; seen from the logs folder they are ControlPlaneLogs.
 	ClusterLogs      = "cluster/logs"
 	ControlPlaneLogs = "control-plane"
@@ -44,6 +46,8 @@ type Spec struct {
 	Containerd   ContainerdVersion `json:"containerd"`
 	CNI          string            `json:"cni"`
 	LocalCluster string            `json:"localCluster"`
+	// Registries are host names that lead to the registry inside.
+	Registries []string `json:"registries,omitempty"`
 	// Rehearse stops once the sandbox stands. That is how a machine is checked.
 	Rehearse bool `json:"rehearse,omitempty"`
 }
@@ -69,7 +73,7 @@ func Load(state string) (Spec, error) {
 
 // Environment is what programs inside get; of the host's they need nothing.
 func (s Spec) Environment() []string {
-	return []string{
+	environment := []string{
 		"PATH=" + sandbox.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + sandbox.Temp,
 		"TMPDIR=" + sandbox.Temp,
@@ -78,6 +82,10 @@ func (s Spec) Environment() []string {
 		"CONTAINERD_ADDRESS=" + containerdSocket,
 		"CONTAINERD_NAMESPACE=k8s.io",
 	}
+	if len(s.Registries) > 0 {
+		environment = append(environment, "SSL_CERT_FILE="+registryCA)
+	}
+	return environment
 }
 
 const (

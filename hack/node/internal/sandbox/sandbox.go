@@ -40,6 +40,8 @@ type Config struct {
 	Logs     string // becomes Logs
 	Programs map[string]string
 	Layout   cgroups.Layout
+	// Hosts are names that resolve to Address. Without any, names resolve as on the host.
+	Hosts []string
 }
 
 // SetUp does all of it. The caller is process 1 of new mount, network, PID, cgroup, UTS and IPC namespaces.
@@ -51,6 +53,7 @@ func SetUp(c Config) error {
 		{"taking leave of the host's mounts", func() error { return syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") }},
 		{"setting the host name", func() error { return syscall.Sethostname([]byte(c.Hostname)) }},
 		{"mounting folders", func() error { return mountFolders(c) }},
+		{"mounting /etc/hosts", func() error { return mountHosts(c.Hosts) }},
 		{"mounting /proc", mountProc},
 		{"mounting /sys and cgroups", func() error { return mountSys(c.Layout) }},
 		{"making the network", makeNetwork},
@@ -117,6 +120,19 @@ func mountFolders(c Config) error {
 		return err
 	}
 	return syscall.Mount("", "/var/lib/kubelet", "", syscall.MS_REC|syscall.MS_SHARED, "")
+}
+
+// mountHosts covers the host's list of names, for this machine only.
+func mountHosts(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	const path = "/run/hosts"
+	text := fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", Address, strings.Join(names, " "))
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return bind(path, "/etc/hosts")
 }
 
 // The kubelet wants these and writes them if they differ; they belong to the whole host. So it is shown files that

@@ -1,0 +1,156 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build node
+
+// Package realnode starts a real kubelet with containerd for tests, puts load on its
+// pods, and reads from the kernel what is enforced on them. It needs root on Linux;
+// hack/node/check.sh says what else.
+package realnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// Node is a cluster with one real node.
+type Node struct {
+	// Dir is the folder of hack/node's scripts.
+	Dir string
+	// Config is a cluster administrator's.
+	Config *rest.Config
+	Client client.Client
+}
+
+// Main is a TestMain with a node: the script up, a path below hack with arguments, starts
+// it, ready prepares what all tests need, and it is ended after the tests. Main does not
+// return.
+func Main(m *testing.M, up []string, ready func(*Node) error) {
+	code, err := run(m, up, ready)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M, up []string, ready func(*Node) error) (code int, err error) {
+	if out, err := script("node/check.sh", "-q").CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("this machine cannot run a real node:\n%s", out)
+	}
+	dir, err := os.MkdirTemp("", "verticalscaler-node-")
+	if err != nil {
+		return 1, fmt.Errorf("making a folder for the node: %w", err)
+	}
+	defer func() {
+		if downErr := aloud(script("node/down.sh", "-dir", dir)).Run(); downErr != nil && err == nil {
+			err = fmt.Errorf("ending the node: %w", downErr)
+		}
+		if code == 0 && err == nil {
+			_ = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintf(os.Stderr, "The node's logs are kept in %s\n", filepath.Join(dir, "logs"))
+		}
+	}()
+	if err := aloud(script(up[0], append(up[1:], "-dir", dir)...)).Run(); err != nil {
+		return 1, fmt.Errorf("starting the node: %w", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		return 1, fmt.Errorf("reading the node's kubeconfig: %w", err)
+	}
+	// What the API server has to say about an object belongs into the log.
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	c, err := client.New(config, client.Options{Scheme: app.Scheme()})
+	if err != nil {
+		return 1, fmt.Errorf("making a client: %w", err)
+	}
+	if err := ready(&Node{Dir: dir, Config: config, Client: c}); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+func script(name string, args ...string) *exec.Cmd {
+	return exec.Command(filepath.Join(testkit.Root(), "hack", name), args...)
+}
+
+// aloud shows what a command says while it says it.
+func aloud(command *exec.Cmd) *exec.Cmd {
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	return command
+}
+
+// Exec is a command that runs inside, where pods and registries can be reached, in the
+// folder that is shared with the outside.
+func (n *Node) Exec(ctx context.Context, args ...string) *exec.Cmd {
+	path := filepath.Join(testkit.Root(), "hack", "node", "exec.sh")
+	return exec.CommandContext(ctx, path, append([]string{"-dir", n.Dir, "--", "env", "-C", "/run/node/shared"}, args...)...)
+}
+
+// Limits are what the kernel enforces on a container. CPUShares are of cgroup version 1.
+type Limits struct {
+	CgroupVersion    int
+	CPUShares        int64
+	CPUQuotaMicros   int64
+	CPUPeriodMicros  int64
+	MemoryLimitBytes int64
+}
+
+// Limits reads those of the pod's first container.
+func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
+	t.Helper()
+	out, err := script("node/cgroup.sh", "-dir", n.Dir, string(pod.UID), pod.Status.ContainerStatuses[0].ContainerID).CombinedOutput()
+	if err != nil {
+		t.Fatalf("reading the cgroup of pod %s: %v: %s", pod.Name, err, out)
+	}
+	if err := json.Unmarshal(out, &l); err != nil {
+		t.Fatalf("decoding the cgroup of pod %s: %v: %s", pod.Name, err, out)
+	}
+	return l
+}
+
+// Load sets what a pod of [Deployment] uses, through the API server's proxy. A container
+// that is killed for it does not answer any more.
+func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(n.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, "8080", "/set", map[string]string{
+		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
+	}).DoRaw(t.Context())
+	t.Logf("load of pod %s: %s (%v)", pod.Name, answer, err)
+}
+
+// RunningPods are those of a [Deployment] whose container runs.
+func (n *Node) RunningPods(t *testing.T, deployment client.ObjectKey) (running []corev1.Pod) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := n.Client.List(t.Context(), &pods,
+		client.InNamespace(deployment.Namespace), client.MatchingLabels{"app": deployment.Name}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" &&
+			len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil {
+			running = append(running, pod)
+		}
+	}
+	return running
+}

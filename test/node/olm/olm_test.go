@@ -1,0 +1,488 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build node
+
+// Package olm installs the operator through the Operator Lifecycle Manager on a real
+// node, as a user does it: with operator-sdk, from images in a registry. It needs root
+// on Linux; "make test-node-olm" prepares what it needs.
+package olm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
+)
+
+const (
+	operator  = "verticalscaler-operator"
+	namespace = "verticalscaler-system"
+	// enforce is the label of a namespace that says what pods may be made in it.
+	enforce = "pod-security.kubernetes.io/enforce"
+	// busybox is the image that operator-sdk is told to unpack things with.
+	busybox = "verticalscaler.local/busybox:dev"
+	// long is how long anything may take here. The operator runs with the configuration
+	// of its bundle, in which the first recommendation needs two minutes of evidence.
+	long     = 8 * time.Minute
+	replicas = 2
+)
+
+var (
+	node *realnode.Node
+	load = client.ObjectKey{Namespace: "default", Name: "load"}
+	// rolled has its sizes in the pod template instead.
+	rolled = client.ObjectKey{Namespace: "default", Name: "rolled"}
+	// version is that of the bundle, next that of the one it is upgraded to.
+	version, next string
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	folder, err := nextBundle()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	realnode.Main(m, []string{"olm-node/up.sh", "-bundle", next + "=" + folder}, func(n *realnode.Node) error {
+		node = n
+		return os.RemoveAll(folder)
+	})
+}
+
+// nextBundle is the bundle with the next patch version, of the same image.
+func nextBundle() (folder string, err error) {
+	source := filepath.Join(testkit.Root(), "bin", "olm-node", "bundle")
+	const csv = "manifests/" + operator + ".clusterserviceversion.yaml"
+	text, err := os.ReadFile(filepath.Join(source, csv))
+	if err != nil {
+		return "", fmt.Errorf("%w: call \"make olm-node\"", err)
+	}
+	found := regexp.MustCompile(`(?m)^  version: (\d+\.\d+\.)(\d+)$`).FindSubmatch(text)
+	if found == nil {
+		return "", fmt.Errorf("%s has no version", csv)
+	}
+	patch, err := strconv.Atoi(string(found[2]))
+	if err != nil {
+		return "", err
+	}
+	number := string(found[1]) + string(found[2])
+	nextNumber := fmt.Sprintf("%s%d", found[1], patch+1)
+	version, next = "v"+number, "v"+nextNumber
+
+	if folder, err = os.MkdirTemp("", "bundle-"); err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(folder, os.DirFS(source)); err != nil {
+		return "", err
+	}
+	text = bytes.ReplaceAll(text, []byte("  name: "+operator+"."+version+"\n"), []byte("  name: "+operator+"."+next+"\n"))
+	text = bytes.ReplaceAll(text, []byte("\n  version: "+number+"\n"), []byte("\n  version: "+nextNumber+"\n"))
+	return folder, os.WriteFile(filepath.Join(folder, csv), text, 0o644)
+}
+
+// TestLifecycle follows the operator from its installation to its removal. Each step
+// needs those before it.
+func TestLifecycle(t *testing.T) {
+	passed := t.Run("operator-sdk run bundle installs the operator", runsBundle) &&
+		t.Run("its pod runs in a namespace that enforces restricted pods", runsRestricted) &&
+		t.Run("pods are resized in the cgroup without a restart", resizes) &&
+		t.Run("operator-sdk scorecard passes in pods", scorecard) &&
+		t.Run("operator-sdk run bundle-upgrade keeps what scalers know", upgrades) &&
+		t.Run("operator-sdk cleanup leaves the workload as it is", cleansUp) &&
+		t.Run("a subscription to the catalog installs it where only restricted pods may run", subscribes)
+	if !passed {
+		show(t)
+	}
+}
+
+// runsBundle installs what the image of the bundle holds.
+func runsBundle(t *testing.T) {
+	// What operator-sdk makes to serve the bundle does not fit into "restricted".
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{enforce: "baseline"}}})
+	sdk(t, "run", "bundle", imageOf(t, "bundle"), "--install-mode=AllNamespaces", "--namespace="+namespace,
+		"--index-image="+imageOf(t, "opm"), "--decompression-image="+busybox, "--security-context-config=restricted",
+		"--timeout="+long.String())
+	isInstalled(t, version)
+}
+
+// upgrades installs the next version over the one that runs.
+func upgrades(t *testing.T) {
+	label(t, "baseline")
+	before := scaler(t)
+	bundle := strings.TrimSuffix(imageOf(t, "bundle"), version) + next
+	sdk(t, "run", "bundle-upgrade", bundle, "--namespace="+namespace, "--security-context-config=restricted",
+		"--timeout="+long.String())
+	isInstalled(t, next)
+	after := scaler(t)
+	if len(after.Status.Annotations) == 0 || !maps.Equal(after.Status.Annotations, before.Status.Annotations) {
+		t.Errorf("the claim was %v and is %v", before.Status.Annotations, after.Status.Annotations)
+	}
+	if after.Status.Recommendation == nil {
+		t.Error("the recommendation is lost")
+	}
+	noRestart(t)
+}
+
+// runsRestricted labels the namespace, and has the pod made anew.
+func runsRestricted(t *testing.T) {
+	label(t, "restricted")
+	before := operatorPod(t)
+	if err := node.Client.Delete(t.Context(), &before); err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	testkit.Eventually(t, long, func() string {
+		pod = operatorPod(t)
+		if pod.UID == before.UID {
+			return "the old pod is still there"
+		}
+		return notReady(pod)
+	})
+	// The kernel's word for it, not the API's.
+	out, err := node.Exec(t.Context(), "sh", "-c",
+		`for exe in /proc/[0-9]*/exe; do [ "$(readlink "$exe")" != /manager ] || stat -c %u:%g "${exe%/exe}"; done`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(out)); got != "65532:65532" {
+		t.Errorf("the operator runs as %q, not as one process of 65532:65532", got)
+	}
+	t.Logf("pod %s is Ready, as user %s", pod.Name, strings.TrimSpace(string(out)))
+}
+
+func resizes(t *testing.T) {
+	create(t, realnode.Deployment(load, replicas))
+	create(t, testkit.Scaler(load.Namespace, load.Name, load.Name))
+	create(t, realnode.Deployment(rolled, 1))
+	rollout := testkit.Scaler(rolled.Namespace, rolled.Name, rolled.Name)
+	rollout.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout
+	create(t, rollout)
+	testkit.Eventually(t, long, func() string {
+		if n, m := len(node.RunningPods(t, load)), len(node.RunningPods(t, rolled)); n != replicas || m != 1 {
+			return fmt.Sprintf("%d and %d pods run", n, m)
+		}
+		return ""
+	})
+	node.Load(t, node.RunningPods(t, rolled)[0], 250, 100)
+	for _, pod := range node.RunningPods(t, load) {
+		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
+		node.Load(t, pod, 250, 100)
+	}
+	testkit.Eventually(t, long, func() string {
+		return node.InForce(t, load, replicas, func(requests realnode.Requests) string {
+			if requests.CPUMillis < 250 || requests.MemoryBytes < 100<<20 {
+				return fmt.Sprintf("decided is %+v, below the usage", requests)
+			}
+			return ""
+		})
+	})
+	for _, pod := range node.RunningPods(t, load) {
+		t.Logf("pod %s: the cgroup has %+v", pod.Name, node.Limits(t, pod))
+	}
+	noRestart(t)
+	testkit.Eventually(t, long, func() string {
+		if cpu := template(t).Requests[corev1.ResourceCPU]; cpu.MilliValue() < 250 {
+			return fmt.Sprintf("the pod template of %s requests %s", rolled.Name, cpu.String())
+		}
+		return ""
+	})
+}
+
+// template is what the pod template of the Deployment asks for that is rolled out.
+func template(t *testing.T) corev1.ResourceRequirements {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := node.Client.Get(t.Context(), rolled, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Spec.Template.Spec.Containers[0].Resources
+}
+
+// scorecard runs all tests that the bundle names, with no more rights than they ask for.
+func scorecard(t *testing.T) {
+	const name = "verticalscaler-scorecard"
+	if out, err := node.Exec(t.Context(), "kubectl", "apply", "-f", "rbac.yaml").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	config, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "bundle", "tests", "scorecard", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := sdk(t, "scorecard", "bundle", "--namespace="+name, "--service-account="+name, "--pod-security=restricted",
+		"--untar-image="+busybox, "--storage-image="+busybox, "--wait-time="+long.String())
+	want := bytes.Count(config, []byte("entrypoint:"))
+	if got := strings.Count(out, "State: pass"); got != want || want < 6 {
+		t.Errorf("%d of %d tests passed", got, want)
+	}
+	if out, err := node.Exec(t.Context(), "kubectl", "delete", "-f", "rbac.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// cleansUp removes the operator with its CRDs, and with them all scalers.
+func cleansUp(t *testing.T) {
+	before := map[string]realnode.Limits{}
+	for _, pod := range node.RunningPods(t, load) {
+		before[pod.Name] = node.Limits(t, pod)
+	}
+	sdk(t, "cleanup", operator, "--namespace="+namespace, "--timeout="+long.String())
+
+	testkit.Eventually(t, long, func() string {
+		crds := &unstructured.UnstructuredList{}
+		crds.SetAPIVersion("apiextensions.k8s.io/v1")
+		crds.SetKind("CustomResourceDefinitionList")
+		if err := node.Client.List(t.Context(), crds); err != nil {
+			return err.Error()
+		}
+		for _, crd := range crds.Items {
+			if strings.HasSuffix(crd.GetName(), "."+v1beta1.GroupVersion.Group) {
+				return fmt.Sprintf("CRD %s is there, finalizers %v", crd.GetName(), crd.GetFinalizers())
+			}
+		}
+		var pods corev1.PodList
+		if err := node.Client.List(t.Context(), &pods, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Sprintf("pod %s is there", pods.Items[0].Name)
+		}
+		return ""
+	})
+	// What was taken over in the template has been given back, which a finalizer had seen to.
+	want := realnode.Deployment(rolled, 1).Spec.Template.Spec.Containers[0].Resources
+	if got := template(t); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("the pod template of %s has %+v, not %+v", rolled.Name, got, want)
+	}
+	pods := node.RunningPods(t, load)
+	if len(pods) != replicas {
+		t.Errorf("%d pods of the workload run, not %d", len(pods), replicas)
+	}
+	for _, pod := range pods {
+		if got := node.Limits(t, pod); got != before[pod.Name] {
+			t.Errorf("pod %s had %+v in its cgroup, and has %+v", pod.Name, before[pod.Name], got)
+		}
+	}
+	noRestart(t)
+}
+
+// subscribes installs the operator as from a hub: a pod serves the catalog's image, and
+// OLM follows its default channel. OLM would make the pod itself from the image's name,
+// but would then look for it by the name of its Service, and there is no DNS.
+func subscribes(t *testing.T) {
+	label(t, "restricted")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "catalog"},
+		Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   ptr.To(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name:  "catalog",
+				Image: imageOf(t, "catalog"),
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+					GRPC: &corev1.GRPCAction{Port: 50051},
+				}},
+			}},
+		},
+	}
+	create(t, pod)
+	testkit.Eventually(t, long, func() string {
+		if err := node.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		return notReady(*pod)
+	})
+	create(t, object("operators.coreos.com/v1alpha1", "CatalogSource", map[string]any{
+		"sourceType": "grpc", "address": pod.Status.PodIP + ":50051",
+	}))
+	create(t, object("operators.coreos.com/v1", "OperatorGroup", map[string]any{}))
+	create(t, object("operators.coreos.com/v1alpha1", "Subscription", map[string]any{
+		"name": operator, "source": operator, "sourceNamespace": namespace,
+	}))
+	testkit.Eventually(t, long, func() string {
+		csv, err := phase(t, version)
+		if err != nil || csv != "Succeeded: InstallSucceeded" {
+			return fmt.Sprintf("the operator is %q: %v", csv, err)
+		}
+		return notReady(operatorPod(t))
+	})
+	noRestart(t)
+}
+
+// noRestart checks that what was done to the pods was done in place.
+func noRestart(t *testing.T) {
+	t.Helper()
+	for _, pod := range node.RunningPods(t, load) {
+		if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
+			t.Errorf("pod %s was restarted %d times", pod.Name, n)
+		}
+	}
+}
+
+// isInstalled checks what OLM says of a version, and that its pod is ready.
+func isInstalled(t *testing.T, version string) {
+	t.Helper()
+	csv, err := phase(t, version)
+	if err != nil || csv != "Succeeded: InstallSucceeded" {
+		t.Errorf("%s is %q: %v", version, csv, err)
+	}
+	t.Logf("%s is %s", version, csv)
+	testkit.Eventually(t, long, func() string { return notReady(operatorPod(t)) })
+}
+
+// phase is what OLM says of a version, with the reason.
+func phase(t *testing.T, version string) (string, error) {
+	t.Helper()
+	csv := object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", nil)
+	csv.SetName(operator + "." + version)
+	if err := node.Client.Get(t.Context(), client.ObjectKeyFromObject(csv), csv); err != nil {
+		return "", err
+	}
+	phase, _, _ := unstructured.NestedString(csv.Object, "status", "phase")
+	reason, _, _ := unstructured.NestedString(csv.Object, "status", "reason")
+	return phase + ": " + reason, nil
+}
+
+// operatorPod is the newest pod of the operator; one without a name if there is none.
+func operatorPod(t *testing.T) (newest corev1.Pod) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := node.Client.List(t.Context(), &pods, client.InNamespace(namespace),
+		client.MatchingLabels{"app.kubernetes.io/name": operator}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil && !pod.CreationTimestamp.Before(&newest.CreationTimestamp) {
+			newest = pod
+		}
+	}
+	return newest
+}
+
+func notReady(pod corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return fmt.Sprintf("pod %q is not ready: %s %+v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses)
+}
+
+// label sets the pod security standard of the operator's namespace.
+func label(t *testing.T, standard string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, enforce, standard)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := node.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scaler(t *testing.T) (s v1beta1.VerticalScaler) {
+	t.Helper()
+	if err := node.Client.Get(t.Context(), load, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// imageOf is the name of an image that the registry serves.
+func imageOf(t *testing.T, kind string) string {
+	t.Helper()
+	name, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "images", kind+".names"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
+}
+
+// sdk runs operator-sdk inside. What it says is shown at once, as progress, and returned.
+func sdk(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), long+time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	fmt.Printf("$ operator-sdk %s\n", strings.Join(args, " "))
+	command := node.Exec(ctx, append([]string{"./operator-sdk"}, args...)...)
+	command.Stdout = io.MultiWriter(&out, shortLines{os.Stdout})
+	command.Stderr = command.Stdout
+	start := time.Now()
+	if err := command.Run(); err != nil {
+		t.Fatalf("operator-sdk %s: %v", args[0], err)
+	}
+	t.Logf("operator-sdk %s took %.0fs", strings.Join(args[:min(2, len(args))], " "), time.Since(start).Seconds())
+	return out.String()
+}
+
+// shortLines keeps the log readable: one of the scorecard's tests prints whole CRDs in a
+// line.
+type shortLines struct{ io.Writer }
+
+func (w shortLines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if len(line) > 160 {
+			line = line[:160] + "...\n"
+		}
+		if _, err := io.WriteString(w.Writer, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// show prints what there is, after a step that has failed.
+func show(t *testing.T) {
+	t.Helper()
+	out, err := node.Exec(context.WithoutCancel(t.Context()), "kubectl", "get",
+		"pods,jobs,events,catalogsources,subscriptions,installplans,clusterserviceversions", "-A", "-o", "wide").CombinedOutput()
+	t.Logf("what there is (%v):\n%s", err, out)
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := node.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// object is one of OLM's kinds, under the operator's name in its namespace.
+func object(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(operator)
+	if spec != nil {
+		u.Object["spec"] = spec
+	}
+	return u
+}
