@@ -396,6 +396,17 @@ func (w *world) writes(since testkit.AuditMark) []testkit.Write {
 	return out
 }
 
+// accepted are the writes that the API server has not refused. It refuses those that
+// rest on an older version of a Deployment, whose controller writes at the same time.
+func accepted(writes []testkit.Write) (out []testkit.Write) {
+	for _, write := range writes {
+		if write.Code < 300 {
+			out = append(out, write)
+		}
+	}
+	return out
+}
+
 // count counts the writes of a resource, by name.
 func count(writes []testkit.Write, resource string) map[string]int {
 	out := map[string]int{}
