@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 //go:embed workload.yaml
@@ -39,7 +40,7 @@ type demo struct {
 	screen *screen
 
 	cluster  *stage.Cluster
-	operator *stage.Process
+	operator *process.Process
 	config   *rest.Config
 	admin    client.Client
 

@@ -18,7 +18,7 @@ import (
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	"k8s.io/client-go/rest"
 
-	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 // rootsFolder holds the root directories of the tests, and their output.
@@ -74,7 +74,7 @@ func (r *runner) runStage(ctx context.Context, tests v1alpha3.StageConfiguration
 // attempt is a test that runs.
 type attempt struct {
 	test    v1alpha3.TestConfiguration
-	process *stage.Process
+	process *process.Process
 	began   time.Time
 	took    time.Duration
 	late    bool
@@ -104,7 +104,7 @@ func (r *runner) begin(test v1alpha3.TestConfiguration) (*attempt, error) {
 	if cmd.SysProcAttr, err = inRoot(root); err != nil {
 		return nil, err
 	}
-	p, err := stage.Start("test "+name, root+".log", cmd)
+	p, err := process.Start("test "+name, root+".log", cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 // runner is one run.
@@ -26,7 +27,7 @@ type runner struct {
 
 	programs programs
 	cluster  *stage.Cluster
-	operator *stage.Process
+	operator *process.Process
 	config   *rest.Config
 	admin    client.Client
 	access   *access // of the tests; nil where none needs a cluster

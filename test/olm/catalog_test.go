@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 const (
@@ -155,7 +157,7 @@ type catalog struct {
 	opm     string
 	name    string // of the CatalogSource
 	address string
-	server  *process
+	server  *process.Process
 	served  int
 }
 
@@ -233,7 +235,7 @@ func (c *catalog) restart(t *testing.T, dir string) {
 }
 
 func (c *catalog) stop() {
-	c.server.stop()
+	c.server.Stop(stopTimeout)
 	c.server = nil
 }
 

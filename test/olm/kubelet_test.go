@@ -26,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 const (
@@ -55,7 +57,7 @@ type kubelet struct {
 // runningPod is a pod with its process.
 type runningPod struct {
 	name    types.NamespacedName
-	process *process
+	process *process.Process
 	// health and metrics are host:port.
 	health, metrics string
 	readiness       *corev1.Probe
@@ -110,7 +112,7 @@ func (k *kubelet) stop() {
 	k.cancel()
 	<-k.done
 	for _, pod := range k.pods {
-		pod.process.stop()
+		pod.process.Stop(stopTimeout)
 	}
 }
 
@@ -247,12 +249,12 @@ func (k *kubelet) end(ctx context.Context, pod *corev1.Pod, r *runningPod) error
 			k.mu.Lock()
 			r.stopping = true
 			k.mu.Unlock()
-			go r.process.stop()
+			go r.process.Stop(stopTimeout)
 		}
 		select {
-		case <-r.process.ended:
-			if r.process.err != nil {
-				k.complain(r.process.failure())
+		case <-r.process.Ended:
+			if r.process.Err() != nil {
+				k.complain(r.process.Failure())
 			}
 		default:
 			return nil
@@ -267,10 +269,10 @@ func (k *kubelet) end(ctx context.Context, pod *corev1.Pod, r *runningPod) error
 // probe asks the process how it is, and says whether its readiness has changed.
 func (k *kubelet) probe(r *runningPod) bool {
 	select {
-	case <-r.process.ended:
+	case <-r.process.Ended:
 		// A kubelet would start it again. Here it is a failure.
 		if !r.stopping {
-			k.complain(r.process.failure())
+			k.complain(r.process.Failure())
 			k.mu.Lock()
 			r.stopping = true
 			k.mu.Unlock()
@@ -286,7 +288,7 @@ func (k *kubelet) probe(r *runningPod) bool {
 	if time.Since(r.started) > time.Duration(r.liveness.InitialDelaySeconds)*time.Second {
 		if err := get(r.health, r.liveness); err != nil {
 			if r.dead++; r.dead >= int(r.liveness.FailureThreshold) {
-				k.complain(fmt.Errorf("pod %s fails its liveness probe: %w\n%s", r.name, err, r.process.tail(20)))
+				k.complain(fmt.Errorf("pod %s fails its liveness probe: %w\n%s", r.name, err, r.process.Tail(20)))
 			}
 		} else {
 			r.dead = 0

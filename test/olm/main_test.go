@@ -117,7 +117,7 @@ func run(m *testing.M) (code int, err error) {
 		if err != nil {
 			return 1, err
 		}
-		defer started.stop()
+		defer started.Stop(stopTimeout)
 	}
 	store = &catalog{opm: paths[opmVariable]}
 	defer store.stop()

@@ -1,6 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package stage sets up what a program needs that shows or tests the operator on one
+// machine: a cluster of its own, and the operator as a process with the rights of its
+// service account and no others.
 package stage
 
 import (
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 // MetricResolution is how often metrics-server looks; more often it refuses to.
@@ -29,7 +33,7 @@ const MetricResolution = 10 * time.Second
 
 // Cluster is a cluster of our own, in a folder.
 type Cluster struct {
-	*Process
+	*process.Process
 	binary string
 	dir    string
 }
@@ -42,7 +46,7 @@ func StartCluster(clusterDir, dir string) (*Cluster, error) {
 		return nil, fmt.Errorf("making the cluster's folder: %w", err)
 	}
 	binary := Binary(clusterDir)
-	p, err := Start("the cluster", filepath.Join(dir, "up.log"), exec.Command(binary, "up",
+	p, err := process.Start("the cluster", filepath.Join(dir, "up.log"), exec.Command(binary, "up",
 		"-dir="+dir, "-kwok-nodes=2", "-metrics-server", "-metric-resolution="+MetricResolution.String(),
 		"-audit", "-parent-pid="+strconv.Itoa(os.Getpid())))
 	if err != nil {
@@ -63,7 +67,7 @@ func (c *Cluster) Audit() string { return filepath.Join(c.dir, "audit.log") }
 
 // Await returns once the cluster is up.
 func (c *Cluster) Await(ctx context.Context) error {
-	pid := strconv.Itoa(c.cmd.Process.Pid)
+	pid := strconv.Itoa(c.PID())
 	for {
 		// An earlier cluster may have left its file in the folder; ours has our child's id.
 		if ready, err := os.ReadFile(filepath.Join(c.dir, "ready")); err == nil && strings.TrimSpace(string(ready)) == pid {

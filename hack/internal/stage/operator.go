@@ -20,6 +20,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
 )
 
 // The operator's namespace and service account, as config/default and the bundle
@@ -48,11 +50,11 @@ func Root() (string, error) {
 
 // Build begins to build a package of the repository into a file, which takes minutes
 // without Go's build cache, and seconds with it.
-func Build(root, pkg, binary, log string) (*Process, error) {
+func Build(root, pkg, binary, log string) (*process.Process, error) {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, pkg)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	return Start("go build "+pkg, log, cmd)
+	return process.Start("go build "+pkg, log, cmd)
 }
 
 // Operator says how to run the operator.
@@ -67,7 +69,7 @@ type Operator struct {
 
 // Start runs the operator with the rights of its service account. Admin is how the
 // administrator reaches the cluster.
-func (o Operator) Start(ctx context.Context, config *rest.Config, admin client.Client) (*Process, error) {
+func (o Operator) Start(ctx context.Context, config *rest.Config, admin client.Client) (*process.Process, error) {
 	token, err := Token(ctx, admin, SystemNamespace, ServiceAccount)
 	if err != nil {
 		return nil, err
@@ -82,7 +84,7 @@ func (o Operator) Start(ctx context.Context, config *rest.Config, admin client.C
 	}
 	cmd := exec.Command(o.Binary, "-config="+configuration, "-zap-encoder=console", "-zap-log-level=debug")
 	cmd.Env = append(append(withoutCluster(os.Environ()), "KUBECONFIG="+kubeconfig), o.Env...)
-	return Start("the operator", filepath.Join(o.Dir, "operator.log"), cmd)
+	return process.Start("the operator", filepath.Join(o.Dir, "operator.log"), cmd)
 }
 
 // withoutCluster drops what would point the operator at another cluster, at a part of

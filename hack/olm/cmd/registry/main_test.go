@@ -122,12 +122,14 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
+	deadline, tick := time.After(patience), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
 	for answers(address) {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("it still serves %v after the end of its parent", patience)
+		case <-tick.C:
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package stage
+package process
 
 import "syscall"
 

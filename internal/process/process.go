@@ -1,15 +1,15 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage sets up what a program needs that shows or tests the operator on one
-// machine: a cluster of its own, and the operator as a process with the rights of its
-// service account and no others.
+// Package process runs programs beside this one that log to a file and do not outlive
+// it.
 //
 // Linux ends a child together with the thread that started it (process_linux.go). The
 // main thread lives as long as the process: so a program that uses this package calls
 // runtime.LockOSThread in an init function, and starts all children from its main
-// goroutine.
-package stage
+// goroutine. In a test, threads live as long unless a goroutine ends that has locked
+// its own.
+package process
 
 import (
 	"bytes"
@@ -33,10 +33,10 @@ type Process struct {
 	err  error // how it ended; to be read once it has
 }
 
-// Start starts a program. It must be called from the main goroutine. The program is
-// in a process group of its own: Ctrl-C is ours to pass on, in order.
+// Start starts a program, which appends to the log. The program is in a process group
+// of its own: Ctrl-C is ours to pass on, in order.
 func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
-	output, err := os.Create(log)
+	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the caller's log
 	if err != nil {
 		return nil, fmt.Errorf("making the log of %s: %w", name, err)
 	}
@@ -57,6 +57,9 @@ func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Err is how the process ended: nil for success, and while it runs.
 func (p *Process) Err() error {
