@@ -60,7 +60,8 @@ generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, C
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	@rm -rf bin/crds
-	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=bin/crds
+	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=bin/crds
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
 	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
 
 .PHONY: fmt

@@ -119,3 +119,27 @@ const (
 	// ReasonTerminating: the Deployment is being deleted.
 	ReasonTerminating = "Terminating"
 )
+
+// The condition types of a ScaledDeployment are Ready, Reconciling and Stalled, as those
+// of a VerticalScaler, and this one.
+const (
+	// ConditionSized repeats Ready of the VerticalScaler, where spec.scaling is set.
+	// Otherwise there is none. Ready does not depend on it.
+	ConditionSized = "Sized"
+)
+
+// The reasons of a ScaledDeployment's Ready, Reconciling and Stalled, besides
+// Forbidden, QuotaExceeded, NamespaceTerminating, Rejected and Unknown.
+const (
+	// ReasonAvailable: all pods have the newest template and are available.
+	ReasonAvailable = "Available"
+	// ReasonProgressing: the Deployment is on its way there.
+	ReasonProgressing = "Progressing"
+	// ReasonReplacing: a Deployment must go before the next one is made.
+	ReasonReplacing = "Replacing"
+	// ReasonNotControlled: the Deployment, or the VerticalScaler, by that name exists and
+	// is not this object's. It is left alone.
+	ReasonNotControlled = "NotControlled"
+	// ReasonProgressDeadlineExceeded: the Deployment has given up on its rollout.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+)

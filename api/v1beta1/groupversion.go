@@ -23,6 +23,7 @@ var GroupVersion = schema.GroupVersion{Group: "autoscaling.verticalscaler.io", V
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&VerticalScaler{}, &VerticalScalerList{},
+		&ScaledDeployment{}, &ScaledDeploymentList{},
 		&VerticalScalerCheckpoint{}, &VerticalScalerCheckpointList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -133,6 +133,11 @@ type VerticalScalerSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name",xDescriptors="urn:alm:descriptor:io.kubernetes:Deployment"
 	DeploymentName string `json:"deploymentName,omitempty"`
 
+	Scaling `json:",inline"`
+}
+
+// Scaling says how a Deployment is sized.
+type Scaling struct {
 	// suspend stops the operator from changing anything; it goes on observing and
 	// recommending. Defaults to false.
 	// +optional

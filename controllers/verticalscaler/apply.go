@@ -24,8 +24,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -66,15 +68,15 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
 		return nil
 	}
-	if refused := refusalOf(err); refused.reason != "" {
-		countAction("resize", refused.reason)
-		refusal := plan.Refused{Sizes: step.Sizes, Reason: refused.reason, Message: refused.message}
+	if refused := refusal.Of(err); refused.Reason != "" {
+		countAction("resize", refused.Reason)
+		verdict := plan.Refused{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
 		r.pods.remember(key, step.UID, func(what *remembered) {
 			what.refused = slices.DeleteFunc(what.refused, func(old refusedUntil) bool { return !p.now.Before(old.until) })
 			// Most refusals end with something that we do not watch: the resync asks again.
-			what.refused = append(what.refused, refusedUntil{refusal, p.now.Add(r.resync(scaler.UID))})
+			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.resync(scaler.UID))})
 		})
-		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.reason, "message", refused.message)
+		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.Reason, "message", refused.Message)
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
 		// another pod's turn comes, in a pass of its own.
 		situation := &p.observation.situation
@@ -82,7 +84,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		if situation.Refused == nil {
 			situation.Refused = map[types.UID][]plan.Refused{}
 		}
-		situation.Refused[step.UID] = append(slices.Clone(situation.Refused[step.UID]), refusal)
+		situation.Refused[step.UID] = append(slices.Clone(situation.Refused[step.UID]), verdict)
 		p.plan = plan.Next(*situation, policyOf(scaler, situation.Deployment), p.now)
 		if p.plan.Resize != nil {
 			p.again = staleCacheRetry
@@ -114,6 +116,17 @@ func (r *Reconciler) otherHolder(ctx context.Context, scaler *v1beta1.VerticalSc
 		}
 	}
 	return "", nil
+}
+
+// refusedBy says why the step is not taken, and whether the answer was a refusal at all.
+func (p *pass) refusedBy(err error) bool {
+	refused := refusal.Of(err)
+	if refused.Reason == "" {
+		return false
+	}
+	p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.Reason, refused.Message, true
+	p.plan.Changing = false
+	return true
 }
 
 // resizePatch is the strategic merge patch that holds the pod's identity and the
@@ -251,9 +264,9 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		return nil
 	}
 	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
-	if refused := refusalOf(err); refused.reason != "" {
-		countAction("rollout", refused.reason)
-		p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
+	if refused := refusal.Of(err); refused.Reason != "" {
+		countAction("rollout", refused.Reason)
+		p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.Reason, refused.Message, true
 		p.plan.Changing = false
 		return nil
 	}
@@ -270,7 +283,7 @@ func (r *Reconciler) keepUnrecorded(ctx context.Context, scaler *v1beta1.Vertica
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
 		return fmt.Errorf("reading who owns what of Deployment %s: %w", key, err)
 	}
-	owned, err := ownedBy(deployment.ManagedFields)
+	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
@@ -285,10 +298,10 @@ func addUnrecorded(d *appsv1.Deployment, held []plan.Held, owned *fieldpath.Set,
 			if isRecorded(held, c.Name, name) {
 				continue
 			}
-			if q, ok := c.Resources.Requests[name]; ok && owns(owned, c.Name, "requests", string(name)) {
+			if q, ok := c.Resources.Requests[name]; ok && ownership.HasResource(owned, c.Name, "requests", string(name)) {
 				size.Requests = withQuantity(size.Requests, name, q)
 			}
-			if q, ok := c.Resources.Limits[name]; ok && owns(owned, c.Name, "limits", string(name)) {
+			if q, ok := c.Resources.Limits[name]; ok && ownership.HasResource(owned, c.Name, "limits", string(name)) {
 				size.Limits = withQuantity(size.Limits, name, q)
 			}
 		}

@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +20,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then
@@ -35,8 +36,8 @@ func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if p.err = r.giveBack(ctx, scaler, scaler.Status.Held); p.err == nil {
 		p.err = r.dropFinalizer(ctx, scaler, now)
 	}
-	if refused := refusalOf(p.err); refused.reason != "" && r.Recorder != nil {
-		r.event(scaler, p, corev1.EventTypeWarning, eventHeld, refused.reason+": what was taken over cannot be given back: "+refused.message)
+	if refused := refusal.Of(p.err); refused.Reason != "" && r.Recorder != nil {
+		r.event(scaler, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
 	}
 	return p
 }
@@ -108,7 +109,7 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 	if other, err := r.otherHolder(ctx, scaler, held.UID); err != nil || other != "" {
 		return err // what is ours on it is the other's to give back
 	}
-	owned, err := ownedBy(deployment.ManagedFields)
+	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
@@ -121,27 +122,6 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 		log.FromContext(ctx).Info("Gave back the pod template's resources", "Deployment", key)
 	}
 	return r.disown(ctx, &deployment)
-}
-
-// ownedBy is the set of fields that we have applied.
-func ownedBy(entries []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	owned := &fieldpath.Set{}
-	for _, entry := range entries {
-		if entry.Manager != Name || entry.FieldsV1 == nil || entry.Subresource != "" {
-			continue
-		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-			return nil, err
-		}
-		owned = owned.Union(set)
-	}
-	return owned, nil
-}
-
-func owns(set *fieldpath.Set, container, list, resource string) bool {
-	return set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
-		fieldpath.KeyByFields("name", container), "resources", list, resource))
 }
 
 // restorePatch puts back the values found of those that are still ours; nil if none
@@ -190,8 +170,8 @@ func restoredResources(c corev1.Container, h v1beta1.HeldContainer, owned *field
 		{corev1.ResourceCPU, h.Requests.CPU, h.Limits.CPU},
 		{corev1.ResourceMemory, h.Requests.Memory, h.Limits.Memory},
 	} {
-		request, isRequest := c.Resources.Requests[r.name], isRestorable(r.name, r.request) && owns(owned, c.Name, "requests", string(r.name))
-		limit, isLimit := c.Resources.Limits[r.name], isRestorable(r.name, r.limit) && owns(owned, c.Name, "limits", string(r.name))
+		request, isRequest := c.Resources.Requests[r.name], isRestorable(r.name, r.request) && ownership.HasResource(owned, c.Name, "requests", string(r.name))
+		limit, isLimit := c.Resources.Limits[r.name], isRestorable(r.name, r.limit) && ownership.HasResource(owned, c.Name, "limits", string(r.name))
 		if isRequest {
 			request = *r.request
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
@@ -29,7 +30,7 @@ func managed(manager, subresource, resources string) metav1.ManagedFieldsEntry {
 // ownedFields says which fields of container app are ours.
 func ownedFields(t *testing.T, entries ...metav1.ManagedFieldsEntry) *fieldpath.Set {
 	t.Helper()
-	owned, err := ownedBy(entries)
+	owned, err := ownership.Of(entries, ownership.Scalers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,51 +42,6 @@ const (
 	cpuRequest = `{"f:requests":{"f:cpu":{}}}`
 	cpuLimit   = `{"f:limits":{"f:cpu":{}}}`
 )
-
-func TestOwnedBy(t *testing.T) {
-	cases := map[string]struct {
-		entries []metav1.ManagedFieldsEntry
-		want    string
-	}{
-		"nothing": {nil, ""},
-		"what we applied": {
-			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
-		},
-		"what we applied and what we updated": {
-			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest), managed("verticalscaler", "", cpuLimit)}, "requests.cpu limits.cpu",
-		},
-		"what others applied is not ours": {
-			[]metav1.ManagedFieldsEntry{managed("argocd", "", allOfApp), managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
-		},
-		"what is of a subresource is not of the spec": {
-			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "status", allOfApp)}, "",
-		},
-		"an entry without fields": {
-			[]metav1.ManagedFieldsEntry{{Manager: "verticalscaler"}, managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			owned, got := ownedFields(t, tc.entries...), ""
-			for _, list := range []string{"requests", "limits"} {
-				for _, name := range []string{"cpu", "memory"} {
-					if owns(owned, "app", list, name) {
-						got += " " + list + "." + name
-					}
-				}
-			}
-			if want := tc.want; got != want && got != " "+want {
-				t.Errorf("owned are%s, want %s", got, want)
-			}
-			if owns(owned, "other", "requests", "cpu") {
-				t.Error("another container's field is owned")
-			}
-		})
-	}
-	if _, err := ownedBy([]metav1.ManagedFieldsEntry{{Manager: "verticalscaler", FieldsV1: metav1.NewFieldsV1(`{"f:spec":[]}`)}}); err == nil {
-		t.Error("fields that cannot be read are no error")
-	}
-}
 
 func TestRestorePatch(t *testing.T) {
 	quantities := func(cpu, memory string) v1beta1.Amounts {

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -166,13 +167,22 @@ func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Req
 	return requests(others)
 }
 
-// ofHPA maps an HPA to the scalers that claim the Deployment that it scales.
-func (l *lookup) ofHPA(ctx context.Context, obj client.Object) []reconcile.Request {
-	hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
-	if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
+// ofHPA maps an HPA to the scalers that claim the Deployment that it scales. Which one
+// a ScaledDeployment's is, is not for the HPA to say: then it is all of the namespace.
+func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
+		if !ok {
+			return nil
+		}
+		switch target := hpa.Spec.ScaleTargetRef; target.Kind {
+		case "Deployment":
+			return requests(l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: target.Name}))
+		case v1beta1.ScaledDeploymentKind:
+			return all(ctx, hpa)
+		}
 		return nil
 	}
-	return requests(l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name}))
 }
 
 // ofNamespace maps an object to all scalers of its namespace.

@@ -72,7 +72,7 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if err := r.Client.List(ctx, &hpas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", scaler.Namespace, err)
 	}
-	s.Scaled = workload.ReadHPAs(hpas.Items, deployment.Name)
+	s.Scaled = workload.ReadHPAs(hpas.Items, &deployment)
 
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()

@@ -26,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
 )
 
 const (
@@ -111,9 +112,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	p.status = *scaler.Status.DeepCopy()
 	claimed := recordedClaim(scaler) == claimFor(scaler)
 
-	refused := refusal{}
+	refused := refusal.Refusal{}
 	if err := r.releaseOthers(ctx, scaler, &p.status, now); err != nil {
-		if refused = refusalOf(err); refused.reason == "" {
+		if refused = refusal.Of(err); refused.Reason == "" {
 			p.err = err
 			return p
 		}
@@ -134,10 +135,10 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
 		return p
 	}
-	if refused.reason != "" {
+	if refused.Reason != "" {
 		p.plan = plan.Plan{
 			Decision: p.observation.situation.Decision, Stalled: true,
-			Reason: refused.reason, Message: "What was taken over cannot be given back: " + refused.message,
+			Reason: refused.Reason, Message: "What was taken over cannot be given back: " + refused.Message,
 		}
 		return p
 	}

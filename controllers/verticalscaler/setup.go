@@ -34,18 +34,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 )
 
 // Name is the controller's name, in logs, metrics and as the field manager of all
 // that it writes.
-const Name = "verticalscaler"
+const Name = ownership.Scalers
 
 // workers is the number of scalers reconciled at once. Passes mostly wait for the
 // API server.
 const workers = 8
 
-// SetupWithManager wires the watches.
+// SetupWithManager wires the watches. Pods must be indexed already, see
+// inventory.Index.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wake <-chan event.GenericEvent) error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
@@ -54,21 +55,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
 	scalerChanges, err := scalerPredicate()
 	if err != nil {
 		return err
 	}
+	all := ofNamespace(mgr.GetCache())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerChanges)).
 		Watches(&v1beta1.VerticalScaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofRival), builder.WithPredicates(rivalryPredicate())).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
-		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetCache())), builder.WithPredicates(limitRangePredicate())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA), builder.WithPredicates(hpaPredicate())).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(limitRangePredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA(all)), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,

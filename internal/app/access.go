@@ -87,6 +87,7 @@ func (r right) String() string {
 func cachedRights() (rights []right) {
 	for _, r := range []right{
 		{"", "autoscaling.verticalscaler.io", "verticalscalers"},
+		{"", "autoscaling.verticalscaler.io", "scaleddeployments"},
 		{"", "apps", "deployments"},
 		{"", "apps", "replicasets"},
 		{"", "", "pods"},

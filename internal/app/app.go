@@ -36,6 +36,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
@@ -169,6 +170,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{
 				&v1beta1.VerticalScaler{}:                {},
+				&v1beta1.ScaledDeployment{}:              {},
 				&appsv1.Deployment{}:                     {},
 				&corev1.Pod{}:                            {},
 				&corev1.LimitRange{}:                     {},
@@ -238,8 +240,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		}
 	}
 	collector.Moved = reconciler.Moved
+	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
 		return fmt.Errorf("setting up the scalers' controller: %w", err)
+	}
+	owners := &scaleddeployment.Reconciler{
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
+		ResyncPeriod: c.ResyncPeriod.Duration,
+	}
+	if err := owners.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the controller of ScaledDeployments: %w", err)
 	}
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)

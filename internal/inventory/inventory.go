@@ -1,7 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds the pods of a Deployment in the cache.
+// Package inventory finds in the cache the pods of a Deployment, and the Deployments of
+// their owner.
 //
 // Labels decide nothing here: a pod belongs to a Deployment when its controller is
 // a ReplicaSet whose controller is that Deployment, by UID. A pod that merely
@@ -37,9 +38,9 @@ func ReplicaSetMetadata() *metav1.PartialObjectMetadata {
 	}
 }
 
-// Index prepares the cache for PodsOf.
+// Index prepares the cache for PodsOf and DeploymentsOf.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, kind := range []client.Object{ReplicaSetMetadata(), &corev1.Pod{}} {
+	for _, kind := range []client.Object{ReplicaSetMetadata(), &corev1.Pod{}, &appsv1.Deployment{}} {
 		if err := indexer.IndexField(ctx, kind, controllerIndex, controllerUID); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", kind, err)
 		}
@@ -74,6 +75,16 @@ func PodsOf(ctx context.Context, cached client.Reader, d *appsv1.Deployment) ([]
 		}
 	}
 	return out, nil
+}
+
+// DeploymentsOf reads the Deployments that an object controls from the cache. They are
+// not copied: they must not be changed.
+func DeploymentsOf(ctx context.Context, cached client.Reader, owner client.Object) ([]appsv1.Deployment, error) {
+	var deployments appsv1.DeploymentList
+	if err := listControlledBy(ctx, cached, &deployments, owner.GetNamespace(), owner.GetUID()); err != nil {
+		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.GetNamespace(), owner.GetName(), err)
+	}
+	return deployments.Items, nil
 }
 
 // listControlledBy lists without copying: the pods are only read.

@@ -4,9 +4,14 @@
 package inventory
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 )
 
 // Trim keeps of a cached object only what we read, since the cache holds every
@@ -30,11 +35,25 @@ func Trim(obj any) (any, error) {
 }
 
 func trimDeployment(d *appsv1.Deployment) {
+	if owner := metav1.GetControllerOfNoCopy(d); owner != nil && v1beta1.IsScaledDeployment(owner) {
+		trimOwnDeployment(d)
+		return
+	}
 	d.ManagedFields = nil
 	d.Annotations, d.Labels = nil, nil
 	d.Spec.Selector = nil
 	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: trimContainers(d.Spec.Template.Spec.Containers)}}
 	d.Status.Conditions = nil
+}
+
+// trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
+// fields are a scaler's.
+func trimOwnDeployment(d *appsv1.Deployment) {
+	d.Labels = keep(d.Labels, v1beta1.ScaledDeploymentLabel)
+	d.Annotations = keep(d.Annotations, v1beta1.AppliedAnnotation)
+	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager != ownership.Scalers
+	})
 }
 
 func trimPod(p *corev1.Pod) {

@@ -78,8 +78,8 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		}
 		var hpa autoscalingv2.HorizontalPodAutoscaler
 		fill(r, reflect.ValueOf(&hpa).Elem())
-		name = hpa.Spec.ScaleTargetRef.Name
-		if diff := cmp.Diff(workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{hpa}, name), workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{*trimmed(t, hpa.DeepCopy())}, name)); diff != "" {
+		target := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: hpa.Spec.ScaleTargetRef.Name}}
+		if diff := cmp.Diff(workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{hpa}, target), workload.ReadHPAs([]autoscalingv2.HorizontalPodAutoscaler{*trimmed(t, hpa.DeepCopy())}, target)); diff != "" {
 			t.Fatalf("seed %d: reading an HPA (-whole +trimmed):\n%s", seed, diff)
 		}
 	}

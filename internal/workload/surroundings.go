@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
@@ -110,11 +113,11 @@ type Scaled struct {
 	Memory string
 }
 
-// ReadHPAs picks from the HPAs of a namespace those that scale the Deployment.
-func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deploymentName string) (s Scaled) {
+// ReadHPAs picks from the HPAs of a namespace those that scale the Deployment, or the
+// ScaledDeployment that it belongs to.
+func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (s Scaled) {
 	for i := range hpas {
-		ref := hpas[i].Spec.ScaleTargetRef
-		if ref.Kind != "Deployment" || ref.Name != deploymentName || isForeign(ref.APIVersion) || hpas[i].DeletionTimestamp != nil {
+		if !scales(hpas[i].Spec.ScaleTargetRef, deployment) || hpas[i].DeletionTimestamp != nil {
 			continue
 		}
 		for _, metric := range hpas[i].Spec.Metrics {
@@ -127,6 +130,24 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deploymentName strin
 		}
 	}
 	return s
+}
+
+func scales(ref autoscalingv2.CrossVersionObjectReference, deployment *appsv1.Deployment) bool {
+	switch ref.Kind {
+	case "Deployment":
+		return ref.Name == deployment.Name && !isForeign(ref.APIVersion)
+	case v1beta1.ScaledDeploymentKind:
+		owner := metav1.GetControllerOfNoCopy(deployment)
+		return owner != nil && v1beta1.IsScaledDeployment(owner) && ref.Name == owner.Name && isOurs(ref.APIVersion)
+	}
+	return false
+}
+
+// isOurs says that a kind by the name of ScaledDeployment is our own, in whichever
+// version.
+func isOurs(apiVersion string) bool {
+	group, _, found := strings.Cut(apiVersion, "/")
+	return found && group == v1beta1.GroupVersion.Group
 }
 
 // isForeign says that a kind by the name of Deployment is somebody else's.

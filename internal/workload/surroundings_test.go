@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -91,10 +93,21 @@ func TestReadHPAs(t *testing.T) {
 	deleted := hpa("old", "apps/v1", "Deployment", "web", utilization("cpu"))
 	deleted.DeletionTimestamp = &metav1.Time{Time: noon}
 
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "friend"},
+		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)},
+	}}}
 	cases := map[string]struct {
 		hpas []autoscalingv2.HorizontalPodAutoscaler
 		want workload.Scaled
 	}{
+		"of the ScaledDeployment that it belongs to":         {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"of that ScaledDeployment in another version":        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v2", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"of another ScaledDeployment":                        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of a ScaledDeployment that it does not belong to":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "friend", utilization("cpu"))}, workload.Scaled{}},
+		"of somebody else's ScaledDeployment by that name":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
+		"of a ScaledDeployment without a version of its API": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
+
 		"none":                              {},
 		"on CPU":                            {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
 		"on a container's memory":           {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", ofContainer)}, workload.Scaled{Memory: "h"}},
@@ -113,7 +126,7 @@ func TestReadHPAs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // in both orders
-				if got := workload.ReadHPAs(tc.hpas, "web"); got != tc.want {
+				if got := workload.ReadHPAs(tc.hpas, web); got != tc.want {
 					t.Errorf("ReadHPAs() = %+v, want %+v", got, tc.want)
 				}
 				slices.Reverse(tc.hpas)

@@ -102,7 +102,7 @@ func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (los
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a-guard-of-" + deployment.GetName()},
 		Spec: v1beta1.VerticalScalerSpec{
 			DeploymentName: deployment.GetName(),
-			UpdatePolicy:   v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeOff},
+			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeOff}},
 		},
 	}
 	if err := create(ctx, c, guard); err != nil {

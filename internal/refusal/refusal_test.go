@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package refusal
 
 import (
 	"context"
@@ -39,6 +39,10 @@ func TestRefusals(t *testing.T) {
 		},
 		"a missing right to read": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: User "system:serviceaccount:vs:vs" cannot get resource "deployments" in API group "apps" in the namespace "shop"`),
+			"Forbidden",
+		},
+		"a missing right to make one": {
+			answer(403, "Forbidden", `deployments.apps "web" is forbidden: User "system:serviceaccount:vs:vs" cannot create resource "deployments" in API group "apps" in the namespace "shop"`),
 			"Forbidden",
 		},
 		"a node that is too small": {
@@ -111,9 +115,9 @@ func TestRefusals(t *testing.T) {
 				if tc.err == nil {
 					err = nil
 				}
-				got := refusalOf(err)
-				if got.reason != tc.want || (got.message == "") != (tc.want == "") {
-					t.Errorf("refusalOf(%v) = %+v, want %q", err, got, tc.want)
+				got := Of(err)
+				if got.Reason != tc.want || (got.Message == "") != (tc.want == "") {
+					t.Errorf("Of(%v) = %+v, want %q", err, got, tc.want)
 				}
 			}
 		})

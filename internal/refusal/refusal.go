@@ -1,10 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+// Package refusal tells the API server's answers to a change apart: those that are a
+// verdict on the change, and those that are not.
+package refusal
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,62 +23,52 @@ const (
 	causeNamespaceTerminating = "NamespaceTerminating"
 )
 
-// refusal is what the API server's answer to a change means.
-type refusal struct {
-	// reason is one of the reasons of the condition Applied; empty where the answer
-	// is no verdict on the change: a conflict, a pod that has gone, an outage.
-	reason  string
-	message string
+// Refusal is what the API server's answer to a change means.
+type Refusal struct {
+	// Reason is one of the reasons of conditions in api/v1beta1; empty where the answer
+	// is no verdict on the change: a conflict, an object that has gone, an outage.
+	Reason string
+	// Message is what the API server said.
+	Message string
 }
 
-// refusalOf tells the API server's answers apart.
+// Of tells the API server's answers apart.
 //
 // The status code alone does not: 403 stands for a missing right, a node that is
 // too small, a quota, a LimitRange and more. Where the answer has a cause, the
 // cause decides. The rest differ by free text only, so what is read from the text
 // is the name that we give to the refusal, never what we do about it: all of them
 // wait until the wish, the pod or the time has changed.
-func refusalOf(err error) refusal {
+func Of(err error) Refusal {
 	if err == nil || apierrors.IsConflict(err) {
-		return refusal{}
+		return Refusal{}
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return refusal{} // not an answer at all
+		return Refusal{} // not an answer at all
 	}
 	said := status.Status()
 	switch {
 	case apierrors.IsNotFound(err) && hasCause(said, metav1.CauseTypeUnexpectedServerResponse):
-		return refusal{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
+		return Refusal{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
 	case apierrors.IsNotFound(err):
-		return refusal{} // it has gone
+		return Refusal{} // it has gone
 	case hasCause(said, causeNodeCapacity):
-		return refusal{v1beta1.ReasonNodeCapacity, said.Message}
+		return Refusal{v1beta1.ReasonNodeCapacity, said.Message}
 	case hasCause(said, causeUnsupportedPlatform):
-		return refusal{v1beta1.ReasonUnsupported, said.Message}
+		return Refusal{v1beta1.ReasonUnsupported, said.Message}
 	case hasCause(said, causeNamespaceTerminating):
-		return refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
+		return Refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
 	case apierrors.IsForbidden(err):
-		return refusal{forbiddenFor(said.Message), said.Message}
+		return Refusal{forbiddenFor(said.Message), said.Message}
 	case apierrors.IsInvalid(err) && isUIDImmutable(said):
-		return refusal{} // another pod by that name: what a 409 means elsewhere
+		return Refusal{} // another pod by that name: what a 409 means elsewhere
 	case apierrors.IsInvalid(err):
-		return refusal{invalidFor(said.Message), said.Message}
+		return Refusal{invalidFor(said.Message), said.Message}
 	case apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
-		return refusal{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
+		return Refusal{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
 	}
-	return refusal{}
-}
-
-// refusedBy says why the step is not taken, and whether the answer was a refusal at all.
-func (p *pass) refusedBy(err error) bool {
-	refused := refusalOf(err)
-	if refused.reason == "" {
-		return false
-	}
-	p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.reason, refused.message, true
-	p.plan.Changing = false
-	return true
+	return Refusal{}
 }
 
 func hasCause(status metav1.Status, cause metav1.CauseType) bool {
@@ -108,11 +101,14 @@ func forbiddenFor(message string) string {
 		return v1beta1.ReasonQuotaExceeded
 	case strings.Contains(message, " per Container is ") || strings.Contains(message, " per Pod is ") || strings.Contains(message, " ratio per "):
 		return v1beta1.ReasonLimitRange
-	case strings.Contains(message, "cannot patch resource") || strings.Contains(message, "cannot get resource"):
+	case lackingRight.MatchString(message):
 		return v1beta1.ReasonForbidden
 	}
 	return v1beta1.ReasonRejected
 }
+
+// lackingRight is how the API server words that a right is missing.
+var lackingRight = regexp.MustCompile(` cannot [a-z]+ resource "`)
 
 func invalidFor(message string) string {
 	switch {

@@ -1,0 +1,158 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1beta1
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// ScaledDeploymentKind is the kind in owner references.
+	ScaledDeploymentKind = "ScaledDeployment"
+
+	// ScaledDeploymentLabel is on everything that a ScaledDeployment makes, with its
+	// name as the value. Where spec.selector is unset, it is the selector.
+	ScaledDeploymentLabel = "autoscaling.verticalscaler.io/scaled-deployment"
+
+	// AppliedAnnotation is on everything that a ScaledDeployment makes. Its value stands
+	// for what was last applied, so that what need not be applied again is not.
+	AppliedAnnotation = "autoscaling.verticalscaler.io/applied"
+)
+
+// IsScaledDeployment says whether the reference is to a ScaledDeployment of this group,
+// in whichever version.
+func IsScaledDeployment(owner *metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return group == GroupVersion.Group && owner.Kind == ScaledDeploymentKind
+}
+
+// ScaledDeployment is a workload and its sizing in one object: the operator makes and
+// keeps a Deployment and, where scaling is set, the VerticalScaler that sizes it. Both
+// belong to the ScaledDeployment, and go with it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=sdeploy,categories=autoscaling
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.scaling.updatePolicy.updateMode`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentName`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
+// +operator-sdk:csv:customresourcedefinitions:displayName="Scaled Deployment",resources={{Deployment,v1},{VerticalScaler,v1beta1},{Event,v1}}
+type ScaledDeployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user wants.
+	// +required
+	Spec ScaledDeploymentSpec `json:"spec"`
+
+	// status is what the operator found and did.
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status ScaledDeploymentStatus `json:"status,omitempty"`
+}
+
+// ScaledDeploymentList is a list of ScaledDeployments.
+// +kubebuilder:object:root=true
+type ScaledDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ScaledDeployment `json:"items"`
+}
+
+// ScaledDeploymentSpec is a workload, and how it is sized.
+// +kubebuilder:validation:XValidation:rule="has(self.selector) == has(oldSelf.selector)",message="can be neither added nor removed: a Deployment's selector never changes",fieldPath=".selector",reason=FieldValueForbidden
+type ScaledDeploymentSpec struct {
+	// replicas is the number of pods. A HorizontalPodAutoscaler may set it through
+	// the scale subresource of this object. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// selector is the Deployment's. It can only be set when the object is made, and must
+	// match the template's labels. Defaults to the label
+	// autoscaling.verticalscaler.io/scaled-deployment with the object's name, which is then
+	// added to the template.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: a Deployment's selector never changes",reason=FieldValueForbidden
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Pod"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// template is the pod template, as in a Deployment: see kubectl explain
+	// deployment.spec.template.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.spec) && self.spec.containers.size() > 0",message="must have at least one container",fieldPath=".spec",reason=FieldValueRequired
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod template"
+	Template corev1.PodTemplateSpec `json:"template"`
+
+	// deploymentName is the Deployment's name. Changing it removes the old Deployment
+	// and its pods, and then makes the new one. Defaults to the object's name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name that a Deployment can have: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name",xDescriptors="urn:alm:descriptor:io.kubernetes:Deployment"
+	DeploymentName string `json:"deploymentName,omitempty"`
+
+	// scaling sizes the pods: the spec of a VerticalScaler, less the name of the
+	// Deployment. The VerticalScaler is made with this object's name. Unset means that
+	// the template's resources stand.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scaling"
+	Scaling *Scaling `json:"scaling,omitempty"`
+}
+
+// ScaledDeploymentStatus is what the operator found and did.
+type ScaledDeploymentStatus struct {
+	// observedGeneration is the generation of the spec that this status is about; -1
+	// before the operator has seen the object.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of the Deployment's pods.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
+	Replicas int32 `json:"replicas"`
+
+	// readyReplicas is the number of them that are ready.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready replicas"
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// availableReplicas is the number of them that are available.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Available replicas"
+	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
+
+	// updatedReplicas is the number of them that have the newest template.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Updated replicas"
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+
+	// selector selects the pods, in the form that the scale subresource wants.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16384
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector"
+	Selector string `json:"selector,omitempty"`
+
+	// conditions are Ready, Reconciling and Stalled; and Sized where scaling is set.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

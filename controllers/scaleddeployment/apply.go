@@ -1,0 +1,103 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+)
+
+// attempt is an apply that the API server answered with something else than was
+// asked for, as one does whose webhooks change what they see.
+type attempt struct {
+	version string // of the document
+	live    int64  // the generation that the answer had
+}
+
+// apply puts the document in force, unless it is. live is what there is; it is nil where
+// there is nothing. into receives the answer. It says what was done to the object;
+// "" where nothing was.
+//
+// Without a live object nothing is forced, so that whatever somebody else has made by
+// that name meanwhile is a conflict, not a victim. With one, the write is bound to the
+// very version that was read: who owns which field may have changed since.
+func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, into client.Object) (done string, err error) {
+	version := appliedOf(desired)
+	document := desired.DeepCopy()
+	options := []client.ApplyOption{client.FieldOwner(Name)}
+	if live != nil {
+		inForce, err := isInForce(desired, live)
+		if inForce || err != nil {
+			return "", err
+		}
+		if r.wasInVain(live.GetUID(), attempt{version, live.GetGeneration()}) {
+			return "", nil
+		}
+		document.SetUID(live.GetUID())
+		document.SetResourceVersion(live.GetResourceVersion())
+		options = append(options, client.ForceOwnership)
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...); err != nil {
+		return "", fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
+	}
+	// The answer was read into what was sent.
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, into); err != nil {
+		return "", fmt.Errorf("reading the answer to applying %s: %w", desired.GetKind(), err)
+	}
+	if inForce, err := isInForce(desired, into); err == nil && !inForce {
+		r.inVain.Store(into.GetUID(), attempt{version, into.GetGeneration()})
+		log.FromContext(ctx).Info("The API server has changed what was applied", "kind", desired.GetKind(), "name", desired.GetName())
+	}
+	switch {
+	case live == nil:
+		return eventCreated, nil
+	case into.GetGeneration() != live.GetGeneration():
+		return eventUpdated, nil
+	}
+	return "", nil
+}
+
+// wasInVain says whether the same was tried before, on what there is now.
+func (r *Reconciler) wasInVain(uid types.UID, a attempt) bool {
+	before, ok := r.inVain.Load(uid)
+	return ok && before == a
+}
+
+// wouldBeRefused tries the document out. Only a refusal that deleting something else
+// would not lift counts.
+func (r *Reconciler) wouldBeRefused(ctx context.Context, desired *unstructured.Unstructured) (refusal.Refusal, error) {
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
+	refused := refusal.Of(err)
+	switch {
+	case refused.Reason == v1beta1.ReasonQuotaExceeded:
+		return refusal.Refusal{}, nil
+	case refused.Reason == "" && err != nil:
+		return refused, fmt.Errorf("trying out %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
+	}
+	return refused, nil
+}
+
+// remove deletes the very object that was read. Deleting in the foreground keeps it
+// until all that belongs to it has gone.
+func (r *Reconciler) remove(ctx context.Context, object client.Object, how metav1.DeletionPropagation) (bool, error) {
+	if object.GetDeletionTimestamp() != nil {
+		return false, nil
+	}
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}, client.PropagationPolicy(how))
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return true, nil
+}

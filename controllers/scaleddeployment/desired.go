@@ -1,0 +1,210 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+)
+
+// What is desired is a document for server-side apply: it holds only what we have an
+// opinion on. What others add, such as the annotation of "kubectl rollout restart" or
+// the Deployment's strategy, is theirs and stays.
+
+// deploymentName is the name of the owner's Deployment.
+func deploymentName(owner *v1beta1.ScaledDeployment) string {
+	if owner.Spec.DeploymentName != "" {
+		return owner.Spec.DeploymentName
+	}
+	return owner.Name
+}
+
+// selectorOf is the Deployment's selector.
+func selectorOf(owner *v1beta1.ScaledDeployment) *metav1.LabelSelector {
+	if owner.Spec.Selector != nil {
+		return owner.Spec.Selector
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name}}
+}
+
+// deploymentFor is the Deployment that the owner asks for, less the resources that
+// belong to a scaler.
+func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*unstructured.Unstructured, error) {
+	template := owner.Spec.Template.DeepCopy()
+	if owner.Spec.Selector == nil {
+		if template.Labels == nil {
+			template.Labels = map[string]string{}
+		}
+		// A label that says something else is left for the API server to refuse.
+		if _, ok := template.Labels[v1beta1.ScaledDeploymentLabel]; !ok {
+			template.Labels[v1beta1.ScaledDeploymentLabel] = owner.Name
+		}
+	}
+	leaveResources(template.Spec.Containers, scalers)
+	out, err := owned(owner, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(owner)},
+		Spec:       appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Selector: selectorOf(owner), Template: *template},
+	}, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	if err != nil {
+		return nil, err
+	}
+	// What a Go struct spells out although nobody has said it.
+	unstructured.RemoveNestedField(out.Object, "spec", "strategy")
+	unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "creationTimestamp")
+	for _, list := range []string{"containers", "initContainers"} {
+		dropEmptyResources(out.Object, "spec", "template", "spec", list)
+	}
+	return out, stamp(out)
+}
+
+// scalerFor is the VerticalScaler that the owner asks for. It has the owner's name.
+func scalerFor(owner *v1beta1.ScaledDeployment) (*unstructured.Unstructured, error) {
+	out, err := owned(owner, &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Name: owner.Name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deploymentName(owner), Scaling: *owner.Spec.Scaling.DeepCopy()},
+	}, v1beta1.GroupVersion.WithKind("VerticalScaler"))
+	if err != nil {
+		return nil, err
+	}
+	return out, stamp(out)
+}
+
+// owned makes the object one of the owner's.
+func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	object.SetNamespace(owner.Namespace)
+	object.SetLabels(map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name})
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1beta1.GroupVersion.String(),
+		Kind:       v1beta1.ScaledDeploymentKind,
+		Name:       owner.Name,
+		UID:        owner.UID,
+		Controller: ptr.To(true),
+		// Deleting the owner in the foreground waits for what it owns.
+		BlockOwnerDeletion: ptr.To(true),
+	}})
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("writing out the %s: %w", kind.Kind, err)
+	}
+	out := &unstructured.Unstructured{Object: content}
+	out.SetGroupVersionKind(kind)
+	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(out.Object, "status")
+	return out, nil
+}
+
+// leaveResources takes out of the containers the requests and limits that are in the
+// set: they belong to a scaler, until it gives them back.
+func leaveResources(containers []corev1.Container, scalers *fieldpath.Set) {
+	for i := range containers {
+		c := &containers[i]
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if ownership.HasResource(scalers, c.Name, "requests", string(name)) {
+				delete(c.Resources.Requests, name)
+			}
+			if ownership.HasResource(scalers, c.Name, "limits", string(name)) {
+				delete(c.Resources.Limits, name)
+			}
+		}
+	}
+}
+
+// dropEmptyResources drops "resources: {}" from the containers in a list.
+func dropEmptyResources(object map[string]any, path ...string) {
+	list, _, _ := unstructured.NestedFieldNoCopy(object, path...)
+	containers, _ := list.([]any)
+	for _, c := range containers {
+		if container, ok := c.(map[string]any); ok {
+			if resources, ok := container["resources"].(map[string]any); ok && len(resources) == 0 {
+				delete(container, "resources")
+			}
+		}
+	}
+}
+
+// stamp notes on the document what it says, so that we can see later whether it was
+// applied: a value that is wanted no longer cannot be told from one that somebody else
+// has added.
+func stamp(desired *unstructured.Unstructured) error {
+	text, err := json.Marshal(desired.Object) // its keys are sorted
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", desired.GetKind(), err)
+	}
+	sum := sha256.Sum256(text)
+	desired.SetAnnotations(map[string]string{v1beta1.AppliedAnnotation: hex.EncodeToString(sum[:8])})
+	return nil
+}
+
+// appliedOf is what the document, or the object that it was applied to, says of itself.
+func appliedOf(object metav1.Object) string {
+	return object.GetAnnotations()[v1beta1.AppliedAnnotation]
+}
+
+// isInForce says whether applying the document would change nothing: it was applied,
+// and all that it says still holds.
+func isInForce(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
+	if appliedOf(live) != appliedOf(desired) {
+		return false, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false, fmt.Errorf("reading the %s: %w", desired.GetKind(), err)
+	}
+	said := desired.DeepCopy()
+	said.SetGroupVersionKind(schema.GroupVersionKind{}) // a typed object does not say
+	unstructured.RemoveNestedField(said.Object, "apiVersion")
+	unstructured.RemoveNestedField(said.Object, "kind")
+	return holds(said.Object, content), nil
+}
+
+// holds says whether live has all that is desired. In lists of objects others may have
+// put theirs in between; all other lists are one value.
+func holds(desired, live any) bool {
+	switch want := desired.(type) {
+	case map[string]any:
+		have, ok := live.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range want {
+			if !holds(value, have[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, ok := live.([]any)
+		if !ok || len(have) < len(want) {
+			return false
+		}
+		next := 0
+		for _, value := range want {
+			_, isObject := value.(map[string]any)
+			for isObject && next < len(have) && !holds(value, have[next]) {
+				next++
+			}
+			if next == len(have) || !holds(value, have[next]) {
+				return false
+			}
+			next++
+		}
+		_, isObject := want[0].(map[string]any)
+		return isObject || next == len(have)
+	}
+	return desired == live
+}

@@ -1,0 +1,279 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+)
+
+const (
+	// staleCacheRetry is when to look again after our cache was found to be old.
+	staleCacheRetry = 50 * time.Millisecond
+	// refusedRetry is when to ask again for what the API server has refused. A quota or
+	// a webhook may have changed its mind, and nobody tells.
+	refusedRetry = time.Minute
+)
+
+// Reconciler makes and keeps the Deployments, and the VerticalScalers, that
+// ScaledDeployments ask for.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Clock is the time; the real one if unset.
+	Clock clock.PassiveClock
+	// ResyncPeriod is how often an object is reconciled that nothing wakes.
+	ResyncPeriod time.Duration
+
+	inVain sync.Map // of types.UID to the last attempt in vain
+}
+
+// pass is what one Reconcile found and did.
+type pass struct {
+	now time.Time
+	// deployment is the owner's Deployment after the pass; nil while there is none.
+	deployment *appsv1.Deployment
+	// scaler is the owner's VerticalScaler likewise.
+	scaler *v1beta1.VerticalScaler
+	// waiting says what must go before the pass can go on; empty for nothing.
+	waiting string
+	// refused says why a person must act; without a reason nobody must.
+	refused refusal.Refusal
+	// deeds are what was done, for events.
+	deeds []deed
+	err   error
+}
+
+// Reconcile brings the Deployment and the VerticalScaler to what their owner says.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var owner v1beta1.ScaledDeployment
+	if err := r.Client.Get(ctx, request.NamespacedName, &owner); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if owner.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // what is to go with it is the garbage collector's to know
+	}
+	p := pass{now: r.Clock.Now()}
+	p.err = r.run(ctx, &owner, &p)
+	if refused := refusal.Of(p.err); refused.Reason != "" {
+		p.refused, p.err = refused, nil
+	}
+	if apierrors.IsConflict(p.err) {
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil // nothing was found out
+	}
+	if err := r.writeStatus(ctx, &owner, &p); err != nil {
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.tell(&owner, &p)
+	if p.err != nil {
+		return reconcile.Result{}, p.err
+	}
+	after := wait.Jitter(r.ResyncPeriod, 0.2)
+	if p.refused.Reason != "" {
+		after = min(after, refusedRetry)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// run makes the pass. What is not the owner's is left alone, and then nothing else is
+// changed either.
+func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+	own, err := r.deployments(ctx, owner)
+	if err != nil {
+		return err
+	}
+	var former *appsv1.Deployment
+	for i := range own {
+		if own[i].Name == deploymentName(owner) {
+			p.deployment = &own[i]
+		} else {
+			former = &own[i]
+		}
+	}
+	if p.deployment == nil {
+		if other, err := r.stranger(ctx, owner, &appsv1.Deployment{}, deploymentName(owner)); other != "" || err != nil {
+			p.deployment, p.refused = former, refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+			return err
+		}
+	}
+	if former != nil {
+		err := r.removeFormer(ctx, owner, former, p)
+		p.deployment = former
+		return err // its going wakes the next pass
+	}
+	if d := p.deployment; d != nil && d.DeletionTimestamp != nil {
+		p.waiting = fmt.Sprintf("Deployment %s is being deleted; it is made anew once it has gone", d.Name)
+		return nil
+	}
+	refusedErr := r.keepDeployment(ctx, owner, p)
+	if refusedErr != nil && refusal.Of(refusedErr).Reason == "" {
+		return refusedErr
+	}
+	if err := r.keepScaler(ctx, owner, p); err != nil {
+		return err
+	}
+	return refusedErr
+}
+
+// deployments are those that the owner controls, and that have its UID. The cache may
+// not have one yet that we have just made, so before another is made the API server is
+// asked.
+func (r *Reconciler) deployments(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {
+	cached, err := inventory.DeploymentsOf(ctx, r.Client, owner)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(cached, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
+		return cached, nil
+	}
+	var live appsv1.DeploymentList
+	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace),
+		client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name}); err != nil {
+		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	return slices.DeleteFunc(live.Items, func(d appsv1.Deployment) bool { return !metav1.IsControlledBy(&d, owner) }), nil
+}
+
+// stranger says of an object by that name that it is not the owner's; "" if there is no
+// such object.
+func (r *Reconciler) stranger(ctx context.Context, owner *v1beta1.ScaledDeployment, object client.Object, name string) (string, error) {
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: name}
+	if err := r.Client.Get(ctx, key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return "", fmt.Errorf("reading %s: %w", key, err)
+	}
+	if metav1.IsControlledBy(object, owner) {
+		return "", nil
+	}
+	return sayStranger(object), nil
+}
+
+// removeFormer removes a Deployment of the owner that has another name than it shall
+// have. It stays while the next one would be refused.
+func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDeployment, former *appsv1.Deployment, p *pass) error {
+	if former.DeletionTimestamp == nil && p.deployment == nil {
+		next, err := deploymentFor(owner, nil)
+		if err != nil {
+			return err
+		}
+		if p.refused, err = r.wouldBeRefused(ctx, next); err != nil || p.refused.Reason != "" {
+			return err
+		}
+	}
+	removed, err := r.remove(ctx, former, metav1.DeletePropagationForeground)
+	if err != nil {
+		return fmt.Errorf("deleting Deployment %s/%s: %w", former.Namespace, former.Name, err)
+	}
+	if removed {
+		p.did(eventDeleted, former)
+	}
+	p.waiting = fmt.Sprintf("Deployment %s must go before %s is made", former.Name, deploymentName(owner))
+	return nil
+}
+
+// keepDeployment makes the Deployment, or puts it back to what its owner says.
+func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+	var live client.Object
+	var entries []metav1.ManagedFieldsEntry
+	if p.deployment != nil {
+		live, entries = p.deployment, p.deployment.ManagedFields
+	}
+	scalers, err := ownership.Of(entries, ownership.Scalers)
+	if err != nil {
+		return fmt.Errorf("reading the managed fields of Deployment %s/%s: %w", owner.Namespace, deploymentName(owner), err)
+	}
+	desired, err := deploymentFor(owner, scalers)
+	if err != nil {
+		return err
+	}
+	var answer appsv1.Deployment
+	done, err := r.apply(ctx, desired, live, &answer)
+	if err != nil {
+		return err
+	}
+	if answer.Name != "" {
+		p.deployment = &answer
+	}
+	if done != "" {
+		p.did(done, p.deployment)
+	}
+	return nil
+}
+
+// keepScaler makes the VerticalScaler, puts it back to what its owner says, or removes
+// it. Its own finalizer gives back what it holds.
+func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+	var found v1beta1.VerticalScaler
+	other, err := r.stranger(ctx, owner, &found, owner.Name)
+	switch {
+	case err != nil:
+		return err
+	case other != "" && owner.Spec.Scaling == nil:
+		return nil
+	case other != "":
+		p.refused = refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+		return nil
+	}
+	var live client.Object
+	if found.Name != "" {
+		p.scaler, live = &found, &found
+	}
+	if owner.Spec.Scaling == nil {
+		if p.scaler == nil {
+			return nil
+		}
+		removed, err := r.remove(ctx, p.scaler, metav1.DeletePropagationBackground)
+		if removed {
+			p.did(eventDeleted, p.scaler)
+		}
+		return err
+	}
+	if p.scaler != nil && p.scaler.DeletionTimestamp != nil {
+		p.waiting = fmt.Sprintf("VerticalScaler %s is being deleted; it is made anew once it has gone", p.scaler.Name)
+		return nil
+	}
+	desired, err := scalerFor(owner)
+	if err != nil {
+		return err
+	}
+	var answer v1beta1.VerticalScaler
+	done, err := r.apply(ctx, desired, live, &answer)
+	if err != nil {
+		return err
+	}
+	if answer.Name != "" {
+		p.scaler = &answer
+	}
+	if done != "" {
+		p.did(done, p.scaler)
+	}
+	return nil
+}

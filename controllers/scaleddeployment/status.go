@@ -1,0 +1,169 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// maxMessage keeps what an API server said from filling the status.
+const maxMessage = 1024
+
+// writeStatus writes the status if it says anything new.
+func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+	status := statusOf(owner, p)
+	if equality.Semantic.DeepEqual(owner.Status, status) {
+		return nil
+	}
+	updated := owner.DeepCopy()
+	updated.Status = status
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// statusOf turns what a pass found and did into the status.
+func statusOf(owner *v1beta1.ScaledDeployment, p *pass) v1beta1.ScaledDeploymentStatus {
+	s := v1beta1.ScaledDeploymentStatus{ObservedGeneration: owner.Generation}
+	if p.err != nil && p.deployment == nil {
+		s = *owner.Status.DeepCopy() // it was not read: what was known stands
+		s.ObservedGeneration = owner.Generation
+	}
+	if d := p.deployment; d != nil {
+		s.Replicas = d.Status.Replicas
+		s.ReadyReplicas = d.Status.ReadyReplicas
+		s.AvailableReplicas = d.Status.AvailableReplicas
+		s.UpdatedReplicas = d.Status.UpdatedReplicas
+	}
+	// An HPA reads it, also before there are pods.
+	if selector, err := metav1.LabelSelectorAsSelector(selectorOf(owner)); err == nil {
+		s.Selector = selector.String()
+	}
+	s.Conditions = conditionsOf(owner, p)
+	return s
+}
+
+// conditionsOf makes all conditions, keeping the transition times of those that stay.
+func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) (conditions []metav1.Condition) {
+	state := stateOf(p)
+	all := []metav1.Condition{ready(state), reconciling(state), stalled(state)}
+	if owner.Spec.Scaling != nil {
+		all = append(all, sized(p))
+	}
+	for _, c := range all {
+		if before := meta.FindStatusCondition(owner.Status.Conditions, c.Type); before != nil {
+			conditions = append(conditions, *before)
+		}
+		c.ObservedGeneration = owner.Generation
+		c.Message = truncated(c.Message)
+		c.LastTransitionTime = metav1.NewTime(p.now.Truncate(time.Second))
+		meta.SetStatusCondition(&conditions, c)
+	}
+	return conditions
+}
+
+// state is where the workload is, in kstatus's terms.
+type state struct {
+	kind            stateKind
+	reason, message string
+}
+
+type stateKind int
+
+const (
+	isReady      stateKind = iota // all is as the owner says
+	isUnderWay                    // it will be, by itself
+	isStalled                     // a person must act
+	isUnfinished                  // the pass failed, and is tried again
+)
+
+func stateOf(p *pass) state {
+	switch {
+	case p.refused.Reason != "":
+		return state{isStalled, p.refused.Reason, p.refused.Message}
+	case p.err != nil:
+		return state{isUnfinished, v1beta1.ReasonUnknown, "The pass could not be finished; it is tried again"}
+	case p.waiting != "":
+		return state{isUnderWay, v1beta1.ReasonReplacing, p.waiting}
+	}
+	return rollout(p.deployment)
+}
+
+// rollout reads how far a Deployment is, by the rules of kstatus.
+func rollout(d *appsv1.Deployment) state {
+	name, wanted, has := d.Name, ptr.Deref(d.Spec.Replicas, 1), d.Status
+	progress := func(format string, args ...any) state {
+		return state{isUnderWay, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", name) + fmt.Sprintf(format, args...)}
+	}
+	if has.ObservedGeneration < d.Generation {
+		return progress("its controller has not seen the newest template yet")
+	}
+	for _, c := range has.Conditions {
+		switch {
+		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == v1beta1.ReasonProgressDeadlineExceeded:
+			return state{isStalled, c.Reason, fmt.Sprintf("Deployment %s: %s", name, c.Message)}
+		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
+			return progress("%s", c.Message)
+		}
+	}
+	switch {
+	case has.UpdatedReplicas < wanted:
+		return progress("%d of %d pods have the newest template", has.UpdatedReplicas, wanted)
+	case has.Replicas > has.UpdatedReplicas:
+		return progress("%d pods of an older template, or too many, are still there", has.Replicas-has.UpdatedReplicas)
+	case has.AvailableReplicas < has.UpdatedReplicas:
+		return progress("%d of %d pods are available", has.AvailableReplicas, has.UpdatedReplicas)
+	}
+	return state{isReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", name, wanted)}
+}
+
+func ready(s state) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
+	switch s.kind {
+	case isReady:
+		c.Status = metav1.ConditionTrue
+	case isUnfinished:
+		c.Status = metav1.ConditionUnknown
+	case isUnderWay, isStalled:
+	}
+	return c
+}
+
+func reconciling(s state) metav1.Condition {
+	if s.kind == isUnderWay || s.kind == isUnfinished {
+		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
+	}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "No change is under way"}
+}
+
+func stalled(s state) metav1.Condition {
+	if s.kind == isStalled {
+		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
+	}
+	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "Nothing waits for a person"}
+}
+
+// sized repeats what the scaler says of itself.
+func sized(p *pass) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionSized, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown, Message: "The VerticalScaler has said nothing yet"}
+	if p.scaler == nil {
+		return c
+	}
+	if said := readyOf(p.scaler); said != nil {
+		c.Status, c.Reason, c.Message = said.Status, said.Reason, said.Message
+	}
+	return c
+}

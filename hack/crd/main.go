@@ -1,0 +1,92 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command crd takes the descriptions below a field out of a CustomResourceDefinition.
+//
+//	go run ./hack/crd <file> spec.template
+//
+// A pod template's schema is a quarter of a megabyte of Kubernetes' own
+// descriptions: too much for kubectl apply, which keeps a copy in an annotation, and
+// known to "kubectl explain deployment.spec.template" anyway. The field's own
+// description stays.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: crd <file> <field>, such as: crd config/crd/bases/some.yaml spec.template")
+		os.Exit(2)
+	}
+	if err := shorten(os.Args[1], strings.Split(os.Args[2], ".")); err != nil {
+		fmt.Fprintln(os.Stderr, "crd:", err)
+		os.Exit(1)
+	}
+}
+
+// shorten rewrites the file.
+func shorten(file string, field []string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var crd map[string]any // not the type, which would add a status
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	var typed apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &typed); err != nil {
+		return fmt.Errorf("%s is not a CustomResourceDefinition: %w", file, err)
+	}
+	for _, version := range at(crd, "spec", "versions").([]any) {
+		schema := at(version, "schema", "openAPIV3Schema")
+		for _, name := range field {
+			schema = at(schema, "properties", name)
+		}
+		below, ok := schema.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s has no field %s", file, strings.Join(field, "."))
+		}
+		for _, value := range below {
+			silence(value)
+		}
+	}
+	text, err = yaml.Marshal(crd)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append([]byte("---\n"), text...), 0o644)
+}
+
+// at follows keys through nested maps; nil where one is missing.
+func at(value any, keys ...string) any {
+	for _, key := range keys {
+		m, _ := value.(map[string]any)
+		value = m[key]
+	}
+	return value
+}
+
+// silence removes all descriptions, but not a property by that name.
+func silence(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, isText := v["description"].(string); isText {
+			delete(v, "description")
+		}
+		for _, inner := range v {
+			silence(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			silence(inner)
+		}
+	}
+}
