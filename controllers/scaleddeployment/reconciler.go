@@ -78,7 +78,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p := pass{now: r.Clock.Now()}
 	p.err = r.run(ctx, &owner, &p)
-	if refused := refusal.Of(p.err); refused.Reason != "" {
+	switch refused := refusal.Of(p.err); refused.Reason {
+	case "":
+	case v1beta1.ReasonNamespaceTerminating:
+		return reconcile.Result{}, nil // the owner goes next
+	default:
 		p.refused, p.err = refused, nil
 	}
 	if apierrors.IsConflict(p.err) {
