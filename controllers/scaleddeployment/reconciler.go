@@ -11,12 +11,14 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
@@ -58,6 +61,9 @@ type pass struct {
 	deployment *appsv1.Deployment
 	// scaler is the owner's VerticalScaler likewise.
 	scaler *v1beta1.VerticalScaler
+	// scaledBy names an HPA that scales the Deployment instead of the owner; empty for
+	// none.
+	scaledBy string
 	// waiting says what must go before the pass can go on; empty for nothing.
 	waiting string
 	// refused says why a person must act; without a reason nobody must.
@@ -214,6 +220,9 @@ func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDe
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of Deployment %s/%s: %w", owner.Namespace, deploymentName(owner), err)
 	}
+	if owner, err = r.yieldReplicas(ctx, owner, p); err != nil {
+		return err
+	}
 	desired, err := deploymentFor(owner, scalers)
 	if err != nil {
 		return err
@@ -230,6 +239,26 @@ func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDe
 		p.did(done, p.deployment)
 	}
 	return nil
+}
+
+// yieldReplicas lets the Deployment keep its number of pods where an HPA scales it. Such
+// an HPA belongs on the owner; but to put back what it does would kill pods, over and
+// over. Leaving the number out is no way: nobody else may have it, and it would fall to
+// the default.
+func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) (*v1beta1.ScaledDeployment, error) {
+	if p.deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 {
+		return owner, nil // no HPA scales from or to nothing
+	}
+	var hpas autoscalingv2.HorizontalPodAutoscalerList
+	if err := r.Client.List(ctx, &hpas, client.InNamespace(owner.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", owner.Namespace, err)
+	}
+	if p.scaledBy = workload.ScaledBy(hpas.Items, p.deployment); p.scaledBy == "" {
+		return owner, nil
+	}
+	yielding := owner.DeepCopy()
+	yielding.Spec.Replicas = p.deployment.Spec.Replicas
+	return yielding, nil
 }
 
 // keepScaler makes the VerticalScaler, puts it back to what its owner says, or removes

@@ -99,7 +99,11 @@ func stateOf(p *pass) state {
 	case p.waiting != "":
 		return state{isUnderWay, v1beta1.ReasonReplacing, p.waiting}
 	}
-	return rollout(p.deployment)
+	s := rollout(p.deployment)
+	if p.scaledBy != "" {
+		s.message += fmt.Sprintf("; HorizontalPodAutoscaler %s says how many, since it scales the Deployment itself", p.scaledBy)
+	}
+	return s
 }
 
 // rollout reads how far a Deployment is, by the rules of kstatus.

@@ -132,6 +132,18 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 	return s
 }
 
+// ScaledBy names the HPA, of those of a namespace, that scales the Deployment itself and
+// not what it belongs to; "" for none.
+func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (name string) {
+	for i := range hpas {
+		ref := hpas[i].Spec.ScaleTargetRef
+		if ref.Kind == "Deployment" && scales(ref, deployment) && hpas[i].DeletionTimestamp == nil {
+			name = firstName(name, hpas[i].Name)
+		}
+	}
+	return name
+}
+
 func scales(ref autoscalingv2.CrossVersionObjectReference, deployment *appsv1.Deployment) bool {
 	switch ref.Kind {
 	case "Deployment":

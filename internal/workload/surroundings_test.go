@@ -134,3 +134,30 @@ func TestReadHPAs(t *testing.T) {
 		})
 	}
 }
+
+func TestScaledBy(t *testing.T) {
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web", Controller: ptr.To(true)},
+	}}}
+	hpa := func(name, apiVersion, kind, target string) autoscalingv2.HorizontalPodAutoscaler {
+		return autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: target},
+		}}
+	}
+	leaving := hpa("a", "apps/v1", "Deployment", "web")
+	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
+	for name, tc := range map[string]struct {
+		hpas []autoscalingv2.HorizontalPodAutoscaler
+		want string
+	}{
+		"none":                              {nil, ""},
+		"on the Deployment":                 {[]autoscalingv2.HorizontalPodAutoscaler{hpa("b", "apps/v1", "Deployment", "web"), hpa("a", "apps/v1", "Deployment", "web")}, "a"},
+		"on another":                        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "apps/v1", "Deployment", "api")}, ""},
+		"on what the Deployment belongs to": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web")}, ""},
+		"on its way out":                    {[]autoscalingv2.HorizontalPodAutoscaler{leaving}, ""},
+	} {
+		if got := workload.ScaledBy(tc.hpas, web); got != tc.want {
+			t.Errorf("%s: ScaledBy() = %q, want %q", name, got, tc.want)
+		}
+	}
+}
