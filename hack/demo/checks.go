@@ -20,8 +20,8 @@ type check struct {
 	details []string
 }
 
-// allowedWrites are all that the operator may ever write, besides its lease.
-var allowedWrites = []string{
+// scalerWrites are all that the operator may ever write for a scaler, besides its lease.
+var scalerWrites = []string{
 	"patch pods/resize",
 	"update verticalscalers/status",
 	"create verticalscalercheckpoints",
@@ -32,7 +32,9 @@ var allowedWrites = []string{
 
 // checksOf are all checks of what has been seen. A phase that has not been played
 // fails.
-func checksOf(r *record) []check {
+func checksOf(r *record) []check { return r.piece.checks(r) }
+
+func scalerChecks(r *record) []check {
 	return []check{
 		checkFound(r),
 		checkResized(r, "rise", "resized up in place", "metrics showed it"),
@@ -107,12 +109,12 @@ func checkRollout(r *record) check {
 	if r.first == nil {
 		return c.because("the pods never ran")
 	}
-	c.ok = !r.strangers && r.last.generation == r.first.generation && r.last.replicaSets == 1
+	c.ok = !r.strangers && r.last.target().generation == r.first.target().generation && r.last.replicaSets == 1
 	pods := "the same %d pods"
 	if r.strangers {
 		pods = "not the same %d pods"
 	}
-	return c.because("Deployment generation %d -> %d, %d ReplicaSet, "+pods, r.first.generation, r.last.generation, r.last.replicaSets, replicas)
+	return c.because("Deployment generation %d -> %d, %d ReplicaSet, "+pods, r.first.target().generation, r.last.target().generation, r.last.replicaSets, replicas)
 }
 
 func checkRights(r *record) check {
@@ -128,7 +130,7 @@ func checkWrites(r *record) check {
 	a := r.last.audit
 	c.ok = len(a.writes) > 0
 	for kind := range a.writes {
-		c.ok = c.ok && slices.Contains(allowedWrites, kind)
+		c.ok = c.ok && slices.Contains(r.piece.writes, kind)
 	}
 	c = c.because("%d writes, and %d of its lease:", total(a.writes), a.leases).list(a.writes)
 	if len(a.failed) > 0 {
@@ -144,7 +146,7 @@ func checkQuiet(r *record) check {
 		return c.because("there was no stretch of %s without a write", quiet)
 	}
 	c.ok = true
-	return c.because("no write for %s, from %s after the calm began", quiet, seconds(max(0, r.last.wrote-p.began)))
+	return c.because("no write for %s, from %s after the calm began", quiet, seconds(max(0, p.end.wrote-p.began)))
 }
 
 func (c check) because(format string, args ...any) check {

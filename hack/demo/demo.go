@@ -4,12 +4,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 //go:embed workload.yaml
@@ -51,7 +55,7 @@ type demo struct {
 // run is the whole demo: start, play, sum up, stay, and clean up whatever happens.
 func run(ctx context.Context, o options) (err error) {
 	began := time.Now()
-	d := &demo{options: o, screen: newScreen(os.Stdout, o.plain, began), record: newRecord()}
+	d := &demo{options: o, screen: newScreen(os.Stdout, o.plain, began), record: newRecord(o.piece())}
 	if d.root, err = stage.Root(); err != nil {
 		return err
 	}
@@ -73,10 +77,10 @@ func run(ctx context.Context, o options) (err error) {
 		return d.explain(ctx, err)
 	}
 	failed := d.sumUp()
-	if failed > 0 && o.once {
+	if failed > 0 && o.ends() {
 		return fmt.Errorf("%d of the checks above failed", failed)
 	}
-	if o.once {
+	if o.ends() {
 		return nil
 	}
 	return d.explain(ctx, d.stay(ctx))
@@ -104,10 +108,10 @@ func (d *demo) start(ctx context.Context, began time.Time) (err error) {
 	if d.config, d.admin, err = d.cluster.Admin("verticalscaler-demo"); err != nil {
 		return err
 	}
-	if err := install(ctx, d.cluster, d.admin, d.root); err != nil {
+	if err := install(ctx, d.cluster, d.admin, d.root, d.record.piece.without); err != nil {
 		return err
 	}
-	d.screen.say("config/default is installed, but for the operator's pod and the right to change Deployments")
+	d.screen.say("config/default is installed, but for the operator's pod and %s", d.record.piece.rights)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -132,11 +136,28 @@ func (d *demo) start(ctx context.Context, began time.Time) (err error) {
 	return err
 }
 
-// play lets the Deployment appear after its scaler, and then plays the phases.
+// play plays the phases, in a namespace of its own.
 func (d *demo) play(ctx context.Context) error {
 	if err := d.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("creating the sample's namespace: %w", err)
 	}
+	lead := d.appear
+	if d.owned {
+		lead = func(ctx context.Context) error { return d.observer.follow(ctx, d.config) }
+	}
+	if err := lead(ctx); err != nil {
+		return err
+	}
+	for _, ph := range d.record.piece.phases {
+		if err := d.playPhase(ctx, ph); err != nil {
+			return fmt.Errorf("phase %s: %w", ph.name, err)
+		}
+	}
+	return nil
+}
+
+// appear lets the Deployment appear after its scaler.
+func (d *demo) appear(ctx context.Context) error {
 	d.screen.say("Creating the scaler, which waits for a Deployment that does not exist yet")
 	if err := d.apply(ctx, scalerYAML); err != nil {
 		return err
@@ -152,23 +173,15 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.apply(ctx, workloadYAML); err != nil {
 		return err
 	}
-	if err := d.until(ctx, time.Minute, func(state) string {
+	return d.until(ctx, time.Minute, func(state) string {
 		if d.record.first != nil && d.record.found >= 0 {
 			return ""
 		}
 		return "the Deployment's pods to run, and the scaler to find it"
-	}); err != nil {
-		return err
-	}
-	for _, ph := range play() {
-		if err := d.playPhase(ctx, ph); err != nil {
-			return fmt.Errorf("phase %s: %w", ph.name, err)
-		}
-	}
-	return nil
+	})
 }
 
-// playPhase moves the load, and waits for what should come of it.
+// playPhase does what the phase is about, and waits for what should come of it.
 func (d *demo) playPhase(ctx context.Context, ph phase) error {
 	if !d.screen.live {
 		d.screen.say("-- %s: %s", ph.name, ph.story)
@@ -178,19 +191,26 @@ func (d *demo) playPhase(ctx context.Context, ph phase) error {
 		oom = "demo"
 	}
 	p := d.record.begin(ph, d.record.last.at)
-	victim, err := drive(ctx, d.admin, ph.load, oom)
-	if err != nil {
-		return err
+	for _, command := range ph.commands {
+		if err := d.kubectl(ctx, command); err != nil {
+			return err
+		}
 	}
-	if victim != "" {
-		d.record.strike(victim)
+	if ph.load != (quantity.Amounts{}) {
+		victim, err := drive(ctx, d.admin, ph.load, oom)
+		if err != nil {
+			return err
+		}
+		if victim != "" {
+			d.record.strike(victim)
+		}
 	}
-	err = d.until(ctx, ph.within, func(s state) string { return ph.missing(p, s) })
+	err := d.until(ctx, ph.within, func(s state) string { return ph.missing(p, s) })
 	if err != nil {
 		return err
 	}
 	p.done = d.record.last.at
-	if d.once {
+	if d.once || d.owned && !d.screen.live {
 		return nil
 	}
 	return d.until(ctx, time.Hour, func(s state) string {
@@ -199,6 +219,27 @@ func (d *demo) playPhase(ctx context.Context, ph phase) error {
 		}
 		return ""
 	})
+}
+
+// prompt is in front of a command.
+const prompt = "$ kubectl -n " + namespace + " "
+
+// kubectl does what a user would. Only quotes around a whole word are understood.
+func (d *demo) kubectl(ctx context.Context, command string) error {
+	if !d.screen.live {
+		d.screen.say("%s%s", prompt, command)
+	}
+	args := []string{"-n", namespace}
+	for _, word := range strings.Fields(command) {
+		args = append(args, strings.Trim(word, "'"))
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(d.clusterDir, "kubectl"), args...)
+	cmd.Dir = d.root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig(), "KUBECACHEDIR="+filepath.Join(d.dir, "kubectl"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", command, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // until looks and shows until nothing is missing anymore.
@@ -234,8 +275,11 @@ func (d *demo) until(ctx context.Context, within time.Duration, missing func(sta
 			return err
 		}
 		if time.Now().After(deadline) {
-			applied := d.record.last.condition(v1beta1.ConditionApplied)
-			return fmt.Errorf("waited %s in vain for %s; the operator says %s: %s", within, what, applied.Reason, applied.Message)
+			says := d.record.last.condition(v1beta1.ConditionApplied)
+			if d.owned {
+				says = find(d.record.last.said(), v1beta1.ConditionReady)
+			}
+			return fmt.Errorf("waited %s in vain for %s; the operator says %s: %s", within, what, says.Reason, says.Message)
 		}
 	}
 }
@@ -311,7 +355,7 @@ func (d *demo) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isAsked(ctx) && d.once:
+	case isAsked(ctx) && d.ends():
 		return errors.New("ended before all was seen")
 	case isAsked(ctx):
 		return nil

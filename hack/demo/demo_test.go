@@ -54,7 +54,7 @@ func aPod(n int, has workload.Resources) pod {
 // aState is a settled one, at a time in seconds.
 func aState(at int, used quantity.Amounts, has workload.Resources) state {
 	s := state{
-		at: time.Duration(at) * time.Second, generation: 1, replicaSets: 1, usage: map[string]usage.Sample{},
+		at: time.Duration(at) * time.Second, deployments: []deployment{{name: "web", generation: 1}}, replicaSets: 1, usage: map[string]usage.Sample{},
 		scaler: &v1beta1.VerticalScaler{},
 		audit:  audit{requests: 50, leases: at / 2, writes: map[string]int{"patch pods/resize": 3, "update verticalscalers/status": at}},
 	}
@@ -86,7 +86,7 @@ func recommended(cpu, memory string) v1beta1.Amounts {
 
 // aPlay is a record of a play in which all went well.
 func aPlay() *record {
-	r := newRecord()
+	r := newRecord(scalerPiece())
 	before := state{at: time.Second}
 	r.add(before)
 	steady := aState(3, quantity.Amounts{CPUMillis: 85, MemoryBytes: 110}, size(100, 128))
@@ -200,7 +200,7 @@ func TestPhasesEndWhenTheirOutcomeIsSeen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRecord()
+			r := newRecord(scalerPiece())
 			r.add(aState(90, load[tc.phase], tc.before))
 			for _, ph := range play() {
 				if ph.name != tc.phase {
@@ -226,7 +226,7 @@ func TestChecks(t *testing.T) {
 		want   []string // the checks that fail
 	}{
 		"all went well":     {},
-		"nothing was seen":  {change: func(r *record) { *r = *newRecord() }, want: []string{"a scaler before its Deployment", "resized up in place", "resized down in place", "raised after the OOM kill", "no restart but the kill's", "no rollout, no new pod", "no right missing", "no write but its own", "silent when nothing happens"}},
+		"nothing was seen":  {change: func(r *record) { *r = *newRecord(scalerPiece()) }, want: []string{"a scaler before its Deployment", "resized up in place", "resized down in place", "raised after the OOM kill", "no restart but the kill's", "no rollout, no new pod", "no right missing", "no write but its own", "silent when nothing happens"}},
 		"one restart more":  {change: func(r *record) { r.restarts = 2 }, want: []string{"no restart but the kill's"}},
 		"another restarted": {change: func(r *record) { r.last.pods[0].restarts, r.last.pods[2].restarts = 1, 0 }, want: []string{"no restart but the kill's"}},
 		"a pod was replaced": {change: func(r *record) {
@@ -234,7 +234,7 @@ func TestChecks(t *testing.T) {
 			s.pods = append([]pod{aPod(9, size(46, 166))}, s.pods[1:]...)
 			r.add(s)
 		}, want: []string{"no rollout, no new pod"}},
-		"the template was changed": {change: func(r *record) { r.last.generation = 2 }, want: []string{"no rollout, no new pod"}},
+		"the template was changed": {change: func(r *record) { r.last.deployments[0].generation = 2 }, want: []string{"no rollout, no new pod"}},
 		"a second ReplicaSet":      {change: func(r *record) { r.last.replicaSets = 2 }, want: []string{"no rollout, no new pod"}},
 		"a right is missing": {
 			change: func(r *record) { r.last.audit.forbidden = map[string]int{"list pods": 1} },
@@ -282,12 +282,14 @@ func TestGoldens(t *testing.T) {
 	for i := range eventLines + 2 {
 		s.events = append(s.events, event{uid: types.UID(fmt.Sprint(i)), at: time.Duration(i*20) * time.Second, reason: "Decided", note: fmt.Sprintf("Raise: app cpu %dm->%dm", i, i+1)})
 	}
-	early := newRecord()
+	early := newRecord(scalerPiece())
 	early.add(state{at: 2 * time.Second})
 	cases := map[string][]string{
-		"view":       render(busy, "1 of 3 pods to have requests above their usage in force", paint{}),
-		"view-early": render(early, "the scaler to find its Deployment", paint{}),
-		"summary":    renderSummary(checksOf(r), paint{}),
+		"view":          render(busy, "1 of 3 pods to have requests above their usage in force", paint{}),
+		"view-early":    render(early, "the scaler to find its Deployment", paint{}),
+		"view-owned":    render(refused(), "the ScaledDeployment to say that the Deployment is not its own", paint{}),
+		"summary-owned": renderSummary(checksOf(anOwnedPlay()), paint{}),
+		"summary":       renderSummary(checksOf(r), paint{}),
 		"summary-bad": renderSummary(checksOf(func() *record {
 			r := aPlay()
 			r.last.audit.forbidden = map[string]int{"patch pods/resize": 3, "list limitranges": 1}
@@ -303,7 +305,7 @@ func TestGoldens(t *testing.T) {
 				if n := utf8.RuneCountInString(line); n > width {
 					t.Errorf("%d columns: %q", n, line)
 				}
-				if strings.TrimRight(line, " ") != line && name != "view" && name != "view-early" {
+				if strings.TrimRight(line, " ") != line && !strings.HasPrefix(name, "view") {
 					t.Errorf("blanks at the end: %q", line)
 				}
 			}
@@ -326,6 +328,15 @@ func TestGoldens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refused is a record of a play that has come so far.
+func refused() *record {
+	r := newRecord(ownedPiece())
+	r.add(ownedState(60, "shop", 1, 3, steady, size(100, 128)))
+	r.begin(r.piece.phases[6], r.last.at)
+	r.add(refusedState(62))
+	return r
 }
 
 func TestColoursAddNoColumns(t *testing.T) {
@@ -399,7 +410,7 @@ func TestAuditCountsTheOperatorsRequests(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheModeInPlaceNeedsIsInstalled(t *testing.T) {
+func TestOnlyTheRolesThatAreNeededAreInstalled(t *testing.T) {
 	objects, err := stage.Decode([]byte(`# nothing but a comment
 ---
 {kind: Namespace, metadata: {name: verticalscaler-system}}
@@ -407,6 +418,8 @@ func TestOnlyWhatTheModeInPlaceNeedsIsInstalled(t *testing.T) {
 {kind: ClusterRole, metadata: {name: verticalscaler-manager}}
 ---
 {kind: ClusterRole, metadata: {name: verticalscaler-manager-rollout}}
+---
+{kind: ClusterRole, metadata: {name: verticalscaler-manager-scaled-deployment}}
 ---
 {kind: ConfigMap, metadata: {name: verticalscaler-config}}
 ---
@@ -417,14 +430,27 @@ func TestOnlyWhatTheModeInPlaceNeedsIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, object := range objects {
-		if installed(object) {
-			got = append(got, object.GetKind()+" "+object.GetName())
-		}
+	cases := map[string]struct {
+		piece piece
+		want  []string
+	}{
+		"a scaler": {scalerPiece(), []string{"verticalscaler-system", "verticalscaler-manager"}},
+		"a ScaledDeployment": {ownedPiece(), []string{
+			"verticalscaler-system", "verticalscaler-manager", "verticalscaler-manager-scaled-deployment",
+		}},
 	}
-	if diff := cmp.Diff([]string{"Namespace verticalscaler-system", "ClusterRole verticalscaler-manager"}, got); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, object := range objects {
+				if installed(object, tc.piece.without) {
+					got = append(got, object.GetName())
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("installed (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -479,7 +505,7 @@ func TestParse(t *testing.T) {
 		want string // part of the error
 	}{
 		"as make demo does":   {args: []string{"-cluster-dir=" + dir}},
-		"once":                {args: []string{"-cluster-dir", dir, "-once", "-keep", "-plain", "-dir=x"}},
+		"once":                {args: []string{"-cluster-dir", dir, "-once", "-owned", "-keep", "-plain", "-dir=x"}},
 		"no cluster":          {args: []string{"-once"}, want: `use "make demo"`},
 		"a folder without it": {args: []string{"-cluster-dir=" + t.TempDir()}, want: "-cluster-dir has no cluster"},
 		"an argument":         {args: []string{"-cluster-dir=" + dir, "once"}, want: `unexpected argument "once"`},

@@ -17,8 +17,8 @@ import (
 )
 
 // install puts config/default into the cluster, as far as it is not the operator's
-// own pod, which is a process here.
-func install(ctx context.Context, c *stage.Cluster, admin client.Client, root string) error {
+// own pod, which is a process here, or one of the roles to do without.
+func install(ctx context.Context, c *stage.Cluster, admin client.Client, root string, without []string) error {
 	rendered, err := c.Kustomize(ctx, filepath.Join(root, "config", "default"))
 	if err != nil {
 		return err
@@ -27,16 +27,15 @@ func install(ctx context.Context, c *stage.Cluster, admin client.Client, root st
 	if err != nil {
 		return fmt.Errorf("config/default: %w", err)
 	}
-	return stage.Apply(ctx, admin, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !installed(o) })...)
+	return stage.Apply(ctx, admin, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !installed(o, without) })...)
 }
 
 // installed says what of config/default is wanted: all but the operator's pod and
-// what belongs to it, and the right to change Deployments, which the mode InPlace
-// does without.
-func installed(object *unstructured.Unstructured) bool {
+// what belongs to it, and the roles to do without.
+func installed(object *unstructured.Unstructured, without []string) bool {
 	switch object.GetKind() {
 	case "Deployment", "ConfigMap", "Service":
 		return false
 	}
-	return !strings.HasSuffix(object.GetName(), "-manager-rollout")
+	return !slices.ContainsFunc(without, func(role string) bool { return strings.HasSuffix(object.GetName(), "-"+role) })
 }

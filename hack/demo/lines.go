@@ -5,8 +5,10 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -17,12 +19,7 @@ func news(before, after state) (lines []string) {
 	say := func(what, format string, args ...any) {
 		lines = append(lines, line(what, fmt.Sprintf(format, args...))...)
 	}
-	if before.generation == 0 && after.generation > 0 {
-		say("Created", "Deployment %s/%s", namespace, name)
-	}
-	if before.generation > 0 && after.generation != before.generation {
-		say("Changed", "Deployment generation %d -> %d", before.generation, after.generation)
-	}
+	lines = append(lines, deploymentNews(before.deployments, after.deployments)...)
 	was, _ := before.highest()
 	if is, ok := after.highest(); ok && (isNews(was.CPUMillis, is.CPUMillis) || isNews(was.MemoryBytes, is.MemoryBytes)) {
 		say("Usage", "cpu %s, memory %s (the highest of %d pods)", arrow(quantity.FormatCPU, was.CPUMillis, is.CPUMillis),
@@ -41,9 +38,46 @@ func news(before, after state) (lines []string) {
 	for _, p := range after.pods {
 		lines = append(lines, podNews(before, p)...)
 	}
-	for _, c := range conditions(after) {
-		if old := before.condition(c.Type); c.Status != old.Status || c.Reason != old.Reason || c.Message != old.Message {
-			say("Says", "%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+	lines = append(lines, conditionNews("Says", before.conditions(), after.conditions(),
+		v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided, v1beta1.ConditionApplied)...)
+	return append(lines, conditionNews("Owner", before.said(), after.said(), v1beta1.ConditionReady)...)
+}
+
+// deploymentNews tells which Deployments have come, gone or changed.
+func deploymentNews(before, after []deployment) (lines []string) {
+	then := map[types.UID]deployment{}
+	for _, d := range before {
+		then[d.uid] = d
+	}
+	for _, d := range after {
+		old, ok := then[d.uid]
+		delete(then, d.uid)
+		switch {
+		case !ok:
+			lines = append(lines, line("Created", fmt.Sprintf("Deployment %s/%s", namespace, d.name))...)
+		case d.deleting && !old.deleting:
+			lines = append(lines, line("Deleting", fmt.Sprintf("Deployment %s/%s", namespace, d.name))...)
+		case d.generation != old.generation:
+			lines = append(lines, line("Changed", fmt.Sprintf("Deployment %s: generation %d -> %d, %d replicas, image %s",
+				d.name, old.generation, d.generation, d.replicas, d.image))...)
+		}
+	}
+	for _, d := range before {
+		if _, gone := then[d.uid]; gone {
+			lines = append(lines, line("Gone", fmt.Sprintf("Deployment %s/%s", namespace, d.name))...)
+		}
+	}
+	return lines
+}
+
+// conditionNews tells which conditions have changed, of those worth a line: the others
+// say the same again. Stalled is worth one when it is true.
+func conditionNews(what string, before, after []metav1.Condition, kinds ...string) (lines []string) {
+	for _, kind := range append(slices.Clip(kinds), v1beta1.ConditionStalled) {
+		now, old := find(after, kind), find(before, kind)
+		old.LastTransitionTime, old.ObservedGeneration = now.LastTransitionTime, now.ObservedGeneration
+		if now.Type != "" && now != old && (kind != v1beta1.ConditionStalled || now.Status == metav1.ConditionTrue) {
+			lines = append(lines, line(what, fmt.Sprintf("%s=%s %s: %s", now.Type, now.Status, now.Reason, now.Message))...)
 		}
 	}
 	return lines
@@ -93,16 +127,6 @@ func podNews(before state, now pod) (lines []string) {
 
 // isNews says whether usage has changed by a tenth.
 func isNews(before, after int64) bool { return max(after-before, before-after)*10 > before }
-
-// conditions are those worth a line: the others say the same again.
-func conditions(s state) (out []metav1.Condition) {
-	for _, kind := range []string{v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided, v1beta1.ConditionApplied, v1beta1.ConditionStalled} {
-		if c := s.condition(kind); c.Type != "" && (kind != v1beta1.ConditionStalled || c.Status == metav1.ConditionTrue) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
 
 func newEvents(before, after state) (out []event) {
 	known := map[any]bool{}

@@ -11,8 +11,9 @@
 //
 //	make demo              stays until Ctrl-C, with a kubeconfig to look around with
 //	make demo DEMO=once    ends by itself, and fails unless all was as it should be
+//	make demo DEMO=owned   likewise, for a ScaledDeployment, which owns Deployment and scaler
 //
-// demo.go tells the story, phases.go the play. What is seen becomes a value
+// demo.go tells the story, phases.go the play, and owned.go the other one. What is seen becomes a value
 // (state.go) that I/O fills (observe.go); the phases' ends, the view (view.go), the
 // lines (lines.go) and the checks (checks.go) are functions of such values.
 package main
@@ -33,8 +34,20 @@ type options struct {
 	clusterDir string // holds localcluster
 	dir        string // for all that is written; empty for a temporary one
 	once       bool
+	owned      bool
 	keep       bool
 	plain      bool
+}
+
+// ends says that the demo ends by itself.
+func (o options) ends() bool { return o.once || o.owned }
+
+// piece is what is played.
+func (o options) piece() piece {
+	if o.owned {
+		return ownedPiece()
+	}
+	return scalerPiece()
 }
 
 const synopsis = `Usage: go run ./hack/demo -cluster-dir="$(hack/cluster/build.sh)" [FLAG...]
@@ -77,6 +90,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(io.Discard) // errors are returned, with no copy printed
 	flags.StringVar(&o.clusterDir, "cluster-dir", "", "the `folder` that hack/cluster/build.sh prints (required)")
 	flags.BoolVar(&o.once, "once", false, "end after the summary, and fail unless all checks pass")
+	flags.BoolVar(&o.owned, "owned", false, "show a ScaledDeployment instead, then end, and fail unless all checks pass")
 	flags.StringVar(&o.dir, "dir", "", "`folder` for all that is written, which is then kept; a temporary one without")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	flags.BoolVar(&o.plain, "plain", false, "print a line for each change, even on a terminal")

@@ -28,7 +28,9 @@ const (
 type phase struct {
 	name  string
 	story string
-	// load is what each pod uses from now on.
+	// commands are given to kubectl first.
+	commands []string
+	// load is what each pod uses from now on; zero for as before.
 	load quantity.Amounts
 	// oom says that one pod runs out of memory.
 	oom bool
@@ -36,6 +38,25 @@ type phase struct {
 	missing func(p *progress, s state) string
 	// within is how long that may take.
 	within time.Duration
+}
+
+// piece is what is played, and what must come of it.
+type piece struct {
+	phases []phase
+	checks func(*record) []check
+	// writes are all that the operator may ever write, besides its lease.
+	writes []string
+	// without are the roles of config/default that it must do without, and says so.
+	without []string
+	rights  string
+}
+
+// scalerPiece is about a scaler that is given a Deployment.
+func scalerPiece() piece {
+	return piece{
+		phases: play(), checks: scalerChecks, writes: scalerWrites,
+		without: []string{"manager-rollout", "manager-scaled-deployment"}, rights: "the right to change Deployments",
+	}
 }
 
 // play is the whole of it. The usage of the phases stays below the limits in force:

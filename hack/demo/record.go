@@ -14,6 +14,7 @@ import (
 
 // record is what has been seen from the beginning, as far as it matters in the end.
 type record struct {
+	piece piece
 	// created is when the Deployment was created, and found when the scaler said
 	// that it is found. Below 0: not yet.
 	created, found time.Duration
@@ -39,6 +40,10 @@ type sample struct {
 type progress struct {
 	phase
 	began time.Duration
+	// start and end are the states that it began with and that was seen last in it, and
+	// most is the most Deployments that the sample had at once.
+	start, end state
+	most       int
 	// before and after are what the pods have in force, and lowest what the one has
 	// that has least.
 	before      map[types.UID]workload.Resources
@@ -58,11 +63,11 @@ type progress struct {
 	hit    int64
 }
 
-func newRecord() *record { return &record{created: -1, found: -1} }
+func newRecord(p piece) *record { return &record{piece: p, created: -1, found: -1} }
 
 // begin begins a phase.
 func (r *record) begin(ph phase, now time.Duration) *progress {
-	p := &progress{phase: ph, began: now, before: map[types.UID]workload.Resources{}, seen: -1, first: -1, last: -1, done: -1}
+	p := &progress{phase: ph, began: now, start: r.last, before: map[types.UID]workload.Resources{}, seen: -1, first: -1, last: -1, done: -1}
 	for _, pod := range r.last.pods {
 		p.before[pod.UID] = pod.inForce()
 	}
@@ -93,7 +98,7 @@ func (r *record) current() *progress {
 
 // add takes a state into account.
 func (r *record) add(s state) {
-	if r.created < 0 && s.generation > 0 {
+	if r.created < 0 && len(s.deployments) > 0 {
 		r.created = s.at
 	}
 	if r.found < 0 && s.condition("TargetFound").Reason == "DeploymentFound" {
@@ -147,6 +152,7 @@ func (p *progress) add(before, s state) {
 	if p.seen < 0 && p.causeIsSeen(s) {
 		p.seen = s.at
 	}
+	p.end, p.most = s, max(p.most, s.atOnce)
 	p.changed = 0
 	for _, pod := range s.pods {
 		if pod.inForce() != p.before[pod.UID] {

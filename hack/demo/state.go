@@ -26,22 +26,42 @@ type state struct {
 	at time.Duration
 	// scaler is nil until it is created.
 	scaler *v1beta1.VerticalScaler
-	// generation is the Deployment's, 0 until it is created; it moves with any
-	// change of its spec.
-	generation int64
+	// owner is the ScaledDeployment that is shown, if there is one.
+	owner *v1beta1.ScaledDeployment
+	// deployments are all that the namespace has, by name.
+	deployments []deployment
 	// replicaSets is their number: a second one would be a rollout.
 	replicaSets int
+	// atOnce is the most that a ScaledDeployment has had at the same time since the last
+	// look, by every single change.
+	atOnce int
 	// pods are the sample's, by name.
 	pods []pod
 	// usage is what metrics.k8s.io says, by pod.
 	usage map[string]usage.Sample
-	// events are those on the scaler, the oldest first.
+	// events are those on the scaler and the ScaledDeployment, the oldest first.
 	events []event
 	// audit is what the operator has asked the API server so far.
 	audit audit
 	// wrote is when the operator last wrote anything but its lease, since the demo
 	// began.
 	wrote time.Duration
+}
+
+// deployment is a Deployment.
+type deployment struct {
+	name string
+	uid  types.UID
+	// generation moves with any change of its spec.
+	generation int64
+	replicas   int32
+	image      string
+	// controller is the UID of what controls it.
+	controller types.UID
+	// deleting says that it only waits for its pods to go.
+	deleting bool
+	// touched says that the controller of ScaledDeployments has written to it.
+	touched bool
 }
 
 // pod is a pod, as the operator reads it, and what it has gone through.
@@ -70,12 +90,47 @@ func (p pod) inForce() workload.Resources { return p.Actual[container] }
 
 // condition is a condition of the scaler; its zero value if there is none.
 func (s state) condition(kind string) metav1.Condition {
-	if s.scaler != nil {
-		if c := meta.FindStatusCondition(s.scaler.Status.Conditions, kind); c != nil {
-			return *c
-		}
+	return find(s.conditions(), kind)
+}
+
+func find(conditions []metav1.Condition, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return *c
 	}
 	return metav1.Condition{}
+}
+
+// mine are the sample's Deployments: there should be one at most.
+func (s state) mine() (out []deployment) {
+	for _, d := range s.deployments {
+		if s.owner == nil && d.name == name || s.owner != nil && d.controller == s.owner.UID {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// target is the sample's Deployment; its zero value if there is none.
+func (s state) target() deployment {
+	if mine := s.mine(); len(mine) > 0 {
+		return mine[0]
+	}
+	return deployment{}
+}
+
+// conditions are the scaler's, and said those of the ScaledDeployment.
+func (s state) conditions() []metav1.Condition {
+	if s.scaler == nil {
+		return nil
+	}
+	return s.scaler.Status.Conditions
+}
+
+func (s state) said() []metav1.Condition {
+	if s.owner == nil {
+		return nil
+	}
+	return s.owner.Status.Conditions
 }
 
 // isApplied says whether the operator says that nothing is left to be done.

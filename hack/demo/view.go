@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
@@ -75,10 +76,15 @@ func render(r *record, missing string, paint paint) []string {
 	lines = append(lines, graph(r.samples)...)
 	lines = append(lines, "")
 	lines = append(lines, podTable(s, paint)...)
+	if s.owner != nil {
+		lines = append(lines, "", paint.bold("SCALEDDEPLOYMENT "+name)+fmt.Sprintf("   %d of %d pods available",
+			s.owner.Status.AvailableReplicas, ptr.Deref(s.owner.Spec.Replicas, 1)))
+		lines = append(lines, conditionLines(s.said(), paint)...)
+	}
 	lines = append(lines, "")
 	lines = append(lines, scalerLines(s, paint)...)
 	lines = append(lines, "")
-	lines = append(lines, paint.bold("WHAT THE OPERATOR HAS DECIDED AND DONE (events on the scaler)"))
+	lines = append(lines, paint.bold("WHAT THE OPERATOR HAS DECIDED AND DONE (events)"))
 	for _, e := range s.events[max(0, len(s.events)-eventLines):] {
 		lines = append(lines, fitRight(clock(e.at), 7)+"  "+cut(e.reason+": "+e.note, width-9))
 	}
@@ -97,16 +103,16 @@ func header(r *record, missing string, paint paint) []string {
 	if p == nil {
 		return []string{paint.bold(fit(title, width-len(now)) + now)}
 	}
-	title += fmt.Sprintf("   %d of %d: %s", len(r.phases), len(play()), p.name)
+	title += fmt.Sprintf("   %d of %d: %s", len(r.phases), len(r.piece.phases), p.name)
 	waits := "seen; on to the next"
 	if missing != "" {
 		waits = "waiting for " + missing
 	}
-	return []string{
-		paint.bold(fit(title, width-len(now)) + now),
-		cut(p.story, width),
-		paint.dim(cut(waits, width)),
+	lines := []string{paint.bold(fit(title, width-len(now)) + now), cut(p.story, width)}
+	for _, command := range p.commands {
+		lines = append(lines, cut(prompt+command, width))
 	}
+	return append(lines, paint.dim(cut(waits, width)))
 }
 
 // usageTable shows usage against what is requested and recommended.
@@ -196,7 +202,11 @@ func scalerLines(s state, paint paint) []string {
 	}
 	lines := []string{paint.bold("SCALER "+name) + fmt.Sprintf("   cpu %s   memory %s   pods %s",
 		cmp.Or(summary.CPU, "-"), cmp.Or(summary.Memory, "-"), cmp.Or(summary.Pods, "-"))}
-	for _, c := range s.scaler.Status.Conditions {
+	return append(lines, conditionLines(s.conditions(), paint)...)
+}
+
+func conditionLines(conditions []metav1.Condition, paint paint) (lines []string) {
+	for _, c := range conditions {
 		status := fit(string(c.Status), 8)
 		if isGood(c) {
 			status = paint.green(status)
