@@ -91,8 +91,8 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 	go run . --config=config/manager/local.yaml
 
 .PHONY: demo
-demo: ## Show a scaler at work in a cluster of its own. DEMO=once: ends by itself, and fails unless all went well.
-	go run ./hack/demo -cluster-dir="$(CLUSTER_DIR)" $(if $(filter once,$(DEMO)),-once)
+demo: ## Show a scaler at work in a cluster of its own. DEMO=once: ends by itself, and fails unless all went well. DEMO=owned: a ScaledDeployment, likewise.
+	go run ./hack/demo -cluster-dir="$(CLUSTER_DIR)" $(addprefix -,$(filter once owned,$(DEMO)))
 
 ##@ Tests
 
@@ -242,8 +242,11 @@ deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of 
 	$(KUSTOMIZE) build config/default | sed 's|$(IMAGE)|$(IMG)|' | kubectl apply --server-side -f -
 
 .PHONY: undeploy
-undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the cluster of your kubeconfig.
-	@# Scalers first, while the operator can give back what it has taken over.
+undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the cluster of your kubeconfig. Deployments stay.
+	@# Without their CRD, ScaledDeployments would take their Deployments with them: they go alone.
+	! kubectl get crd scaleddeployments.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
+		kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan
+	@# Scalers then, while the operator can give back what it has taken over.
 	! kubectl get crd verticalscalers.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete verticalscalers --all --all-namespaces
 	$(KUSTOMIZE) build config/default | kubectl delete --ignore-not-found -f -

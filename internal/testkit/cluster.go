@@ -51,6 +51,10 @@ type ClusterOptions struct {
 	MetricsServer bool
 	// AuditReads logs every request, not only writes.
 	AuditReads bool
+	// GuardOwners has the API server ask, as OpenShift's does, whether whoever writes an
+	// owner reference may block the owner's deletion. It hears of new kinds half a minute
+	// late.
+	GuardOwners bool
 	// NoCRDs leaves it to somebody else to install our CRDs.
 	NoCRDs bool
 }
@@ -72,6 +76,9 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	}
 	if o.MetricsServer {
 		flags = append(flags, "-metrics-server")
+	}
+	if o.GuardOwners {
+		flags = append(flags, "-apiserver-arg", "enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	}
 	if o.AuditReads {
 		flags = append(flags, "-audit")

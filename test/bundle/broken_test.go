@@ -18,6 +18,7 @@ const (
 	csvFile     = "manifests/verticalscaler-operator.clusterserviceversion.yaml"
 	scalerCRD   = "manifests/autoscaling.verticalscaler.io_verticalscalers.yaml"
 	viewerRole  = "manifests/verticalscaler-viewer_rbac.authorization.k8s.io_v1_clusterrole.yaml"
+	editorRole  = "manifests/verticalscaler-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml"
 	annotations = "metadata/annotations.yaml"
 )
 
@@ -217,9 +218,26 @@ var breakages = map[string]struct {
 		how:  func(b *broken) { b.replace(csvFile, "          - pods/resize\n", "          - pods\n") },
 		rule: "rights", words: "patch pods is too powerful",
 	},
+	"the operator may create Deployments wherever it is installed": {
+		how: func(b *broken) {
+			b.replace(csvFile, "          - nodes\n          verbs:\n", "          - deployments\n          verbs:\n          - create\n")
+			b.replace(csvFile, "        - apiGroups:\n          - \"\"\n          resources:\n          - deployments\n", "        - apiGroups:\n          - apps\n          resources:\n          - deployments\n")
+		},
+		rule: "rights", words: "clusterPermissions of verticalscaler-operator: create deployments is too powerful",
+	},
+	"people may create Deployments by way of a role of ours": {
+		how: func(b *broken) {
+			b.replace(editorRole, "rules:\n", "rules:\n- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [create]\n")
+		},
+		rule: "rights", words: "ClusterRole verticalscaler-editor: create deployments is too powerful",
+	},
+	"people may write scalers, and no ScaledDeployments": {
+		how:  func(b *broken) { b.replace(editorRole, "  - scaleddeployments\n", "") },
+		rule: "roles for people", words: "ClusterRole verticalscaler-editor does not grant create scaleddeployments",
+	},
 	"nobody may write scalers": {
 		how: func(b *broken) {
-			b.remove("manifests/verticalscaler-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml")
+			b.remove(editorRole)
 		},
 		rule: "roles for people", words: "there is no ClusterRole verticalscaler-editor",
 	},

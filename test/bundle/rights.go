@@ -20,20 +20,21 @@ var rightsRules = []Rule{
 
 // grant is a rule of RBAC and where it is.
 type grant struct {
-	where string
-	rule  rbacv1.PolicyRule
+	where    string
+	operator bool // it is the operator's, in the namespaces that it watches
+	rule     rbacv1.PolicyRule
 }
 
 func grants(b *Bundle) (out []grant, problems []string) {
 	strategy := b.CSV.Spec.InstallStrategy.StrategySpec
 	for _, p := range strategy.Permissions {
 		for _, r := range p.Rules {
-			out = append(out, grant{"permissions of " + p.ServiceAccountName, r})
+			out = append(out, grant{"permissions of " + p.ServiceAccountName, true, r})
 		}
 	}
 	for _, p := range strategy.ClusterPermissions {
 		for _, r := range p.Rules {
-			out = append(out, grant{"clusterPermissions of " + p.ServiceAccountName, r})
+			out = append(out, grant{"clusterPermissions of " + p.ServiceAccountName, false, r})
 		}
 	}
 	for _, o := range b.Objects {
@@ -46,7 +47,7 @@ func grants(b *Bundle) (out []grant, problems []string) {
 			continue
 		}
 		for _, r := range role.Rules {
-			out = append(out, grant{o.GetKind() + " " + o.GetName(), r})
+			out = append(out, grant{o.GetKind() + " " + o.GetName(), false, r})
 		}
 	}
 	return out, problems
@@ -84,7 +85,12 @@ var tooPowerful = []struct {
 	{"rbac.authorization.k8s.io", "clusterrolebindings", nil},
 	{"certificates.k8s.io", "certificatesigningrequests", nil},
 	{"apps", "deployments", []string{"create", "update", "delete", "deletecollection"}},
+	{"apps", "replicasets", []string{"create", "update", "patch", "delete", "deletecollection"}},
 }
+
+// neededByTheOperator are powerful rights that the operator cannot do without, and that
+// no role for people has. ScaledDeployments have Deployments made and deleted.
+var neededByTheOperator = map[string]bool{"create deployments": true, "delete deployments": true}
 
 func noPowerfulRights(b *Bundle) (out []string) {
 	all, out := grants(b)
@@ -104,6 +110,9 @@ func noPowerfulRights(b *Bundle) (out []string) {
 				continue
 			}
 			for _, verb := range g.rule.Verbs {
+				if g.operator && neededByTheOperator[verb+" "+p.resource] {
+					continue
+				}
 				if len(p.verbs) == 0 || slices.Contains(p.verbs, verb) {
 					out = append(out, fmt.Sprintf("%s: %s %s is too powerful", g.where, verb, p.resource))
 				}
@@ -131,11 +140,13 @@ func rolesForPeople(b *Bundle) (out []string) {
 			out = append(out, err.Error())
 			continue
 		}
-		for _, verb := range verbs {
-			if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
-				return slices.Contains(r.Resources, "verticalscalers") && slices.Contains(r.Verbs, verb)
-			}) {
-				out = append(out, fmt.Sprintf("ClusterRole %s does not grant %s", name, verb))
+		for _, resource := range []string{"verticalscalers", "scaleddeployments"} {
+			for _, verb := range verbs {
+				if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+					return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
+				}) {
+					out = append(out, fmt.Sprintf("ClusterRole %s does not grant %s %s", name, verb, resource))
+				}
 			}
 		}
 	}

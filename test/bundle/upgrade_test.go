@@ -25,8 +25,8 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 			}
 		})
 	}
-	if len(released) != 2 {
-		t.Errorf("there are %d released CRDs, want those of scalers and checkpoints", len(released))
+	if len(released) != 3 {
+		t.Errorf("there are %d released CRDs, want those of scalers, checkpoints and ScaledDeployments", len(released))
 	}
 }
 

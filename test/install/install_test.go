@@ -74,7 +74,10 @@ func TestInstallUseUninstall(t *testing.T) {
 	namespace := env.Namespace(t)
 	operator(t)
 	inPlace, rollout := scaled(t, namespace, v1beta1.UpdateModeInPlace), scaled(t, namespace, v1beta1.UpdateModeRollout)
-	pods := names(t, inPlace)
+	ours, oursInRollout := owned(t, namespace, "ours", v1beta1.UpdateModeInPlace), owned(t, namespace, "ours-in-rollout", v1beta1.UpdateModeRollout)
+	ours.isSized(t)
+	oursInRollout.isSized(t)
+	pods, ourPods := names(t, inPlace), names(t, ours)
 	if got := rollout.templateCPU(t); got < 300 {
 		t.Fatalf("the template of the Deployment in Rollout asks for %dm: there is nothing to give back", got)
 	}
@@ -91,8 +94,56 @@ func TestInstallUseUninstall(t *testing.T) {
 			t.Errorf("pod %s has only %dm of CPU left", pod.Name, got)
 		}
 	}
-	if got := rollout.templateCPU(t); got != 100 {
-		t.Errorf("the template of the Deployment in Rollout asks for %dm, not for its own 100m", got)
+	if now := names(t, ours); !slices.Equal(now, ourPods) {
+		t.Errorf("pods of the ScaledDeployment are %v, not %v: the workload was to stay", now, ourPods)
+	}
+	for _, w := range []workload{rollout, oursInRollout} {
+		if got := w.templateCPU(t); got != 100 {
+			t.Errorf("the template of Deployment %s in Rollout asks for %dm, not for its own 100m", w.name, got)
+		}
+	}
+}
+
+// TestScaledDeploymentsTakeTheirDeploymentsWithThem shows what the README warns of, and
+// what "make undeploy" does instead.
+func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		command string
+		stays   bool
+	}{
+		"without the first command": {command: "kubectl delete -f dist/install.yaml"},
+		"with make undeploy":        {command: "make undeploy", stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bare(t)
+			must(t, commandsOf(t, "## Install")[0])
+			running(t)
+			w := func() workload {
+				o := operator(t)
+				defer o.Stop(t)
+				w := owned(t, env.Namespace(t), "ours", v1beta1.UpdateModeOff)
+				testkit.Eventually(t, soon, func() string {
+					if c := w.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue {
+						return fmt.Sprintf("Ready is %+v", c)
+					}
+					return ""
+				})
+				return w
+			}()
+			pods := names(t, w)
+			must(t, tc.command)
+			forgotten(t)
+			if tc.stays {
+				if now := names(t, w); !slices.Equal(now, pods) {
+					t.Errorf("pods are %v, not %v", now, pods)
+				}
+				if w.deployment(t).DeletionTimestamp != nil {
+					t.Error("the Deployment goes")
+				}
+				return
+			}
+			gone(t, w.deploymentToBe())
+		})
 	}
 }
 
@@ -182,6 +233,115 @@ func TestClientSideApply(t *testing.T) {
 	}
 }
 
+// TestRolesForPeople binds the two roles that are bound to nobody, in one namespace.
+func TestRolesForPeople(t *testing.T) {
+	bare(t)
+	must(t, commandsOf(t, "## Install")[0])
+	namespace := env.Namespace(t)
+	for _, role := range []string{"viewer", "editor"} {
+		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole=verticalscaler-"+role+" --user="+role)
+	}
+	for _, tc := range []struct{ right, who string }{
+		{"get scaleddeployments", "viewer editor"},
+		{"watch scaleddeployments", "viewer editor"},
+		{"get scaleddeployments/status", "viewer editor"},
+		{"get scaleddeployments/scale", "viewer editor"},
+		{"list verticalscalers", "viewer editor"},
+		{"create scaleddeployments", "editor"},
+		{"delete scaleddeployments", "editor"},
+		{"update scaleddeployments/scale", "editor"},
+		{"patch scaleddeployments/scale", "editor"},
+		{"patch verticalscalers", "editor"},
+		{"update scaleddeployments/status", ""},
+		{"patch scaleddeployments/status", ""},
+		{"update scaleddeployments/finalizers", ""},
+		{"create deployments", ""},
+	} {
+		for _, who := range []string{"viewer", "editor"} {
+			want := strings.Contains(tc.who, who)
+			verb, resource, _ := strings.Cut(tc.right, " ")
+			resource, subresource, _ := strings.Cut(resource, "/")
+			testkit.Eventually(t, soon, func() string { // a binding is believed a moment after it is made
+				// Who may not is told so by the exit code, too.
+				out, _ := run(t, fmt.Sprintf("kubectl auth can-i %s %s --subresource=%q -n %s --as=%s", verb, resource, subresource, namespace, who))
+				if got := strings.HasPrefix(out, "yes"); got != want {
+					return fmt.Sprintf("the %s may %s: %t", who, tc.right, got)
+				}
+				return ""
+			})
+		}
+	}
+}
+
+// rightsOf names the components with rights that config/default can do without.
+var rightsOf = map[string]string{"Rollout": "rollout", "ScaledDeployments": "scaled-deployment"}
+
+// without is config/default's text without one of its components.
+func without(t *testing.T, text, component string) string {
+	t.Helper()
+	line := "\n- ../components/" + component + "\n"
+	if !strings.Contains(text, line) {
+		t.Fatalf("config/default does not include %s", component)
+	}
+	return strings.Replace(text, line, "\n", 1)
+}
+
+// TestEachComponentWorksWithoutTheOther leaves out the rights of Rollout, and then those
+// of ScaledDeployments. What they are for says so, and the other works.
+func TestEachComponentWorksWithoutTheOther(t *testing.T) {
+	file := filepath.Join("default", "kustomization.yaml")
+	original, err := os.ReadFile(filepath.Join(testkit.Root(), "config", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, component := range rightsOf {
+		t.Run("without "+name, func(t *testing.T) {
+			bare(t)
+			config := filepath.Join(t.TempDir(), "config")
+			if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(config, file), []byte(without(t, string(original), component)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			must(t, "kubectl apply --server-side -k "+filepath.Join(config, "default"))
+			running(t)
+			namespace := env.Namespace(t)
+			operator(t)
+			switch name {
+			case "Rollout":
+				o := owned(t, namespace, "owned", v1beta1.UpdateModeInPlace)
+				o.isSized(t)
+				patchOwner(t, o, `{"spec":{"deploymentName":"renamed"}}`)
+				testkit.Eventually(t, soon, func() string {
+					if c := o.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue || o.scaler(t).Spec.DeploymentName != "renamed" {
+						return fmt.Sprintf("Ready is %+v", c)
+					}
+					return ""
+				})
+				patchOwner(t, o, `{"spec":{"scaling":{"updatePolicy":{"updateMode":"Rollout"}}}}`)
+				testkit.Eventually(t, soon, func() string {
+					if c := o.condition(t, v1beta1.ConditionSized); c.Reason != "Forbidden" {
+						return fmt.Sprintf("Sized is %+v", c)
+					}
+					return ""
+				})
+			case "ScaledDeployments":
+				scaled(t, namespace, v1beta1.UpdateModeRollout)
+				o := owned(t, namespace, "owned", v1beta1.UpdateModeOff)
+				testkit.Eventually(t, soon, func() string {
+					if c := o.condition(t, v1beta1.ConditionStalled); c.Status != metav1.ConditionTrue || c.Reason != "Forbidden" || !strings.Contains(c.Message, "cannot create resource") {
+						return fmt.Sprintf("Stalled is %+v", c)
+					}
+					return ""
+				})
+			}
+			must(t, "kubectl delete scaleddeployments --all -n "+namespace)
+			must(t, "kubectl delete verticalscalers --all -n "+namespace)
+		})
+	}
+}
+
 // TestComponents has the API server check each choice that config/default offers in
 // its comments, alone and together with the others.
 func TestComponents(t *testing.T) {
@@ -196,9 +356,9 @@ func TestComponents(t *testing.T) {
 	if len(offered) < 2 {
 		t.Fatalf("config/default offers only %v", offered)
 	}
-	choices := map[string]string{
-		"as it is":        string(original),
-		"without Rollout": strings.Replace(string(original), "\n- ../components/rollout\n", "\n", 1),
+	choices := map[string]string{"as it is": string(original)}
+	for name, component := range rightsOf {
+		choices["without "+name] = without(t, string(original), component)
 	}
 	for _, match := range offered {
 		choices["with "+match[1]] = strings.Replace(string(original), match[0], match[1], 1)
@@ -216,8 +376,10 @@ func TestComponents(t *testing.T) {
 			if !strings.Contains(out, "deployment.apps/verticalscaler-operator serverside-applied") {
 				t.Errorf("there is no operator in it:\n%s", out)
 			}
-			if got := strings.Contains(out, "-manager-rollout serverside-applied"); got != (name != "without Rollout") {
-				t.Errorf("the right to patch Deployments is in it: %t\n%s", got, out)
+			for what, component := range rightsOf {
+				if got := strings.Contains(out, "-manager-"+component+" serverside-applied"); got != (name != "without "+what) {
+					t.Errorf("the rights of %s are in it: %t\n%s", what, got, out)
+				}
 			}
 		})
 	}
@@ -242,7 +404,7 @@ func versions(t *testing.T) string {
 // forgotten waits until nothing of the operator is left.
 func forgotten(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"verticalscalers", "verticalscalercheckpoints"} {
+	for _, name := range []string{"scaleddeployments", "verticalscalers", "verticalscalercheckpoints"} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		crd.Name = name + "." + v1beta1.GroupVersion.Group
 		if err := apiextensionsv1.AddToScheme(env.Client.Scheme()); err != nil {

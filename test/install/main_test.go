@@ -177,8 +177,59 @@ func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 			t.Fatal(err)
 		}
 	}
+	w.isSized(t)
+	return w
+}
+
+// owned makes a ScaledDeployment with two pods. It does not wait.
+func owned(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) workload {
+	t.Helper()
+	w := workload{namespace, name}
+	testkit.Eventually(t, soon, func() string { // no pod can be made before
+		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
+	})
+	if err := env.Client.Create(t.Context(), &v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1beta1.ScaledDeploymentSpec{
+			Replicas: ptr.To(int32(2)), Template: testkit.Deployment(namespace, name).Spec.Template,
+			Scaling: &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// condition is one of the ScaledDeployment's.
+func (w workload) condition(t *testing.T, kind string) metav1.Condition {
+	t.Helper()
+	var o v1beta1.ScaledDeployment
+	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, &o); err != nil {
+		t.Fatal(err)
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, kind); c != nil && o.Status.ObservedGeneration == o.Generation {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+func patchOwner(t *testing.T, w workload, patch string) {
+	t.Helper()
+	o := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
+	if err := env.Client.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isSized waits until the pods have the decided size.
+func (w workload) isSized(t *testing.T) {
+	t.Helper()
 	testkit.Eventually(t, soon, func() string {
-		s, pods := w.scaler(t), w.pods(t)
+		s := &v1beta1.VerticalScaler{}
+		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.name}, s); err != nil {
+			return err.Error()
+		}
+		pods := w.pods(t)
 		c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied)
 		if c == nil || c.Status != metav1.ConditionTrue || s.Status.Decision == nil || len(pods) != 2 {
 			return fmt.Sprintf("%s: %d pods, Applied is %+v", w.name, len(pods), c)
@@ -190,7 +241,6 @@ func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 		}
 		return ""
 	})
-	return w
 }
 
 func (w workload) scaler(t *testing.T) *v1beta1.VerticalScaler {
@@ -200,6 +250,10 @@ func (w workload) scaler(t *testing.T) *v1beta1.VerticalScaler {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func (w workload) deploymentToBe() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
 }
 
 func (w workload) deployment(t *testing.T) *appsv1.Deployment {

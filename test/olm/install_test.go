@@ -36,6 +36,7 @@ const (
 	leaseName        = "verticalscaler.autoscaling.verticalscaler.io"
 	scalersCRD       = "verticalscalers.autoscaling.verticalscaler.io"
 	checkpointsCRD   = "verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	ownersCRD        = "scaleddeployments.autoscaling.verticalscaler.io"
 )
 
 func root() string { return testkit.Root() }
@@ -270,6 +271,7 @@ func (i *installation) remove(t *testing.T) {
 	going := []client.Object{object("v1", "Namespace", "", i.namespace)}
 	if live == 0 {
 		going = append(going,
+			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD),
 			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD),
 			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", checkpointsCRD))
 	}

@@ -89,7 +89,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	say(began, "manager built")
-	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, NoCRDs: true}); err != nil {
+	if env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, GuardOwners: true, NoCRDs: true}); err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, env.Stop()) }()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -115,6 +116,9 @@ func allNamespaces(t *testing.T) {
 	allow()
 	givenBack(t, shop, "ledger")
 	t.Log("a template is rewritten, and given back as soon as that is allowed")
+
+	blockingIsGuarded(t, shop)
+	keepsWhatItOwns(t, shop)
 
 	i.answersScrapers(t, pod)
 	i.followsConfiguration(t, pod)
@@ -219,6 +223,7 @@ func (i *installation) isComplete(t *testing.T) {
 		object("rbac.authorization.k8s.io/v1", "Role", i.namespace, i.bundle.csv), // of the OperatorCondition
 		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD),
 		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", checkpointsCRD),
+		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-viewer"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-editor"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-metrics-reader"),
@@ -391,6 +396,14 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) *instal
 	for _, in := range others {
 		scale(t, in, name, v1beta1.UpdateModeInPlace)
 	}
+	// The same for what is owned.
+	for _, in := range slices.Concat(targets, others) {
+		ownedIn(t, in, name+"-owned", v1beta1.UpdateModeOff)
+	}
+	for _, in := range targets {
+		available(t, in, name+"-owned")
+		putBack(t, in, name+"-owned")
+	}
 	for _, in := range targets {
 		sized(t, in, name, "300m")
 		t.Logf("pods in %s are resized in place", in)
@@ -402,6 +415,9 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) *instal
 	for _, in := range others {
 		if s := scaler(t, in, name); s.Status.ObservedGeneration != -1 || len(s.Status.Annotations) > 0 || len(s.Status.Conditions) > 0 {
 			t.Errorf("scaler %s/%s, where the operator has no business, has the status %+v", in, name, s.Status)
+		}
+		if o := owner(t, in, name+"-owned"); o.Status.ObservedGeneration != -1 || missing(t, in, o.Name, &appsv1.Deployment{}) != "" {
+			t.Errorf("ScaledDeployment %s/%s, where the operator has no business, has the status %+v", in, o.Name, o.Status)
 		}
 		for _, pod := range pods(t, in, name) {
 			if pod.Generation != 1 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,8 @@ import (
 
 // The commands of docs/olm.md that are needed more than once.
 const (
-	deleteCRDs = "kubectl delete customresourcedefinition verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	deleteCRDs = "kubectl delete customresourcedefinition scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	getOwners  = "kubectl get scaleddeployments --all-namespaces"
 	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.held}{"\n"}{end}'`
 )
 
@@ -44,9 +46,28 @@ func uninstall(t *testing.T) {
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	scale(t, at, "books", v1beta1.UpdateModeRollout)
-	for _, name := range []string{"web", "ledger", "books"} {
+	ownedIn(t, at, "orders", v1beta1.UpdateModeRollout)
+	available(t, at, "orders")
+	for _, name := range []string{"web", "ledger", "books", "orders"} {
 		sized(t, at, name, "300m")
 	}
+	available(t, at, "orders")
+
+	// What belongs to a ScaledDeployment is let go of first.
+	kept := fingerprint(t, at)
+	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
+	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
+		t.Error(left)
+	}
+	for _, o := range []client.Object{deployment(t, at, "orders"), scaler(t, at, "orders")} {
+		if len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil {
+			t.Errorf("%T orders still belongs to somebody, or goes: %+v", o, o.GetOwnerReferences())
+		}
+	}
+	if diff := cmp.Diff(kept, fingerprint(t, at)); diff != "" {
+		t.Errorf("deleting a ScaledDeployment alone changes workloads (-before +after):\n%s", diff)
+	}
+	t.Log("the Deployment and the scaler of a ScaledDeployment outlive it, where they shall")
 
 	// A scaler that holds values goes first, or is switched off.
 	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`, "NAMESPACE", at, "NAME", "books")
@@ -60,8 +81,10 @@ func uninstall(t *testing.T) {
 		t.Errorf("the template of books requests %s CPU, not the 100m that were there before", cpu)
 	}
 	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.held)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
-	givenBack(t, at, "ledger")
-	runs(t, at, "ledger")
+	for _, name := range []string{"ledger", "orders"} {
+		givenBack(t, at, name)
+		runs(t, at, name)
+	}
 	runs(t, at, "books")
 	i.isAllowed(t)
 
@@ -72,9 +95,12 @@ func uninstall(t *testing.T) {
 	if left.DeletionTimestamp != nil || left.Status.Recommendation == nil {
 		t.Errorf("the scaler has not survived its operator: %+v", left)
 	}
+	if out := i.run(t, getOwners); out != "No resources found" {
+		t.Errorf("there are ScaledDeployments left: %s", out)
+	}
 	i.run(t, deleteCRDs)
 	eventually(t, func() string {
-		for _, name := range []string{scalersCRD, checkpointsCRD} {
+		for _, name := range []string{ownersCRD, scalersCRD, checkpointsCRD} {
 			o := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
 			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
 				return fmt.Sprintf("CRD %s: %v", name, err)
@@ -139,8 +165,8 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 // template, and shows both ways out.
 func uninstallInTheWrongOrder(t *testing.T) {
 	counted(t)
-	const at, plain, busy = "wrong-order", "wrong-order-plain", "wrong-order-busy"
-	for _, namespace := range []string{at, plain, busy} {
+	const at, plain, busy, ours = "wrong-order", "wrong-order-plain", "wrong-order-busy", "wrong-order-ours"
+	for _, namespace := range []string{at, plain, busy, ours} {
 		namespaced(t, namespace, nil)
 	}
 	deploy(t, at, "ledger", 2)
@@ -151,6 +177,8 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	scale(t, plain, "web", v1beta1.UpdateModeInPlace)
 	scale(t, busy, "ledger", v1beta1.UpdateModeRollout)
+	ownedIn(t, ours, "orders", v1beta1.UpdateModeOff)
+	available(t, ours, "orders")
 	sized(t, at, "ledger", "300m")
 	sized(t, plain, "web", "300m")
 	sized(t, busy, "ledger", "300m")
@@ -184,7 +212,8 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	i.isAllowed(t)
 	i.unsubscribe(t)
 	before := fingerprint(t, at)
-	for _, name := range []string{scalersCRD, checkpointsCRD} { // the documentation's command would wait
+	runs(t, ours, "orders")
+	for _, name := range []string{ownersCRD, scalersCRD, checkpointsCRD} { // the documentation's command would wait
 		if err := env.Client.Delete(t.Context(), object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)); err != nil {
 			t.Fatal(err)
 		}
@@ -210,6 +239,8 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
 		t.Errorf("letting go by hand changes workloads (-before +after):\n%s", diff)
 	}
+	eventually(t, func() string { return missing(t, ours, "orders", &appsv1.Deployment{}) })
+	t.Log("without its CRD a ScaledDeployment goes, and its Deployment with it, as the documentation warns")
 	t.Log("a CRD that waits for a held scaler goes once the finalizer is taken off by hand")
 }
 

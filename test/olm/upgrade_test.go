@@ -49,6 +49,9 @@ func upgrade(t *testing.T) {
 
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
+	ownedIn(t, at, "orders", v1beta1.UpdateModeRollout)
+	available(t, at, "orders")
+	sized(t, at, "orders", "300m")
 	sized(t, at, "web", "300m")
 	sized(t, at, "ledger", "300m")
 	eventually(t, func() string {
@@ -62,7 +65,7 @@ func upgrade(t *testing.T) {
 	i.configure(t, i.configuration(t)+"# Ours.\n")
 
 	workloadsBefore := fingerprint(t, at)
-	web, ledger, learned := scaler(t, at, "web"), scaler(t, at, "ledger"), checkpoint(t, at, "web")
+	web, ledger, orders, learned := scaler(t, at, "web"), scaler(t, at, "ledger"), scaler(t, at, "orders"), checkpoint(t, at, "web")
 	began := time.Now()
 	store.update(t, first, second)
 	i.isHeld(t, second)
@@ -94,8 +97,8 @@ func upgrade(t *testing.T) {
 	i.swapped = window{opened, time.Now()}
 	i.hasField(t)
 
-	eventually(t, func() string { return i.hasLookedAt(t, at, "web", "ledger", "api") })
-	for _, before := range []*v1beta1.VerticalScaler{web, ledger, api} {
+	eventually(t, func() string { return i.hasLookedAt(t, at, "web", "ledger", "orders", "api") })
+	for _, before := range []*v1beta1.VerticalScaler{web, ledger, orders, api} {
 		isKept(t, before)
 	}
 	if now := checkpoint(t, at, "web"); now.UID != learned.UID || len(now.Spec.Containers) != len(learned.Spec.Containers) {
@@ -114,6 +117,7 @@ func upgrade(t *testing.T) {
 	}
 	isKept(t, ledger)
 	isKept(t, api)
+	putBack(t, at, "orders")
 	t.Log("the new operator goes on where the old one was")
 	if strings.Contains(i.configuration(t), "# Ours.") {
 		t.Error("the upgrade has left the configuration alone; docs/olm.md says that it is replaced")

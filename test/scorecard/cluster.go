@@ -25,8 +25,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// scalerKind is the kind of the examples that are tried.
-const scalerKind = "VerticalScaler"
+// The kinds of the examples that are tried.
+const (
+	scalerKind = "VerticalScaler"
+	ownerKind  = v1beta1.ScaledDeploymentKind
+)
 
 // madeBy is the field manager of all that the tests write, and the value of a label of
 // it.
@@ -67,7 +70,7 @@ func connect(ctx context.Context, s Setting) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range []client.ObjectList{&v1beta1.VerticalScalerList{}, &v1beta1.VerticalScalerCheckpointList{}} {
+	for _, list := range []client.ObjectList{&v1beta1.VerticalScalerList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.ScaledDeploymentList{}} {
 		err := c.List(ctx, list, client.InNamespace(s.Namespace), client.Limit(1))
 		switch {
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):

@@ -20,17 +20,25 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// examplesReconcile tries each scaler of the bundle's examples as a user would, beside
-// a Deployment of the name that it wants: the running operator must find it, say so,
-// and follow a change; and nothing may be left once it is deleted.
+// examplesReconcile tries each example of the bundle as a user would. A scaler gets a
+// Deployment of the name that it wants: the running operator must find it, say so,
+// and follow a change; and nothing may be left once it is deleted. What is asked of a
+// ScaledDeployment is said at tryOwner.
 func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
 	csv, err := readCSV(s.Bundle)
 	if err != nil {
 		return nil, err
 	}
-	examples, err := examplesOf(csv, scalerKind)
-	if err != nil {
-		return nil, err
+	tried := map[string]func(context.Context, client.Client, Setting, *unstructured.Unstructured) error{
+		scalerKind: tryExample, ownerKind: tryOwner,
+	}
+	var examples []*unstructured.Unstructured
+	for _, kind := range []string{scalerKind, ownerKind} {
+		more, err := examplesOf(csv, kind)
+		if err != nil {
+			return nil, err
+		}
+		examples = append(examples, more...)
 	}
 	c, err := connect(ctx, s)
 	if err != nil {
@@ -40,7 +48,7 @@ func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []str
 	outcomes := make([]error, len(examples))
 	var tries sync.WaitGroup
 	for i, example := range examples {
-		tries.Go(func() { outcomes[i] = tryExample(ctx, c, s, example) })
+		tries.Go(func() { outcomes[i] = tried[example.GetKind()](ctx, c, s, example) })
 	}
 	tries.Wait()
 	for i, err := range outcomes {
@@ -51,6 +59,8 @@ func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []str
 			problems = append(problems, fmt.Sprintf("example %s: %v", example.GetName(), err))
 		case err != nil:
 			return problems, fmt.Errorf("example %s: %w", example.GetName(), err)
+		case example.GetKind() == ownerKind:
+			log.say("%s: its Deployment and its scaler were made and kept, and nothing is left of it", example.GetName())
 		default:
 			log.say("%s: its claim, TargetFound and all conditions were written, and nothing is left of it", example.GetName())
 		}
@@ -146,19 +156,7 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	if status.Target == nil || status.Target.UID == "" {
 		say("status.target does not tell which Deployment was found")
 	}
-	for _, kind := range conditionTypes {
-		c := meta.FindStatusCondition(status.Conditions, kind)
-		if c == nil {
-			say("there is no condition %s", kind)
-			continue
-		}
-		if c.ObservedGeneration != scaler.Generation {
-			say("condition %s is about generation %d, not %d", kind, c.ObservedGeneration, scaler.Generation)
-		}
-		if c.Reason == "" || c.LastTransitionTime.IsZero() || !slices.Contains([]metav1.ConditionStatus{"True", "False", "Unknown"}, c.Status) {
-			say("condition %s is incomplete: %+v", kind, *c)
-		}
-	}
+	problems = append(problems, conditionProblems(status.Conditions, conditionTypes, scaler.Generation)...)
 	if !meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTargetFound) {
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionTargetFound))
 	}
@@ -172,6 +170,26 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
 	case !ready:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionReady))
+	}
+	return problems
+}
+
+// conditionProblems says which conditions are missing, incomplete, or about another
+// generation.
+func conditionProblems(conditions []metav1.Condition, kinds []string, generation int64) (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, kind := range kinds {
+		c := meta.FindStatusCondition(conditions, kind)
+		if c == nil {
+			say("there is no condition %s", kind)
+			continue
+		}
+		if c.ObservedGeneration != generation {
+			say("condition %s is about generation %d, not %d", kind, c.ObservedGeneration, generation)
+		}
+		if c.Reason == "" || c.LastTransitionTime.IsZero() || !slices.Contains([]metav1.ConditionStatus{"True", "False", "Unknown"}, c.Status) {
+			say("condition %s is incomplete: %+v", kind, *c)
+		}
 	}
 	return problems
 }

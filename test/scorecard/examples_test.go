@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -27,6 +28,8 @@ const twoExamples = `[
    "spec": {"deploymentName": "web"}, "status": {"observedGeneration": 7}},
   {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScaler", "metadata": {"name": "api", "namespace": "default"},
    "spec": {"deploymentName": "backend", "suspend": true, "resourcePolicy": {"containerPolicies": [{"containerName": "app"}, {"containerName": "*"}]}}},
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "ScaledDeployment", "metadata": {"name": "orders", "namespace": "default"},
+   "spec": {"replicas": 2, "scaling": {}, "template": {"spec": {"containers": [{"name": "app", "image": "example.com/orders:1"}]}}}, "status": {"replicas": 7}},
   {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScalerCheckpoint", "metadata": {"name": "web"}, "spec": {}}
 ]`
 
@@ -127,6 +130,56 @@ func TestExamplesReconcile(t *testing.T) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"example.com/stuck"} }
 			},
 			state: "fail", words: []string{"VerticalScaler here/web is held by the finalizers [example.com/stuck]"},
+		},
+		"not if a ScaledDeployment's scaler is not made": {
+			operator: func(o *operator) {
+				o.owned = func(_ *v1beta1.ScaledDeployment, _ *appsv1.Deployment, s *v1beta1.VerticalScaler) { s.Name = "other" }
+			},
+			state: "fail", words: []string{"example orders: after 2s still: there is no VerticalScaler orders"},
+		},
+		"not if its Deployment is somebody else's": {
+			operator: func(o *operator) {
+				o.owned = func(_ *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
+					d.OwnerReferences = nil
+				}
+			},
+			state: "fail", words: []string{"Deployment orders is not the owner's"},
+		},
+		"not if a changed number of replicas is not followed": {
+			operator: func(o *operator) {
+				o.owned = func(_ *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
+					d.Spec.Replicas = ptr.To[int32](2)
+				}
+			},
+			state: "fail", words: []string{"after changing spec.replicas: after 2s still: Deployment orders has 2 replicas, not 3"},
+		},
+		"not if what others change is not put back": {
+			operator: func(o *operator) {
+				o.owned = func(o *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
+					if o.Generation > 1 {
+						d.Spec.Replicas = ptr.To[int32](3)
+						o.Status.Replicas = 1
+					}
+				}
+			},
+			state: "fail", words: []string{"status.replicas is 1, the Deployment's is 0"},
+		},
+		"not if a ScaledDeployment is refused": {
+			operator: func(o *operator) {
+				o.owned = func(o *v1beta1.ScaledDeployment, _ *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
+					c := meta.FindStatusCondition(o.Status.Conditions, "Stalled")
+					c.Status, c.Reason, c.Message = "True", "Forbidden", "may not create"
+				}
+			},
+			state: "fail", words: []string{"Stalled is True, Forbidden: may not create"},
+		},
+		"not if a ScaledDeployment does not repeat what its scaler says": {
+			operator: func(o *operator) {
+				o.owned = func(o *v1beta1.ScaledDeployment, _ *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
+					meta.RemoveStatusCondition(&o.Status.Conditions, "Sized")
+				}
+			},
+			state: "fail", words: []string{"there is no condition Sized"},
 		},
 		"not without examples":     {examples: "[]", state: "error", words: []string{"the alm-examples hold no VerticalScaler"}},
 		"not with broken examples": {examples: "{", state: "error", words: []string{"decoding the alm-examples"}},

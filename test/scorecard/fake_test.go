@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,9 @@ type operator struct {
 	save func(*v1beta1.VerticalScalerCheckpoint)
 	// store is called with what somebody else writes to a status.
 	store func(*v1beta1.VerticalScaler)
+	// owned is called with what it would have made for a ScaledDeployment, and the status
+	// that it would write.
+	owned func(*v1beta1.ScaledDeployment, *appsv1.Deployment, *v1beta1.VerticalScaler)
 	// hoards means that no checkpoint is collected.
 	hoards bool
 	uids   int
@@ -53,7 +57,7 @@ func (o *operator) client(t *testing.T, objects ...client.Object) client.Client 
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1beta1.VerticalScaler{}).
+		WithStatusSubresource(&v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{Get: o.get, Create: o.create, Patch: o.patch, Delete: o.remove, SubResourceUpdate: o.updateStatus}).
 		Build()
 }
@@ -94,6 +98,15 @@ func (o *operator) remove(ctx context.Context, c client.WithWatch, object client
 	if err := c.Delete(ctx, object, opts...); err != nil {
 		return err
 	}
+	if object.GetObjectKind().GroupVersionKind().Kind == ownerKind && !o.hoards {
+		for _, owned := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}} {
+			owned.SetNamespace(key.Namespace)
+			owned.SetName(key.Name)
+			if err := c.Delete(ctx, owned); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+	}
 	if err := c.Get(ctx, key, &scaler); err == nil || o.hoards {
 		return nil
 	}
@@ -119,6 +132,12 @@ func (o *operator) updateStatus(ctx context.Context, c client.Client, subresourc
 func (o *operator) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if _, ok := object.(*v1beta1.ScaledDeployment); ok && !o.absent {
+		if err := o.keep(ctx, c, key); err != nil {
+			return err
+		}
+		return c.Get(ctx, key, object, opts...)
+	}
 	if d, ok := object.(*appsv1.Deployment); ok {
 		err := c.Get(ctx, key, d, opts...)
 		d.Status.ObservedGeneration = d.Generation
@@ -131,6 +150,42 @@ func (o *operator) get(ctx context.Context, c client.WithWatch, key client.Objec
 		}
 	}
 	return c.Get(ctx, key, object, opts...)
+}
+
+// keep makes what a ScaledDeployment asks for, as a healthy operator would, and writes its
+// status.
+func (o *operator) keep(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var owner v1beta1.ScaledDeployment
+	if err := c.Get(ctx, key, &owner); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	theirs := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(&owner, v1beta1.GroupVersion.WithKind(ownerKind)),
+	}}
+	deployment := &appsv1.Deployment{ObjectMeta: *theirs.DeepCopy(), Spec: appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Template: owner.Spec.Template}}
+	scaler := &v1beta1.VerticalScaler{ObjectMeta: *theirs.DeepCopy(), Spec: v1beta1.VerticalScalerSpec{DeploymentName: deploymentOf(&owner)}}
+	owner.Status = v1beta1.ScaledDeploymentStatus{ObservedGeneration: owner.Generation, Selector: "app=" + key.Name}
+	for kind, status := range map[string]metav1.ConditionStatus{"Ready": "False", "Reconciling": "True", "Stalled": "False", "Sized": "True"} {
+		owner.Status.Conditions = append(owner.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: "Working", ObservedGeneration: owner.Generation, LastTransitionTime: metav1.NewTime(time.Unix(1, 0)),
+		})
+	}
+	if o.owned != nil {
+		o.owned(&owner, deployment, scaler)
+	}
+	for made, live := range map[client.Object]client.Object{deployment: &appsv1.Deployment{}, scaler: &v1beta1.VerticalScaler{}} {
+		err := c.Get(ctx, client.ObjectKeyFromObject(made), live)
+		if apierrors.IsNotFound(err) {
+			err = c.Create(ctx, made)
+		} else if err == nil {
+			made.SetResourceVersion(live.GetResourceVersion())
+			err = c.Update(ctx, made)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.Status().Update(ctx, &owner)
 }
 
 // reconcile writes the status that a healthy operator would, and saves what it knows

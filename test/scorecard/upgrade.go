@@ -160,22 +160,30 @@ func withoutPods(deployment *unstructured.Unstructured, image string) (replicas 
 	if err != nil || !found {
 		return 0, fmt.Errorf("%s says nothing about replicas: %w", said(deployment), err)
 	}
-	containers, found, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err := setImages(deployment, image, "spec", "template", "spec", "containers"); err != nil {
+		return 0, err
+	}
+	if err := unstructured.SetNestedField(deployment.Object, int64(0), "spec", "replicas"); err != nil {
+		return 0, fmt.Errorf("setting the replicas of %s: %w", said(deployment), err)
+	}
+	return replicas, nil
+}
+
+// setImages gives all containers in a list the image.
+func setImages(object *unstructured.Unstructured, image string, list ...string) error {
+	containers, found, err := unstructured.NestedSlice(object.Object, list...)
 	if err != nil || !found {
-		return 0, fmt.Errorf("%s has no containers: %w", said(deployment), err)
+		return fmt.Errorf("%s has no containers: %w", said(object), err)
 	}
 	for _, container := range containers {
 		if container, ok := container.(map[string]any); ok {
 			container["image"] = image
 		}
 	}
-	if err := unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers"); err != nil {
-		return 0, fmt.Errorf("setting the image of %s: %w", said(deployment), err)
+	if err := unstructured.SetNestedSlice(object.Object, containers, list...); err != nil {
+		return fmt.Errorf("setting the image of %s: %w", said(object), err)
 	}
-	if err := unstructured.SetNestedField(deployment.Object, int64(0), "spec", "replicas"); err != nil {
-		return 0, fmt.Errorf("setting the replicas of %s: %w", said(deployment), err)
-	}
-	return replicas, nil
+	return nil
 }
 
 // awaitInert returns once the operator has seen that the guard comes first, and all
