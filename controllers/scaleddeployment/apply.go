@@ -5,11 +5,16 @@ package scaleddeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +53,8 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 		document.SetUID(live.GetUID())
 		document.SetResourceVersion(live.GetResourceVersion())
 		options = append(options, client.ForceOwnership)
+	} else if err := r.isFree(ctx, desired); err != nil {
+		return "", err
 	}
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...); err != nil {
 		return "", fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
@@ -63,10 +70,38 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	switch {
 	case live == nil:
 		return eventCreated, nil
-	case into.GetGeneration() != live.GetGeneration():
-		return eventUpdated, nil
+	case isSameSpec(live, into):
+		return "", nil // but our note on it has changed
 	}
-	return "", nil
+	return eventUpdated, nil
+}
+
+// isSameSpec says whether two objects of a kind have the same spec. A Deployment's
+// generation does not tell: it counts annotations too.
+func isSameSpec(a, b client.Object) bool {
+	switch a := a.(type) {
+	case *appsv1.Deployment:
+		b, ok := b.(*appsv1.Deployment)
+		return ok && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	default:
+		return a.GetGeneration() == b.GetGeneration()
+	}
+}
+
+// isFree makes sure that the cache has not just missed an object by that name: one that
+// says the same in all that is desired would be no conflict, and become the owner's.
+func (r *Reconciler) isFree(ctx context.Context, desired *unstructured.Unstructured) error {
+	kind := desired.GroupVersionKind()
+	there := &metav1.PartialObjectMetadataList{}
+	there.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := r.Live.List(ctx, there, client.InNamespace(desired.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: desired.GetName()})
+	if err != nil {
+		return fmt.Errorf("looking for %s %s/%s: %w", kind.Kind, desired.GetNamespace(), desired.GetName(), err)
+	}
+	if len(there.Items) > 0 {
+		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it has just been made"))
+	}
+	return nil
 }
 
 // wasInVain says whether the same was tried before, on what there is now.

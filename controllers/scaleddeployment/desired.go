@@ -189,12 +189,14 @@ func holds(desired, live any) bool {
 		return true
 	case []any:
 		have, ok := live.([]any)
-		if !ok || len(have) < len(want) {
-			return false
+		if !ok && (len(want) > 0 || live != nil) || len(have) < len(want) {
+			return false // but an empty list is stored as none
 		}
-		next := 0
+		next, isObject := 0, false
+		if len(have) > 0 {
+			_, isObject = have[0].(map[string]any)
+		}
 		for _, value := range want {
-			_, isObject := value.(map[string]any)
 			for isObject && next < len(have) && !holds(value, have[next]) {
 				next++
 			}
@@ -203,7 +205,6 @@ func holds(desired, live any) bool {
 			}
 			next++
 		}
-		_, isObject := want[0].(map[string]any)
 		return isObject || next == len(have)
 	}
 	return desired == live

@@ -127,9 +127,13 @@ func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p
 		}
 	}
 	if p.deployment == nil {
-		if other, err := r.stranger(ctx, owner, &appsv1.Deployment{}, deploymentName(owner)); other != "" || err != nil {
-			p.deployment, p.refused = former, refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+		other, err := r.stranger(ctx, owner, &appsv1.Deployment{}, deploymentName(owner))
+		if err != nil {
 			return err
+		}
+		if other != "" {
+			p.deployment, p.refused = former, refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+			return nil
 		}
 	}
 	if former != nil {
@@ -141,14 +145,15 @@ func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p
 		p.waiting = fmt.Sprintf("Deployment %s is being deleted; it is made anew once it has gone", d.Name)
 		return nil
 	}
-	refusedErr := r.keepDeployment(ctx, owner, p)
-	if refusedErr != nil && refusal.Of(refusedErr).Reason == "" {
-		return refusedErr
-	}
-	if err := r.keepScaler(ctx, owner, p); err != nil {
+	err = r.keepDeployment(ctx, owner, p)
+	if err != nil && refusal.Of(err).Reason == "" {
 		return err
 	}
-	return refusedErr
+	// A template that is refused is no reason to leave the running pods without a size.
+	if scalerErr := r.keepScaler(ctx, owner, p); err == nil {
+		err = scalerErr
+	}
+	return err
 }
 
 // deployments are those that the owner controls, and that have its UID. The cache may

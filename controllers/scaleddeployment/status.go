@@ -126,8 +126,8 @@ func rollout(d *appsv1.Deployment) state {
 	switch {
 	case has.UpdatedReplicas < wanted:
 		return progress("%d of %d pods have the newest template", has.UpdatedReplicas, wanted)
-	case has.Replicas > has.UpdatedReplicas:
-		return progress("%d pods of an older template, or too many, are still there", has.Replicas-has.UpdatedReplicas)
+	case has.Replicas > wanted:
+		return progress("%d pods of an older template, or too many, are still there", has.Replicas-wanted)
 	case has.AvailableReplicas < has.UpdatedReplicas:
 		return progress("%d of %d pods are available", has.AvailableReplicas, has.UpdatedReplicas)
 	}

@@ -33,8 +33,8 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 }
 
 // HasResource says whether the set has an entry, such as "cpu", in the list "requests"
-// or "limits" of a container of a Deployment's pod template.
+// or "limits" of a container of a Deployment's pod template. A nil set has nothing.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
-	return set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
+	return set != nil && set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
 		fieldpath.KeyByFields("name", container), "resources", list, resource))
 }

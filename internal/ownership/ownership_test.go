@@ -67,6 +67,9 @@ func TestOf(t *testing.T) {
 			}
 		})
 	}
+	if HasResource(nil, "app", "requests", "cpu") {
+		t.Error("no set has a field")
+	}
 	if _, err := Of([]metav1.ManagedFieldsEntry{{Manager: Scalers, FieldsV1: metav1.NewFieldsV1(`{"f:spec":[]}`)}}, Scalers); err == nil {
 		t.Error("fields that cannot be read are no error")
 	}

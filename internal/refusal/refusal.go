@@ -59,6 +59,8 @@ func Of(err error) Refusal {
 		return Refusal{v1beta1.ReasonUnsupported, said.Message}
 	case hasCause(said, causeNamespaceTerminating):
 		return Refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
+	case apierrors.IsForbidden(err) && strings.Contains(said.Message, unknownKind):
+		return Refusal{}
 	case apierrors.IsForbidden(err):
 		return Refusal{forbiddenFor(said.Message), said.Message}
 	case apierrors.IsInvalid(err) && isUIDImmutable(said):
@@ -94,6 +96,10 @@ func isUIDImmutable(status metav1.Status) bool {
 	}
 	return false
 }
+
+// unknownKind is how the admission of owner references says, for half a minute after an
+// installation, that it has not heard of the owner's kind yet.
+const unknownKind = "cannot find RESTMapping"
 
 func forbiddenFor(message string) string {
 	switch {

@@ -103,6 +103,9 @@ func TestRefusals(t *testing.T) {
 		"another pod by that name": {answer(422, "Invalid", `Pod "web-1" is invalid: metadata.uid: Invalid value: "x": field is immutable`, field("metadata.uid")), ""},
 		"a pod that has changed":   {apierrors.NewConflict(pods, "web-1", errors.New("the object has been modified")), ""},
 		"a pod that has gone":      {apierrors.NewNotFound(pods, "web-1"), ""},
+		"an owner of a kind that is new to admission": {
+			answer(403, "Forbidden", `deployments.apps "web" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion autoscaling.verticalscaler.io/v1beta1 Kind ScaledDeployment: no matches for kind "ScaledDeployment" in version "autoscaling.verticalscaler.io/v1beta1"`), "",
+		},
 		"too many requests":        {apierrors.NewTooManyRequests("later", 1), ""},
 		"an error of the server":   {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
 		"a timeout of the server":  {apierrors.NewTimeoutError("later", 1), ""},

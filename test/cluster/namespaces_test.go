@@ -272,7 +272,7 @@ func TestNamespacedInstallsGiveNoRightInTheWholeCluster(t *testing.T) {
 				case "ClusterRoleBinding":
 					t.Errorf("ClusterRoleBinding %s", object.GetName())
 				case "ClusterRole": // bound to nobody, or in namespaces
-					if !slices.Contains([]string{"viewer", "editor", "manager", "manager-rollout"}, short) {
+					if !slices.Contains([]string{"viewer", "editor", "manager", "manager-rollout", "manager-scaled-deployment"}, short) {
 						t.Errorf("ClusterRole %s", object.GetName())
 					}
 				case "RoleBinding":

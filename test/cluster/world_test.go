@@ -311,7 +311,7 @@ func (w *world) sized(name string) *corev1.ResourceList {
 			return "there is no decision"
 		}
 		d := w.deployment(s.Spec.DeploymentName)
-		pods := w.pods(d.Name)
+		pods := w.pods(d.Spec.Template.Labels["app"])
 		if len(pods) != int(*d.Spec.Replicas) {
 			return fmt.Sprintf("there are %d pods", len(pods))
 		}

@@ -61,8 +61,8 @@ func TestTheServerHasTheCRDsOfThisTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 2 {
-		t.Errorf("there are %d CRDs, want those of scalers and checkpoints", len(files))
+	if len(files) != 3 {
+		t.Errorf("there are %d CRDs, want those of scalers, checkpoints and ScaledDeployments", len(files))
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(filepath.Join(dir, file.Name()))

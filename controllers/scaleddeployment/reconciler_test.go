@@ -1,0 +1,287 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+)
+
+func aScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, autoscalingv2.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// shop is a world of the fake client, which has no controllers and no defaults.
+type shop struct {
+	*testing.T
+	client.Client
+	reconciler *Reconciler
+	recorder   *events.FakeRecorder
+	applied    []string // the kinds, in order
+	deleted    int
+}
+
+// newShop has an owner shop/web, and what else is given. The functions stand between
+// the reconciler and the API server; where one is nil, nothing does.
+func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *shop {
+	t.Helper()
+	s := &shop{T: t, recorder: events.NewFakeRecorder(20)}
+	builder := fake.NewClientBuilder().WithScheme(aScheme(t)).WithReturnManagedFields().
+		WithObjects(append(objects, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
+	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}} {
+		builder.WithIndex(kind, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} })
+	}
+	if err := inventory.Index(t.Context(), indexer{builder}); err != nil {
+		t.Fatal(err)
+	}
+	s.Client = builder.Build()
+	apply, remove := funcs.Apply, funcs.Delete
+	funcs.Apply = func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if o, ok := document.(interface{ GetKind() string }); ok {
+			s.applied = append(s.applied, o.GetKind())
+		}
+		if apply != nil {
+			return apply(ctx, c, document, options...)
+		}
+		return c.Apply(ctx, document, options...)
+	}
+	funcs.Delete = func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+		s.deleted++
+		if remove != nil {
+			return remove(ctx, c, object, options...)
+		}
+		return c.Delete(ctx, object, options...)
+	}
+	withWatch, ok := s.Client.(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake client cannot watch")
+	}
+	s.reconciler = &Reconciler{
+		Client: interceptor.NewClient(withWatch, funcs), Live: s.Client, Recorder: s.recorder,
+		Clock: clocktesting.NewFakePassiveClock(noon), ResyncPeriod: 10 * time.Minute,
+	}
+	return s
+}
+
+// indexer indexes a fake client that is not built yet.
+type indexer struct{ builder *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
+	i.builder.WithIndex(object, field, value)
+	return nil
+}
+
+// pass makes a pass, and returns the owner after it.
+func (s *shop) pass() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
+	s.Helper()
+	key := client.ObjectKey{Namespace: "shop", Name: "web"}
+	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: key})
+	var owner v1beta1.ScaledDeployment
+	if getErr := s.Get(s.Context(), key, &owner); getErr != nil {
+		s.Fatal(getErr)
+	}
+	return &owner, result, err
+}
+
+func scaling(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} }
+
+func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
+	s := newShop(t, anOwner(scaling), interceptor.Funcs{})
+	owner, result, err := s.pass()
+	if err != nil || result.RequeueAfter < 10*time.Minute || result.RequeueAfter > 12*time.Minute {
+		t.Fatalf("Reconcile() = %+v, %v", result, err)
+	}
+	if len(s.applied) != 2 || len(s.recorder.Events) != 2 {
+		t.Errorf("applied %v, %d events", s.applied, len(s.recorder.Events))
+	}
+	version := owner.ResourceVersion
+	for range 3 {
+		if owner, _, err = s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.applied) != 2 || owner.ResourceVersion != version || s.deleted > 0 {
+		t.Errorf("applied %v, deleted %d, status %+v", s.applied, s.deleted, owner.Status)
+	}
+}
+
+// A webhook may change what it sees, to something else than was asked for, each time.
+// That is its right, and no reason to ask again and again.
+func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
+	mutate := func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if err := c.Apply(ctx, document, options...); err != nil {
+			return err
+		}
+		d := &appsv1.Deployment{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web"}, d); err != nil {
+			return err
+		}
+		d.Spec.Template.Spec.Containers[0].Image = "mirror.example.com/app:1"
+		if err := c.Update(ctx, d); err != nil {
+			return err
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
+		if err != nil {
+			return err
+		}
+		if into, ok := document.(interface{ SetUnstructuredContent(map[string]any) }); ok {
+			content["apiVersion"], content["kind"] = "apps/v1", "Deployment"
+			into.SetUnstructuredContent(content)
+		}
+		return nil
+	}
+	s := newShop(t, anOwner(), interceptor.Funcs{Apply: mutate})
+	for range 5 {
+		if _, _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.applied) != 1 {
+		t.Errorf("applied %d times", len(s.applied))
+	}
+	// Another wish is tried.
+	var owner v1beta1.ScaledDeployment
+	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
+		t.Fatal(err)
+	}
+	owner.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
+	if err := s.Update(t.Context(), &owner); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.applied) != 2 {
+		t.Errorf("applied %d times", len(s.applied))
+	}
+}
+
+func TestWhatWentWrongIsToldApart(t *testing.T) {
+	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil)
+	refuse := func(err error) interceptor.Funcs {
+		return interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return err
+		}}
+	}
+	failGet := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		if _, ok := into.(*appsv1.Deployment); ok {
+			return errors.New("no cache")
+		}
+		return c.Get(ctx, key, into, options...)
+	}}
+	failList := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("no cache")
+	}}
+	for name, tc := range map[string]struct {
+		funcs   interceptor.Funcs
+		stalled string // the reason; "" for not stalled
+		ready   string
+		fails   bool
+		after   time.Duration // at most
+	}{
+		"a refusal":                    {refuse(invalid), "Rejected", "Rejected", false, time.Minute},
+		"a missing right":              {refuse(apierrors.NewForbidden(deployments, "web", errors.New(`User "x" cannot patch resource "deployments"`))), "Forbidden", "Forbidden", false, time.Minute},
+		"an outage":                    {refuse(errors.New("connection refused")), "", "Unknown", true, 0},
+		"an error of theirs":           {refuse(apierrors.NewInternalError(errors.New("etcd"))), "", "Unknown", true, 0},
+		"an old cache":                 {refuse(apierrors.NewConflict(deployments, "web", errors.New("changed"))), "", "", false, time.Second},
+		"no Deployment can be read":    {failGet, "", "Unknown", true, 0},
+		"no Deployments can be listed": {failList, "", "Unknown", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, anOwner(), tc.funcs)
+			owner, result, err := s.pass()
+			if (err != nil) != tc.fails || result.RequeueAfter > tc.after {
+				t.Errorf("Reconcile() = %+v, %v", result, err)
+			}
+			var stalled, ready string
+			if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c != nil && c.Status == metav1.ConditionTrue {
+				stalled = c.Reason
+			}
+			if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c != nil {
+				ready = c.Reason
+			}
+			if stalled != tc.stalled || ready != tc.ready {
+				t.Errorf("stalled for %q, ready says %q; want %q, %q", stalled, ready, tc.stalled, tc.ready)
+			}
+		})
+	}
+}
+
+// The cache is older than the API server: what it does not have may be there.
+func TestADeploymentThatTheCacheDoesNotHaveIsNotTaken(t *testing.T) {
+	// The very same as the owner would make, but nobody's.
+	document, err := deploymentFor(anOwner(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strangers := typed(t, document)
+	strangers.OwnerReferences, strangers.Labels, strangers.Annotations = nil, nil, nil
+	strangers.ManagedFields = nil
+	old := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		if _, ok := into.(*appsv1.Deployment); ok {
+			return apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name)
+		}
+		return c.Get(ctx, key, into, options...)
+	}}
+	s := newShop(t, anOwner(), old, strangers)
+	if _, _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	var now appsv1.Deployment
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(strangers), &now); err != nil {
+		t.Fatal(err)
+	}
+	if len(now.OwnerReferences)+len(now.Labels) > 0 {
+		t.Errorf("it was taken: %v, %v", now.OwnerReferences, now.Labels)
+	}
+}
+
+func TestAnOwnerThatGoesIsLeftToTheGarbageCollector(t *testing.T) {
+	owner := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
+	})
+	s := newShop(t, owner, interceptor.Funcs{})
+	after, result, err := s.pass()
+	if err != nil || result.RequeueAfter != 0 || len(s.applied)+s.deleted > 0 || len(after.Status.Conditions) > 0 {
+		t.Errorf("Reconcile() = %+v, %v; applied %v, deleted %d", result, err, s.applied, s.deleted)
+	}
+}
+
+func TestAnOwnerThatHasGoneIsNoError(t *testing.T) {
+	s := newShop(t, anOwner(), interceptor.Funcs{})
+	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "gone"}})
+	if err != nil || result.RequeueAfter != 0 {
+		t.Errorf("Reconcile() = %+v, %v", result, err)
+	}
+}

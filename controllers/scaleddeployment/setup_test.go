@@ -1,0 +1,122 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+func TestWhatOfAScalerWakesItsOwner(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1beta1.VerticalScaler)
+		want   bool
+	}{
+		"nothing":               {func(*v1beta1.VerticalScaler) {}, false},
+		"a version":             {func(s *v1beta1.VerticalScaler) { s.ResourceVersion = "2" }, false},
+		"a recommendation":      {func(s *v1beta1.VerticalScaler) { s.Status.Recommendation = &v1beta1.Recommendation{} }, false},
+		"another condition":     {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[1].Reason = "RollingOut" }, false},
+		"a finalizer":           {func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"x"} }, false},
+		"Ready":                 {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Status = "False" }, true},
+		"what Ready says":       {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Message = "other" }, true},
+		"no Ready":              {func(s *v1beta1.VerticalScaler) { s.Status.Conditions = nil }, true},
+		"the spec":              {func(s *v1beta1.VerticalScaler) { s.Generation = 2 }, true},
+		"a label":               {func(s *v1beta1.VerticalScaler) { s.Labels = nil }, true},
+		"an annotation":         {func(s *v1beta1.VerticalScaler) { s.Annotations = map[string]string{"a": "b"} }, true},
+		"an owner":              {func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }, true},
+		"an owner's controller": {func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "web", Generation: 1, Labels: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{UID: "owner-1", Controller: ptr.To(true)}},
+			}}
+			before.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True"}, {Type: "Applied", Status: "True"}}
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := scalerPredicate().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("Update() = %t", got)
+			}
+		})
+	}
+	if !scalerPredicate().Create(event.CreateEvent{}) || !scalerPredicate().Delete(event.DeleteEvent{}) {
+		t.Error("a scaler that comes or goes does not wake its owner")
+	}
+	if scalerPredicate().Update(event.UpdateEvent{ObjectOld: &appsv1.Deployment{}, ObjectNew: &v1beta1.VerticalScaler{}}) {
+		t.Error("something else wakes it")
+	}
+}
+
+func TestWhatOfAStrangerWakesItsNamesake(t *testing.T) {
+	controlled := func(uid types.UID) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "other"}, {UID: uid, Controller: ptr.To(true)}}}}
+	}
+	owned := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "a"}}}}
+	for name, tc := range map[string]struct {
+		before, after *appsv1.Deployment
+		want          bool
+	}{
+		"its status":                   {&appsv1.Deployment{}, &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1}}, false},
+		"an owner that is no more":     {&appsv1.Deployment{}, owned, false},
+		"the same controller":          {controlled("a"), controlled("a"), false},
+		"another controller":           {controlled("a"), controlled("b"), true},
+		"a controller":                 {&appsv1.Deployment{}, controlled("a"), true},
+		"no controller":                {controlled("a"), &appsv1.Deployment{}, true},
+		"a controller that is no more": {controlled("a"), owned, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := controllerPredicate().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("Update() = %t", got)
+			}
+		})
+	}
+	if !controllerPredicate().Create(event.CreateEvent{}) || !controllerPredicate().Delete(event.DeleteEvent{}) {
+		t.Error("one that comes or goes does not wake it")
+	}
+}
+
+func TestNamesakes(t *testing.T) {
+	owner := func(namespace, name, deployment string) *v1beta1.ScaledDeployment {
+		return anOwner(func(o *v1beta1.ScaledDeployment) {
+			o.Namespace, o.Name, o.Spec.DeploymentName = namespace, name, deployment
+		})
+	}
+	build := func(funcs interceptor.Funcs) client.Client {
+		return fake.NewClientBuilder().WithScheme(aScheme(t)).WithInterceptorFuncs(funcs).
+			WithIndex(&v1beta1.ScaledDeployment{}, deploymentIndex, nameIndex).
+			WithObjects(owner("shop", "web", ""), owner("shop", "a", "web"), owner("shop", "api", ""), owner("bank", "web", ""), owner("shop", "b", "other")).Build()
+	}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}}}
+	if diff := cmp.Diff(want, namesakes(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
+		t.Errorf("namesakes (-want +got):\n%s", diff)
+	}
+	broken := build(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("no cache")
+	}})
+	if got := namesakes(broken)(t.Context(), web); got != nil {
+		t.Errorf("namesakes without a cache: %v", got)
+	}
+}
+
+// nameIndex is what the manager's cache is told to index owners by.
+func nameIndex(o client.Object) []string {
+	if owner, ok := o.(*v1beta1.ScaledDeployment); ok {
+		return []string{deploymentName(owner)}
+	}
+	return nil
+}

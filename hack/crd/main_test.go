@@ -1,0 +1,122 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const crd = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: things.example.com
+spec:
+  group: example.com
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        description: a thing
+        type: object
+        properties:
+          spec:
+            description: what is wanted
+            type: object
+            properties:
+              other: {description: another field, type: string}
+              template:
+                description: the template
+                type: object
+                properties:
+                  description: {description: a property by that name, type: string}
+                  list:
+                    description: a list
+                    type: array
+                    items: {description: an item, type: object, properties: {x: {description: deep, type: string, enum: [description]}}}
+`
+
+func write(t *testing.T, text string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "crd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func read(t *testing.T, file string) (text string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestShorten(t *testing.T) {
+	file := write(t, crd)
+	if err := shorten(file, []string{"spec", "template"}); err != nil {
+		t.Fatal(err)
+	}
+	once := read(t, file)
+	want := crd
+	for _, gone := range []string{"description: a property by that name, ", "                    description: a list\n", "description: an item, ", "description: deep, "} {
+		if !strings.Contains(want, gone) {
+			t.Fatalf("%q is not in the example", gone)
+		}
+		want = strings.Replace(want, gone, "", 1)
+	}
+	var wanted, got any
+	for text, into := range map[string]*any{want: &wanted, once: &got} {
+		if err := yaml.Unmarshal([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("shortened (-want +got):\n%s", diff)
+	}
+	if err := shorten(file, []string{"spec", "template"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(once, read(t, file)); diff != "" {
+		t.Errorf("shortened again (-once +twice):\n%s", diff)
+	}
+}
+
+func TestWhatCannotBeShortenedIsLeftAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text  string
+		field string
+		want  string
+	}{
+		"no such field":     {crd, "spec.pods", "has no field spec.pods"},
+		"a field below one": {crd, "spec.other.more", "has no field spec.other.more"},
+		"another kind":      {"kind: ConfigMap\ndata: {a: b}\n", "spec", "is not a CustomResourceDefinition"},
+		"no YAML":           {"a: [", "spec", "reading "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, tc.text)
+			err := shorten(file, strings.Split(tc.field, "."))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("shorten() = %v, want an error with %q", err, tc.want)
+			}
+			if read(t, file) != tc.text {
+				t.Error("the file was changed")
+			}
+		})
+	}
+	if err := shorten(filepath.Join(t.TempDir(), "none.yaml"), []string{"spec"}); !os.IsNotExist(err) {
+		t.Errorf("without a file: %v", err)
+	}
+}

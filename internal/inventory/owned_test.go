@@ -1,0 +1,112 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// controlledBy makes the Deployment's controller of that kind.
+func controlledBy(d *appsv1.Deployment, apiVersion, kind string, uid types.UID) *appsv1.Deployment {
+	d.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: uid, Controller: ptr.To(true)}}
+	return d
+}
+
+// A ScaledDeployment is compared with the whole of its Deployment, so nothing of the
+// spec and the status goes.
+func TestTrimKeepsWhatAnOwnerCompares(t *testing.T) {
+	for name, tc := range map[string]struct {
+		apiVersion, kind string
+		keeps            bool
+	}{
+		"a ScaledDeployment's":                      {"autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", true},
+		"a ScaledDeployment's of a version to come": {"autoscaling.verticalscaler.io/v1", "ScaledDeployment", true},
+		"another group's":                           {"example.com/v1beta1", "ScaledDeployment", false},
+		"another kind's":                            {"autoscaling.verticalscaler.io/v1beta1", "VerticalScaler", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := controlledBy(richDeployment(1), tc.apiVersion, tc.kind, "owner-1")
+			whole.Labels[v1beta1.ScaledDeploymentLabel] = "web"
+			whole.Annotations[v1beta1.AppliedAnnotation] = "1"
+			scalers := metav1.ManagedFieldsEntry{Manager: "verticalscaler", Operation: "Apply", FieldsV1: ownedFields(3)}
+			whole.ManagedFields = append(whole.ManagedFields, scalers)
+			d := trimmed(t, whole.DeepCopy())
+			if diff := cmp.Diff(workload.ReadDeployment(whole), workload.ReadDeployment(d)); diff != "" {
+				t.Errorf("reading it (-whole +trimmed):\n%s", diff)
+			}
+			if !tc.keeps {
+				if d.Spec.Template.Spec.Volumes != nil || d.ManagedFields != nil || d.Labels != nil || d.Annotations != nil || d.Status.Conditions != nil {
+					t.Errorf("kept: %+v", d)
+				}
+				return
+			}
+			want := whole.DeepCopy()
+			want.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
+			want.Annotations = map[string]string{v1beta1.AppliedAnnotation: "1"}
+			want.ManagedFields = []metav1.ManagedFieldsEntry{scalers}
+			if diff := cmp.Diff(want, d); diff != "" {
+				t.Errorf("trimmed (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(d.DeepCopy(), trimmed(t, d)); diff != "" {
+				t.Errorf("trimmed again (-once +twice):\n%s", diff)
+			}
+		})
+	}
+	t.Run("an owner that is no controller has no say", func(t *testing.T) {
+		d := controlledBy(richDeployment(1), "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "owner-1")
+		d.OwnerReferences[0].Controller = nil
+		if d = trimmed(t, d); d.Spec.Template.Spec.Volumes != nil {
+			t.Errorf("kept: %+v", d.Spec)
+		}
+	})
+}
+
+func TestDeploymentsOf(t *testing.T) {
+	owner := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "owner-1"}}
+	deployment := func(namespace, name string) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	const version = "autoscaling.verticalscaler.io/v1beta1"
+	foreign := deployment("shop", "foreign")
+	foreign.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: "ScaledDeployment", Name: "web", UID: "owner-1"}}
+	objects := []client.Object{
+		controlledBy(deployment("shop", "one"), version, "ScaledDeployment", "owner-1"),
+		controlledBy(deployment("shop", "two"), version, "ScaledDeployment", "owner-1"),
+		controlledBy(deployment("shop", "of-a-namesake"), version, "ScaledDeployment", "owner-2"),
+		controlledBy(deployment("bank", "elsewhere"), version, "ScaledDeployment", "owner-1"),
+		deployment("shop", "nobodys"), foreign,
+	}
+	found, err := DeploymentsOf(t.Context(), cacheOf(t, interceptor.Funcs{}, objects...), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range found {
+		got = append(got, found[i].Name)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" {
+		t.Errorf("DeploymentsOf() (-want +got):\n%s", diff)
+	}
+	broken := cacheOf(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("no cache")
+	}})
+	if _, err := DeploymentsOf(t.Context(), broken, owner); err == nil {
+		t.Error("a cache that fails is no error")
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// What happens to what a ScaledDeployment owns when it is deleted. All of it is the
+// garbage collector's doing; a scaler in Rollout has a finalizer, which is the
+// operator's.
+
+// bothModes runs a test in parallel for a scaler without and one with a finalizer.
+func bothModes(t *testing.T, f func(w *world, name string)) {
+	t.Helper()
+	w := newWorld(t)
+	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			w, name := w.in(t), strings.ToLower(string(mode))
+			w.uses(name, "app", 300, 300)
+			w.own(name, scaled(mode))
+			w.sized(name)
+			if n := len(w.scaler(name).Finalizers); (n == 1) != (mode == "Rollout") {
+				t.Fatalf("the scaler has %d finalizers", n)
+			}
+			f(w, name)
+		})
+	}
+}
+
+func (w *world) removeOwner(name string, how metav1.DeletionPropagation) {
+	w.Helper()
+	if err := env.Client.Delete(w.Context(), w.newOwner(name), client.PropagationPolicy(how)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// allGone waits until nothing of the owner is left, and fails if it comes again.
+func (w *world) allGone(name string) {
+	w.Helper()
+	w.gone(w.newOwner(name))
+	w.gone(testkit.Scaler(w.namespace, name, ""))
+	w.gone(testkit.Deployment(w.namespace, name))
+	w.eventually(func() string {
+		if pods, sets := w.pods(name), w.sets(name); len(pods)+len(sets) > 0 {
+			return fmt.Sprintf("%d pods and %d ReplicaSets are still there", len(pods), len(sets))
+		}
+		return ""
+	})
+}
+
+// neverAnew counts how often a Deployment by that name, other than this one, is there.
+// What it returns waits until this one has gone, and fails if there was another.
+func (w *world) neverAnew(d *appsv1.Deployment) (gone func()) {
+	w.Helper()
+	until := w.follow(func(event watch.Event, seen *appsv1.Deployment) {
+		if seen.Name == d.Name && seen.UID != d.UID {
+			w.Errorf("%s: Deployment %s was made anew", event.Type, d.Name)
+		}
+	})
+	return func() {
+		w.Helper()
+		until(func(event watch.Event, seen *appsv1.Deployment) bool {
+			return event.Type == watch.Deleted && seen.UID == d.UID
+		})
+	}
+}
+
+func TestWhatIsOwnedGoesWithItsOwner(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(w *world, name string) {
+		w.removeOwner(name, metav1.DeletePropagationBackground)
+		w.allGone(name)
+	})
+}
+
+func TestWhatIsOwnedGoesBeforeItsOwnerInTheForeground(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(w *world, name string) {
+		gone := w.neverAnew(w.deployment(name))
+		w.removeOwner(name, metav1.DeletePropagationForeground)
+		w.gone(w.newOwner(name))
+		for _, owned := range []client.Object{testkit.Deployment(w.namespace, name), testkit.Scaler(w.namespace, name, "")} {
+			if err := env.Client.Get(w.Context(), w.key(name), owned); !apierrors.IsNotFound(err) {
+				w.Errorf("the owner has gone before its %T: %v", owned, err)
+			}
+		}
+		w.allGone(name)
+		gone()
+	})
+}
+
+func TestOrphansLiveOn(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(w *world, name string) {
+		d, s, pods := w.deployment(name), w.scaler(name), w.pods(name)
+		before := w.sized(name)
+		w.removeOwner(name, metav1.DeletePropagationOrphan)
+		w.gone(w.newOwner(name))
+		if now := w.deployment(name); now.UID != d.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
+			w.Errorf("the Deployment is %+v", now.ObjectMeta)
+		}
+		if now := w.scaler(name); now.UID != s.UID || now.DeletionTimestamp != nil || len(now.OwnerReferences) > 0 {
+			w.Errorf("the scaler is %+v", now.ObjectMeta)
+		}
+		if len(w.pods(name)) != len(pods) {
+			w.Errorf("%d pods are left of %d", len(w.pods(name)), len(pods))
+		}
+		// And the scaler goes on.
+		w.uses(name, "app", 600, 600)
+		w.eventually(func() string {
+			if now := w.sized(name); now.Cpu().Cmp(*before.Cpu()) <= 0 {
+				return "cpu is still " + now.Cpu().String()
+			}
+			return ""
+		})
+		// What was an owner's is anybody's: it is not taken back unasked.
+		w.create(w.newOwner(name))
+		w.ownerSays(name, "Stalled", "True", "NotControlled", "controlled by nobody")
+	})
+}
+
+// Nothing of a ScaledDeployment itself needs the operator to go.
+func TestAnOwnerGoesWithoutTheOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own("plain")
+	w.own("inplace", scaled("InPlace"))
+	w.uses("rollout", "app", 300, 300)
+	w.own("rollout", scaled("Rollout"))
+	w.sized("rollout")
+	w.operator.Stop(t)
+	w.removeOwner("plain", metav1.DeletePropagationForeground)
+	w.removeOwner("inplace", metav1.DeletePropagationForeground)
+	w.removeOwner("rollout", metav1.DeletePropagationForeground)
+	w.allGone("plain")
+	w.allGone("inplace")
+	w.gone(testkit.Deployment(w.namespace, "rollout"))
+	if s := w.scaler("rollout"); s.DeletionTimestamp == nil || len(s.Finalizers) == 0 {
+		t.Errorf("the scaler does not wait: %+v", s.ObjectMeta)
+	}
+	w.start()
+	w.allGone("rollout")
+	var list appsv1.DeploymentList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil || len(list.Items) > 0 {
+		t.Errorf("Deployments: %v, %v", len(list.Items), err)
+	}
+}
+
+// A new owner by the name of one that has just gone starts afresh.
+func TestAnOwnerIsDeletedAndMadeAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(w *world, name string) {
+		before := w.owner(name)
+		w.removeOwner(name, metav1.DeletePropagationBackground)
+		w.eventually(func() string {
+			err := env.Client.Create(w.Context(), w.newOwner(name, scaled(before.Spec.Scaling.UpdatePolicy.UpdateMode)))
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				w.Fatal(err)
+			}
+			return said(err)
+		})
+		testkit.Eventually(w.T, promptly, func() string { return unlike(w.owner(name), "Ready", "True", "Available") })
+		d := w.settled(name)
+		if s := w.scaler(name); s.OwnerReferences[0].UID == before.UID || d.OwnerReferences[0].UID == before.UID {
+			w.Errorf("owned by %v and %v", d.OwnerReferences, s.OwnerReferences)
+		}
+		w.sized(name)
+	})
+}

@@ -1,0 +1,193 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// The tests in this file count passes, and so they run alone, like those of idle_test.go.
+
+// richTemplate says what the API server fills in, also within what server-side apply
+// takes as one value, and amounts in other words than Kubernetes'.
+func richTemplate(o *v1beta1.ScaledDeployment) {
+	template := &o.Spec.Template
+	template.Annotations = map[string]string{"checksum/config": "0"}
+	spec := &template.Spec
+	spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To(int64(0)), SupplementalGroups: []int64{1, 2}, Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_local_port_range", Value: "1024 65535"}}}
+	spec.TerminationGracePeriodSeconds = ptr.To(int64(0))
+	spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"a", "b"}}}
+	spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}, {Key: "b", Value: "c", Effect: corev1.TaintEffectNoSchedule}}
+	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway}}
+	spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+		Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname},
+	}}}}
+	spec.Volumes = []corev1.Volume{
+		{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("0.5Gi"))}}},
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "config"}, Items: []corev1.KeyToPath{{Key: "a", Path: "b"}}, Optional: ptr.To(true),
+		}}},
+		{Name: "all", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+		}}}},
+	}
+	app := &spec.Containers[0]
+	app.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("0.1"), "memory": resource.MustParse("0.128e9")},
+		Limits:   corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("0.5Gi")},
+	}
+	app.Ports = []corev1.ContainerPort{{ContainerPort: 80}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+	app.Env = []corev1.EnvVar{
+		{Name: "EMPTY"},
+		{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}},
+		{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}, Key: "a", Optional: ptr.To(true)}}},
+	}
+	app.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Optional: ptr.To(true)}}}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "empty", MountPath: "/empty"}, {Name: "config", MountPath: "/config", ReadOnly: true}}
+	app.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
+	app.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 80}}}
+	app.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}, FailureThreshold: 1}
+	app.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, Privileged: ptr.To(false)}
+	app.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+	init := testkit.Container("init")
+	init.Resources = corev1.ResourceRequirements{}
+	spec.InitContainers = []corev1.Container{init}
+	spec.Containers = append(spec.Containers, corev1.Container{Name: "side", Image: "example.com/side"})
+}
+
+func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
+	env.NeedAudit(t)
+	w := newWorld(t)
+	names := []string{"plain", "inplace", "rollout", "refused", "named"}
+	for _, name := range names {
+		w.uses(name, "app", 300, 300)
+		w.uses(name, "side", 300, 300)
+	}
+	w.own("plain", richTemplate)
+	w.own("named", named("other-name"), scaled("Off"))
+	w.own("inplace", richTemplate, scaled("InPlace"))
+	w.own("rollout", richTemplate, scaled("Rollout"))
+	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
+	w.ownerSays("refused", "Stalled", "True", "Rejected")
+	for _, name := range []string{"inplace", "rollout"} {
+		w.sized(name)
+		w.settled(name)
+		w.ownerSays(name, "Sized", "True", "Working")
+	}
+	w.observed(idleEvidence)
+
+	mark := env.Mark()
+	w.config.ResyncPeriod.Duration = 100 * time.Millisecond
+	w.restart()
+	before := passesOf(t, "scaleddeployment")
+	w.eventually(func() string {
+		if passesOf(t, "scaleddeployment") < before+20*len(names) {
+			return "too few passes yet"
+		}
+		return ""
+	})
+	asked := 0
+	for _, write := range w.allWrites(mark) {
+		// What was refused is asked again, and refused again.
+		if write.Name == "refused" && write.Resource == "deployments" && write.Code == 422 {
+			asked++
+			continue
+		}
+		t.Errorf("written: %s", write)
+	}
+	if asked == 0 {
+		t.Error("what was refused is not asked again")
+	}
+}
+
+func TestAnOwnerIsWokenByEventsAlone(t *testing.T) {
+	w := newWorld(t) // its resync is longer than any test
+	w.uses("web", "app", 300, 300)
+	owner := w.own("web", scaled("InPlace"))
+	w.sized("web")
+	w.settled("web")
+	w.ownerSays("web", "Sized", "True", "Working")
+	for before := -1; before != passesOf(t, "scaleddeployment"); {
+		before = passesOf(t, "scaleddeployment")
+		w.rounds(5) // the last events arrive
+	}
+	before := passesOf(t, "scaleddeployment")
+	w.rounds(20)
+	if n := passesOf(t, "scaleddeployment") - before; n > 0 {
+		t.Errorf("%d passes while nothing happened", n)
+	}
+	for _, n := range []int32{5, 2} {
+		w.patch(owner, `{"spec":{"replicas":%d}}`, n)
+		w.settled("web")
+	}
+	w.remove(&w.pods("web")[0])
+	w.runs("web")
+	w.settled("web")
+}
+
+func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
+	t.Parallel()
+	env.NeedAudit(t)
+	w := newWorld(t)
+	w.uses("web", "app", 300, 300)
+	w.own("web", richTemplate, scaled("Rollout"))
+	w.own("plain")
+	w.sized("web")
+	w.settled("web")
+	w.ownerSays("web", "Sized", "True", "Working")
+	before := []any{w.deployment("web"), w.deployment("plain"), w.owner("web"), w.owner("plain")}
+	w.operator.Stop(t)
+	mark := env.Mark()
+	w.start()
+	w.rounds(10)
+	w.patch(w.newOwner("plain"), `{"spec":{"replicas":2}}`) // which it follows, so it is at work
+	w.settled("plain")
+	for _, write := range w.writes(mark) {
+		if write.Name == "web" && write.Resource != "verticalscalercheckpoints" && !strings.HasPrefix(write.Resource, "verticalscalers") {
+			t.Errorf("written: %s", write)
+		}
+	}
+	if diff := cmp.Diff(before[0], any(w.deployment("web"))); diff != "" {
+		t.Errorf("the Deployment (-before +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(before[2], any(w.owner("web"))); diff != "" {
+		t.Errorf("the owner (-before +now):\n%s", diff)
+	}
+}
+
+// passesOf is the number of passes that a controller has made in this process.
+func passesOf(t *testing.T, controller string) (n int) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" && label.GetValue() == controller {
+					n += int(metric.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
+}

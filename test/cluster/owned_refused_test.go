@@ -1,0 +1,331 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+const (
+	// promptly is sooner than what was refused is asked for again, so that what
+	// happens within it was woken by an event.
+	promptly = 45 * time.Second
+	// fast is a resync for what nobody tells the operator.
+	fast = 2 * time.Second
+)
+
+func quota(w *world, what corev1.ResourceName, most string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse(most)}},
+	}
+}
+
+// asMade is what an operator could have changed about a Deployment.
+func asMade(d *appsv1.Deployment) *appsv1.Deployment {
+	d = d.DeepCopy()
+	d.ManagedFields, d.ResourceVersion, d.Generation, d.Status = nil, "", 0, appsv1.DeploymentStatus{}
+	delete(d.Annotations, revision) // its own controller's
+	return d
+}
+
+func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	env.NeedAudit(t)
+	w := newWorld(t)
+	for name, tc := range map[string]struct {
+		// make makes a Deployment by that name.
+		make  func(w *world, name string)
+		whose string
+		// free makes the name free.
+		free func(w *world, name string)
+	}{
+		"by-nobody": {
+			make:  func(w *world, name string) { w.deploy(name) },
+			whose: "is controlled by nobody",
+			free:  func(w *world, name string) { w.remove(testkit.Deployment(w.namespace, name)) },
+		},
+		"by-a-stranger": {
+			make: func(w *world, name string) {
+				boss := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "boss"}}
+				w.create(boss)
+				w.deploy(name, func(d *appsv1.Deployment) {
+					d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(boss, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+				})
+			},
+			whose: "is controlled by ConfigMap boss",
+			free: func(w *world, _ string) {
+				w.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "boss"}})
+			},
+		},
+		"by-another": {
+			make:  func(w *world, name string) { w.own("first", named(name)) },
+			whose: "is controlled by ScaledDeployment first",
+			free:  func(w *world, _ string) { w.edit("first", named("")) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := w.in(t)
+			tc.make(w, name)
+			before := w.deployment(name)
+			mark := env.Mark()
+			// The template is another, so that taking it over would show.
+			w.create(w.newOwner(name, scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
+			what := fmt.Sprintf("Deployment %s exists and %s", name, tc.whose)
+			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
+			w.ownerSays(name, "Ready", "False", "NotControlled", what)
+			w.ownerSays(name, "Reconciling", "False", "Working")
+			owner := w.owner(name)
+			w.noted(owner.UID, "Refused", what)
+
+			// It is asked again by whatever wakes it, and says nothing new.
+			w.patch(owner, `{"spec":{"replicas":4}}`)
+			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
+			if n := w.eventsOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "Warning NotControlled: "+what) {
+				t.Errorf("events: %q", n)
+			}
+			now := w.deployment(name)
+			if diff := cmp.Diff(asMade(before), asMade(now)); diff != "" {
+				t.Errorf("the Deployment (-before +now):\n%s", diff)
+			}
+			for _, write := range w.writes(mark) {
+				if write.Name == name && !strings.HasPrefix(write.Resource, "scaleddeployments") {
+					t.Errorf("written: %s", write)
+				}
+			}
+			if err := env.Client.Get(t.Context(), w.key(name), &v1beta1.VerticalScaler{}); !apierrors.IsNotFound(err) {
+				t.Errorf("a scaler was made: %v", err)
+			}
+			if got := w.owner(name).Status; got.Replicas != 0 {
+				t.Errorf("%d pods of somebody else are counted", got.Replicas)
+			}
+
+			tc.free(w, name)
+			testkit.Eventually(t, promptly, func() string { return unlike(w.owner(name), "Stalled", "False", "Working") })
+			d := w.settled(name)
+			if got := d.Spec.Template.Spec.Containers[0].Image; got != "example.com/mine:1" || *d.Spec.Replicas != 4 {
+				t.Errorf("the Deployment runs %s, %d times", got, *d.Spec.Replicas)
+			}
+			w.says(name, "TargetFound", "True", "DeploymentFound")
+		})
+	}
+}
+
+// A Deployment that is made, and then asked for, before the operator's cache has it.
+func TestADeploymentMadeJustBeforeItsNamesakeIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 5 {
+		name := fmt.Sprintf("d%d", i)
+		// The very same, as somebody has it who moves to the owned pattern.
+		d := testkit.Deployment(w.namespace, name)
+		d.Spec.Replicas = ptr.To(int32(1))
+		owner := w.newOwner(name, func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Selector, o.Spec.Replicas = d.Spec.Selector, d.Spec.Replicas
+		})
+		w.create(d)
+		w.create(owner)
+		w.ownerSays(name, "Stalled", "True", "NotControlled")
+		if now := w.deployment(name); len(now.OwnerReferences) > 0 || len(now.Labels) > 0 {
+			t.Errorf("Deployment %s was taken: %v, %v", name, now.OwnerReferences, now.Labels)
+		}
+	}
+}
+
+func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.scale("web", inMode("Off"))
+	before := w.scaler("web")
+	w.create(w.newOwner("web", scaled("InPlace")))
+	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web exists and is controlled by nobody")
+	w.runs("web") // the Deployment is made all the same
+	owner := w.owner("web")
+	w.noted(owner.UID, "Refused", "VerticalScaler web")
+	if now := w.scaler("web"); now.Generation != before.Generation || len(now.OwnerReferences)+len(now.Labels)+len(now.Annotations) > 0 {
+		t.Errorf("the scaler was changed: %+v", now)
+	}
+	// Without scaling, nobody asks for one.
+	w.patch(owner, `{"spec":{"scaling":null}}`)
+	w.settled("web")
+	if now := w.scaler("web"); now.DeletionTimestamp != nil {
+		t.Error("the scaler was deleted")
+	}
+	w.edit("web", scaled("InPlace"))
+	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
+	w.remove(testkit.Scaler(w.namespace, "web", ""))
+	testkit.Eventually(t, promptly, func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
+	w.settled("web")
+	if now := w.scaler("web"); !metav1.IsControlledBy(now, owner) {
+		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
+	}
+}
+
+// What the schema cannot know is said by the API server, in its own words, once; what
+// runs goes on, and what the user puts right works.
+func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	container := func(f func(*corev1.Container)) func(*v1beta1.ScaledDeployment) {
+		return func(o *v1beta1.ScaledDeployment) { f(&o.Spec.Template.Spec.Containers[0]) }
+	}
+	for name, tc := range map[string]struct {
+		wrong func(*v1beta1.ScaledDeployment)
+		words string
+	}{
+		"pull-policy": {container(func(c *corev1.Container) { c.ImagePullPolicy = "Sometimes" }), `imagePullPolicy: Unsupported value: "Sometimes"`},
+		"port-names": {container(func(c *corev1.Container) {
+			c.Ports = []corev1.ContainerPort{{Name: "a", ContainerPort: 80}, {Name: "a", ContainerPort: 81}}
+		}), `ports[1].name: Duplicate value: "a"`},
+		"port-number":    {container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 99999}} }), "must be between 1 and 65535"},
+		"limits":         {container(func(c *corev1.Container) { c.Resources.Limits["cpu"] = resource.MustParse("1m") }), "must be less than or equal to cpu limit"},
+		"no-image":       {container(func(c *corev1.Container) { c.Image = "" }), "image: Required value"},
+		"mount":          {container(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "gone", MountPath: "/x"}} }), `Not found: "gone"`},
+		"container-name": {container(func(c *corev1.Container) { c.Name = "App" }), `name: Invalid value: "App"`},
+		"restart-policy": {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }, `restartPolicy: Unsupported value: "Never"`},
+		"label-value":    {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["x"] = "a b" }, "a valid label must be"},
+		"own-label":      {func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels[ownerLabel] = "other" }, "`selector` does not match template `labels`"},
+		"same-containers": {func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("app")}
+		}, `Duplicate value: "app"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := w.in(t)
+			owner := w.own(name)
+			before := w.deployment(name)
+			w.edit(name, func(o *v1beta1.ScaledDeployment) {
+				o.Spec.Replicas = ptr.To(int32(2)) // waits for the whole
+				tc.wrong(o)
+			})
+			w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
+			w.ownerSays(name, "Ready", "False", "Rejected", tc.words)
+			w.ownerSays(name, "Reconciling", "False", "Working")
+			if diff := cmp.Diff(before.Spec, w.deployment(name).Spec); diff != "" {
+				t.Errorf("the Deployment (-before +now):\n%s", diff)
+			}
+			if got := w.owner(name).Status.AvailableReplicas; got != 3 {
+				t.Errorf("the status counts %d pods, of the three that run", got)
+			}
+			w.noted(owner.UID, "Refused", "Rejected", tc.words)
+			w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner(name).Spec.Template })
+			w.settled(name)
+			w.ownerSays(name, "Stalled", "False", "Working")
+			if n := w.eventsOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "Warning ") {
+				t.Errorf("events: %q", n)
+			}
+		})
+	}
+}
+
+func TestAnOwnerThatIsRefusedFromTheBeginningWorksOnceItIsPutRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.newOwner("web", scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
+		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+	}))
+	w.ownerSays("web", "Stalled", "True", "Rejected", "`selector` does not match template `labels`")
+	if err := env.Client.Get(t.Context(), w.key("web"), &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a Deployment: %v", err)
+	}
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Labels["app"] = "other" })
+	d := w.settled("web")
+	if diff := cmp.Diff(map[string]string{"app": "other"}, d.Spec.Template.Labels, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	w.ownerSays("web", "Stalled", "False", "Working")
+}
+
+func TestAQuotaOfDeploymentsIsSaidAndAskedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, resync(fast))
+	team := deploymentQuota(w, "0")
+	w.create(team)
+	w.eventually(func() string { // a quota counts once its controller has seen it
+		if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
+			return fmt.Sprintf("the quota is not in force: %v", err)
+		}
+		return ""
+	})
+	w.create(w.newOwner("web"))
+	w.ownerSays("web", "Stalled", "True", "QuotaExceeded", "exceeded quota: team")
+	w.patch(team, `{"spec":{"hard":{"count/deployments.apps":"1"}}}`)
+	w.settled("web")
+}
+
+// The stages of a rollout, as kstatus has them.
+func TestTheConditionsFollowARollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Run("that cannot go on, exceeds its deadline, and is put right", func(t *testing.T) {
+		t.Parallel()
+		w := w.in(t)
+		owner := w.own("slow")
+		// Not the owner's to say, so it stays.
+		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":4}}`)
+		nowhere := func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.NodeSelector = map[string]string{"is": "nowhere"}
+		}
+		w.edit("slow", nowhere)
+		w.ownerSays("slow", "Reconciling", "True", "Progressing", "Deployment slow")
+		w.ownerSays("slow", "Ready", "False", "Progressing")
+		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
+		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
+		w.ownerSays("slow", "Reconciling", "False", "Working")
+		w.noted(owner.UID, "Refused", "ProgressDeadlineExceeded")
+		w.edit("slow", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.NodeSelector = nil })
+		w.settled("slow")
+		w.ownerSays("slow", "Stalled", "False", "Working")
+		w.ownerSays("slow", "Reconciling", "False", "Working")
+	})
+	t.Run("whose pods a quota forbids", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		team := quota(w, "pods", "2")
+		w.create(team)
+		w.eventually(func() string {
+			if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
+				return fmt.Sprintf("the quota is not in force: %v", err)
+			}
+			return ""
+		})
+		w.create(w.newOwner("web"))
+		w.ownerSays("web", "Ready", "False", "Progressing", "exceeded quota: team")
+		w.ownerSays("web", "Reconciling", "True", "Progressing", "exceeded quota: team")
+		w.ownerSays("web", "Stalled", "False", "Working")
+		w.eventually(func() string {
+			if n := w.owner("web").Status.AvailableReplicas; n != 2 {
+				return fmt.Sprintf("%d pods are counted", n)
+			}
+			return ""
+		})
+		w.patch(team, `{"spec":{"hard":{"pods":"10"}}}`)
+		w.settled("web")
+	})
+	t.Run("to nothing and back", func(t *testing.T) {
+		t.Parallel()
+		w := w.in(t)
+		w.own("zero")
+		w.edit("zero", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(0)) })
+		w.settled("zero")
+		w.edit("zero", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) })
+		w.settled("zero")
+	})
+}
