@@ -27,8 +27,23 @@ import (
 // attempt is an apply that the API server answered with something else than was
 // asked for, as one does whose webhooks change what they see.
 type attempt struct {
-	version string // of the document
-	live    int64  // the generation that the answer had
+	document string // its version
+	uid      types.UID
+	live     int64 // the generation that the answer had
+}
+
+// thing is what an owner has: one of each kind.
+type thing struct {
+	kind  string
+	owner types.NamespacedName
+}
+
+func thingOf(desired *unstructured.Unstructured) thing {
+	return thing{desired.GetKind(), types.NamespacedName{Namespace: desired.GetNamespace(), Name: desired.GetLabels()[v1beta1.ScaledDeploymentLabel]}}
+}
+
+func attemptOf(desired *unstructured.Unstructured, live client.Object) attempt {
+	return attempt{appliedOf(desired), live.GetUID(), live.GetGeneration()}
 }
 
 // apply puts the document in force, unless it is. live is what there is; it is nil where
@@ -39,7 +54,6 @@ type attempt struct {
 // that name meanwhile is a conflict, not a victim. With one, the write is bound to the
 // very version that was read: who owns which field may have changed since.
 func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, into client.Object) (done string, err error) {
-	version := appliedOf(desired)
 	document := desired.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(Name)}
 	if live != nil {
@@ -47,7 +61,8 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 		if inForce || err != nil {
 			return "", err
 		}
-		if r.wasInVain(live.GetUID(), attempt{version, live.GetGeneration()}) {
+		// The same was tried before, on what there is now.
+		if before, ok := r.inVain.Load(thingOf(desired)); ok && before == attemptOf(desired, live) {
 			return "", nil
 		}
 		document.SetUID(live.GetUID())
@@ -64,7 +79,7 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 		return "", fmt.Errorf("reading the answer to applying %s: %w", desired.GetKind(), err)
 	}
 	if inForce, err := isInForce(desired, into); err == nil && !inForce {
-		r.inVain.Store(into.GetUID(), attempt{version, into.GetGeneration()})
+		r.inVain.Store(thingOf(desired), attemptOf(desired, into))
 		log.FromContext(ctx).Info("The API server has changed what was applied", "kind", desired.GetKind(), "name", desired.GetName())
 	}
 	switch {
@@ -102,12 +117,6 @@ func (r *Reconciler) isFree(ctx context.Context, desired *unstructured.Unstructu
 		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it has just been made"))
 	}
 	return nil
-}
-
-// wasInVain says whether the same was tried before, on what there is now.
-func (r *Reconciler) wasInVain(uid types.UID, a attempt) bool {
-	before, ok := r.inVain.Load(uid)
-	return ok && before == a
 }
 
 // wouldBeRefused tries the document out. Only a refusal that deleting something else

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -25,6 +29,12 @@ import (
 // What is desired is a document for server-side apply: it holds only what we have an
 // opinion on. What others add, such as the annotation of "kubectl rollout restart" or
 // the Deployment's strategy, is theirs and stays.
+
+// The kinds of what an owner has.
+var (
+	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	scalerKind     = v1beta1.GroupVersion.WithKind("VerticalScaler")
+)
 
 // deploymentName is the name of the owner's Deployment.
 func deploymentName(owner *v1beta1.ScaledDeployment) string {
@@ -59,7 +69,7 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 	out, err := owned(owner, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(owner)},
 		Spec:       appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Selector: selectorOf(owner), Template: *template},
-	}, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	}, deploymentKind)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +82,57 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 	return out, stamp(out)
 }
 
+// lettingGo is a document that takes a scaler's name off containers that the owner has
+// removed: applied as the scaler, it says again what the scaler owns of the others. nil
+// where there is nothing to take off. While the scaler owns anything of a container, no
+// apply of ours removes it. One that was never the owner's is not the owner's to remove.
+func lettingGo(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
+	var kept []*corev1ac.ContainerApplyConfiguration
+	found := false
+	for _, c := range live.Spec.Template.Spec.Containers {
+		isWanted := slices.ContainsFunc(owner.Spec.Template.Spec.Containers, func(w corev1.Container) bool { return w.Name == c.Name })
+		if !isWanted && ownership.HasContainer(owners, c.Name) && ownership.HasContainer(scalers, c.Name) {
+			found = true
+			continue
+		}
+		resources := corev1ac.ResourceRequirements()
+		if requests := ownedResources(c.Resources.Requests, c.Name, "requests", scalers); len(requests) > 0 {
+			resources.WithRequests(requests)
+		}
+		if limits := ownedResources(c.Resources.Limits, c.Name, "limits", scalers); len(limits) > 0 {
+			resources.WithLimits(limits)
+		}
+		if resources.Requests != nil || resources.Limits != nil {
+			kept = append(kept, corev1ac.Container().WithName(c.Name).WithResources(resources))
+		}
+	}
+	if !found {
+		return nil
+	}
+	out := appsv1ac.Deployment(live.Name, live.Namespace).WithUID(live.UID).WithResourceVersion(live.ResourceVersion)
+	if len(kept) > 0 {
+		out.WithSpec(appsv1ac.DeploymentSpec().WithTemplate(corev1ac.PodTemplateSpec().WithSpec(corev1ac.PodSpec().WithContainers(kept...))))
+	}
+	return out
+}
+
+// ownedResources are those of the list that are in the set.
+func ownedResources(list corev1.ResourceList, container, field string, set *fieldpath.Set) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, amount := range list {
+		if ownership.HasResource(set, container, field, string(name)) {
+			out[name] = amount
+		}
+	}
+	return out
+}
+
 // scalerFor is the VerticalScaler that the owner asks for. It has the owner's name.
 func scalerFor(owner *v1beta1.ScaledDeployment) (*unstructured.Unstructured, error) {
 	out, err := owned(owner, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Name: owner.Name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deploymentName(owner), Scaling: *owner.Spec.Scaling.DeepCopy()},
-	}, v1beta1.GroupVersion.WithKind("VerticalScaler"))
+	}, scalerKind)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +224,19 @@ func isInForce(desired *unstructured.Unstructured, live metav1.Object) (bool, er
 	said.SetGroupVersionKind(schema.GroupVersionKind{}) // a typed object does not say
 	unstructured.RemoveNestedField(said.Object, "apiVersion")
 	unstructured.RemoveNestedField(said.Object, "kind")
-	return holds(said.Object, content), nil
+	return holds("", said.Object, content), nil
 }
 
-// holds says whether live has all that is desired. In lists of objects others may have
-// put theirs in between; all other lists are one value.
-func holds(desired, live any) bool {
+// mergedLists are the lists, of those in a Deployment and a VerticalScaler, whose entries
+// server-side apply tells apart by a key, so that others may have put theirs in between.
+// Every other list is one value.
+var mergedLists = sets.New("ownerReferences",
+	"containers", "initContainers", "env", "ports", "volumeMounts", "volumeDevices", "volumes", "imagePullSecrets",
+	"hostAliases", "topologySpreadConstraints", "resourceClaims", "claims", "schedulingGates",
+	"containerPolicies", "controlledResources")
+
+// holds says whether live, the value of a field, has all that is desired.
+func holds(field string, desired, live any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, ok := live.(map[string]any)
@@ -182,30 +244,33 @@ func holds(desired, live any) bool {
 			return false
 		}
 		for key, value := range want {
-			if !holds(value, have[key]) {
+			if !holds(key, value, have[key]) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		have, ok := live.([]any)
-		if !ok && (len(want) > 0 || live != nil) || len(have) < len(want) {
+		if !ok && (len(want) > 0 || live != nil) {
 			return false // but an empty list is stored as none
 		}
-		next, isObject := 0, false
-		if len(have) > 0 {
-			_, isObject = have[0].(map[string]any)
+		if mergedLists.Has(field) {
+			return holdInOrder(want, have)
 		}
-		for _, value := range want {
-			for isObject && next < len(have) && !holds(value, have[next]) {
-				next++
-			}
-			if next == len(have) || !holds(value, have[next]) {
-				return false
-			}
-			next++
-		}
-		return isObject || next == len(have)
+		return slices.EqualFunc(want, have, func(a, b any) bool { return holds(field, a, b) })
 	}
 	return desired == live
+}
+
+// holdInOrder says whether a list has all that is desired, in that order, whatever else
+// is in between.
+func holdInOrder(want, have []any) bool {
+	for _, value := range want {
+		at := slices.IndexFunc(have, func(entry any) bool { return holds("", value, entry) })
+		if at < 0 {
+			return false
+		}
+		have = have[at+1:]
+	}
+	return true
 }

@@ -6,8 +6,10 @@ package scaleddeployment
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +209,48 @@ func TestScalerFor(t *testing.T) {
 	}
 }
 
+func TestLettingGo(t *testing.T) {
+	live := func(names ...string) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-1", ResourceVersion: "7"}}
+		for _, name := range names {
+			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("150m"), "memory": resource.MustParse("64Mi")},
+			}})
+		}
+		return d
+	}
+	both, other := owning("app requests cpu", "side requests cpu"), owning("other requests cpu")
+	for name, tc := range map[string]struct {
+		live            *appsv1.Deployment
+		owners, scalers *fieldpath.Set
+		want            string // "" for no document
+	}{
+		"nothing was removed":                 {live("app"), both, both, ""},
+		"the scaler has nothing of it":        {live("app", "side"), both, owning("app requests cpu"), ""},
+		"it was somebody else's":              {live("app", "other"), both, owning("app requests cpu", "other requests cpu"), ""},
+		"nobody owns anything":                {live("app", "side"), nil, nil, ""},
+		"the scaler keeps what it has beside": {live("app", "side"), both, both, `{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}`},
+		"it was all that the scaler had":      {live("app", "other"), other, other, `null`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := lettingGo(anOwner(), tc.live, tc.owners, tc.scalers)
+			if got == nil {
+				if tc.want != "" {
+					t.Error("no document")
+				}
+				return
+			}
+			spec, err := json.Marshal(got.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(spec) != tc.want || *got.UID != "web-1" || *got.ResourceVersion != "7" {
+				t.Errorf("the document is %s of %s in version %s, not %s", spec, *got.UID, *got.ResourceVersion, tc.want)
+			}
+		})
+	}
+}
+
 func TestStamp(t *testing.T) {
 	of := func(change func(*v1beta1.ScaledDeployment), scalers *fieldpath.Set) string {
 		t.Helper()
@@ -292,6 +336,9 @@ func TestHolds(t *testing.T) {
 		"the last object is missing":                    {`[{n: a}, {n: b}]`, `[{n: a}, {n: x}]`, false},
 		"an object that was changed":                    {`[{n: a, v: 1}]`, `[{n: a, v: 2}]`, false},
 		"one object does not stand for two":             {`[{v: 1}, {v: 1}]`, `[{v: 1}]`, false},
+		"a toleration more":                             {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a}, {key: b}]}`, false},
+		"a toleration less":                             {`{tolerations: [{key: a}, {key: b}]}`, `{tolerations: [{key: a}]}`, false},
+		"a toleration with defaults":                    {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a, operator: Equal}]}`, true},
 		"an empty list is there":                        {`{a: []}`, `{a: []}`, true},
 		"an empty list is stored as none":               {`{a: []}`, `{a: null}`, true},
 		"an empty list is not there, which is the same": {`{a: []}`, `{}`, true},
@@ -308,8 +355,12 @@ func TestHolds(t *testing.T) {
 			if tc.desired == tc.live {
 				live = desired
 			}
-			if got := holds(desired, live); got != tc.want {
-				t.Errorf("holds(%s, %s) = %t", tc.desired, tc.live, got)
+			field := "args"
+			if strings.HasPrefix(tc.desired, "[{") {
+				field = "containers"
+			}
+			if got := holds(field, desired, live); got != tc.want {
+				t.Errorf("holds(%s, %s, %s) = %t", field, tc.desired, tc.live, got)
 			}
 		})
 	}
@@ -413,7 +464,7 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 			}
 			changed := change(content["spec"], path)
 			content["spec"] = changed
-			if holds(desired.Object["spec"], content["spec"]) {
+			if holds("", desired.Object["spec"], content["spec"]) {
 				t.Fatalf("seed %d: spec%s has changed, and still holds", seed, path)
 			}
 			leaves++
@@ -453,17 +504,7 @@ func pathsOf(value any, at []step) (paths [][]step) {
 	return paths
 }
 
-func sortedKeys(m map[string]any) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	for i := range keys {
-		for j := i; j > 0 && keys[j] < keys[j-1]; j-- {
-			keys[j], keys[j-1] = keys[j-1], keys[j]
-		}
-	}
-	return keys
-}
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 // change makes the value at the path another one.
 func change(value any, path []step) any {
@@ -485,14 +526,14 @@ func firstUnlike(at string, desired, live any) string {
 	case map[string]any:
 		have, _ := live.(map[string]any)
 		for _, key := range sortedKeys(want) {
-			if !holds(want[key], have[key]) {
+			if !holds(key, want[key], have[key]) {
 				return firstUnlike(at+"."+key, want[key], have[key])
 			}
 		}
 	case []any:
 		have, _ := live.([]any)
 		for i := range want {
-			if i >= len(have) || !holds(want[i], have[i]) {
+			if i >= len(have) || !holds("", want[i], have[i]) {
 				if i < len(have) {
 					return firstUnlike(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
 				}

@@ -21,10 +21,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -51,7 +53,8 @@ type Reconciler struct {
 	// ResyncPeriod is how often an object is reconciled that nothing wakes.
 	ResyncPeriod time.Duration
 
-	inVain sync.Map // of types.UID to the last attempt in vain
+	written *ownwrites.Memory
+	inVain  sync.Map // of things to the last attempt in vain
 }
 
 // pass is what one Reconcile found and did.
@@ -77,12 +80,22 @@ type pass struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var owner v1beta1.ScaledDeployment
 	if err := r.Client.Get(ctx, request.NamespacedName, &owner); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(request.NamespacedName)
+			for _, kind := range []string{deploymentKind.Kind, scalerKind.Kind} {
+				r.inVain.Delete(thing{kind, request.NamespacedName})
+			}
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	now := r.Clock.Now()
+	if r.written.IsNewerThan(&owner, now) {
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if owner.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil // what is to go with it is the garbage collector's to know
 	}
-	p := pass{now: r.Clock.Now()}
+	p := pass{now: now}
 	p.err = r.run(ctx, &owner, &p)
 	switch refused := refusal.Of(p.err); refused.Reason {
 	case "":
@@ -217,15 +230,16 @@ func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDepl
 // keepDeployment makes the Deployment, or puts it back to what its owner says.
 func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
 	var live client.Object
-	var entries []metav1.ManagedFieldsEntry
+	var scalers *fieldpath.Set
 	if p.deployment != nil {
-		live, entries = p.deployment, p.deployment.ManagedFields
+		var err error
+		if scalers, err = r.letGo(ctx, owner, p); err != nil {
+			return err
+		}
+		live = p.deployment
 	}
-	scalers, err := ownership.Of(entries, ownership.Scalers)
+	owner, err := r.yieldReplicas(ctx, owner, p)
 	if err != nil {
-		return fmt.Errorf("reading the managed fields of Deployment %s/%s: %w", owner.Namespace, deploymentName(owner), err)
-	}
-	if owner, err = r.yieldReplicas(ctx, owner, p); err != nil {
 		return err
 	}
 	desired, err := deploymentFor(owner, scalers)
@@ -244,6 +258,29 @@ func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDe
 		p.did(done, p.deployment)
 	}
 	return nil
+}
+
+// letGo says which fields of the Deployment are a scaler's, less those of containers that
+// the owner has removed: these are taken off it.
+func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) (scalers *fieldpath.Set, err error) {
+	key := client.ObjectKeyFromObject(p.deployment)
+	owners, err := ownership.Of(p.deployment.ManagedFields, ownership.Owners)
+	if err == nil {
+		scalers, err = ownership.Of(p.deployment.ManagedFields, ownership.Scalers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+	}
+	document := lettingGo(owner, p.deployment, owners, scalers)
+	if document == nil {
+		return scalers, nil
+	}
+	if err := r.Client.Apply(ctx, document, client.FieldOwner(ownership.Scalers), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("letting go of removed containers of Deployment %s: %w", key, err)
+	}
+	p.deployment = p.deployment.DeepCopy() // it is the cache's
+	p.deployment.ResourceVersion = ptr.Deref(document.ResourceVersion, "")
+	return scalers, nil
 }
 
 // yieldReplicas lets the Deployment keep its number of pods where an HPA scales it. Such

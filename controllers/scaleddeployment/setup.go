@@ -16,9 +16,11 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,11 +33,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 )
 
 // Name is the controller's name, in logs, metrics and as the field manager of all
 // that it applies.
-const Name = "scaleddeployment"
+const Name = ownership.Owners
 
 // deploymentIndex indexes owners by the name of their Deployment.
 const deploymentIndex = "spec.deploymentName"
@@ -49,6 +53,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
+	r.written = &ownwrites.Memory{}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1beta1.ScaledDeployment{}, deploymentIndex, func(obj client.Object) []string {
 		if owner, ok := obj.(*v1beta1.ScaledDeployment); ok {
 			return []string{deploymentName(owner)}
@@ -67,6 +72,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(namesakes(mgr.GetCache())), builder.WithPredicates(controllerPredicate())).
 		// A scaler likewise: its name is its owner's.
 		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerPredicate())).
+		// An HPA on a Deployment of ours: its coming wakes nobody until it acts, but its
+		// going gives the number of pods back to the owner.
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(mgr.GetCache())), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -78,19 +86,35 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // namesakes maps a Deployment to the owners that want one by its name.
 func namesakes(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, deployment client.Object) []reconcile.Request {
-		var owners v1beta1.ScaledDeploymentList
-		if err := cached.List(ctx, &owners, client.InNamespace(deployment.GetNamespace()),
-			client.MatchingFields{deploymentIndex: deployment.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-			// A lost event costs time, not correctness: the resync asks again.
-			log.FromContext(ctx).Error(err, "Cannot look up ScaledDeployments", "Deployment", client.ObjectKeyFromObject(deployment))
+		return askers(ctx, cached, client.ObjectKeyFromObject(deployment))
+	}
+}
+
+// ofHPA maps an HPA to the owners that want the Deployment that it scales.
+func ofHPA(cached client.Reader) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
+		if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return nil
 		}
-		requests := make([]reconcile.Request, len(owners.Items))
-		for i := range owners.Items {
-			requests[i].NamespacedName = client.ObjectKeyFromObject(&owners.Items[i])
-		}
-		return requests
+		return askers(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
 	}
+}
+
+// askers are the owners that ask for a Deployment by that name.
+func askers(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
+	var owners v1beta1.ScaledDeploymentList
+	if err := cached.List(ctx, &owners, client.InNamespace(deployment.Namespace),
+		client.MatchingFields{deploymentIndex: deployment.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		// A lost event costs time, not correctness: the resync asks again.
+		log.FromContext(ctx).Error(err, "Cannot look up ScaledDeployments", "Deployment", deployment)
+		return nil
+	}
+	requests := make([]reconcile.Request, len(owners.Items))
+	for i := range owners.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&owners.Items[i])
+	}
+	return requests
 }
 
 // controllerPredicate lets through what may make a name free, or take it: an object

@@ -32,6 +32,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeplo
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.written.Remember(updated, p.now)
 	return nil
 }
 

@@ -210,7 +210,7 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 			}
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
-		r.written.remember(updated, p.now)
+		r.written.Remember(updated, p.now)
 		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	p.status.Held = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)

@@ -79,7 +79,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.Vertical
 	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
-	r.written.remember(updated, now)
+	r.written.Remember(updated, now)
 	scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	return nil
 }

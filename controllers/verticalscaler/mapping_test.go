@@ -27,6 +27,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
@@ -141,7 +142,7 @@ type world struct {
 	queue    []types.NamespacedName
 	trace    []string
 	identity int
-	written  map[types.NamespacedName]writtenVersion // the operator's memory of its own writes
+	written  *ownwrites.Memory // the operator's memory of its own writes
 
 	scalerWatch predicate.Predicate
 }
@@ -158,7 +159,8 @@ func newWorld(t *testing.T, users [][]step, crash bool) *world {
 		t.Fatal(err)
 	}
 	return &world{
-		t: t, users: users, crash: crash, scalerWatch: scalerWatch,
+		written: &ownwrites.Memory{},
+		t:       t, users: users, crash: crash, scalerWatch: scalerWatch,
 		stored: map[string]client.Object{}, caches: map[string]client.Object{}, watches: map[string][]watchEvent{},
 	}
 }
@@ -294,13 +296,12 @@ func (w *world) reconcile() {
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
 		lookup:       w.lookup(),
+		written:      w.written,
 	}
-	r.written.last = w.written
 	result, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 	if err != nil {
 		w.t.Fatalf("after %s: %v", strings.Join(w.trace, ", "), err)
 	}
-	w.written = r.written.last
 	if result.RequeueAfter == staleCacheRetry {
 		w.enqueue(key)
 	}
@@ -310,7 +311,7 @@ func (w *world) reconcile() {
 // lists everything.
 func (w *world) restart() {
 	w.crash = false
-	w.queue, w.written = nil, nil
+	w.queue, w.written = nil, &ownwrites.Memory{}
 	w.watches = map[string][]watchEvent{}
 	w.caches = maps.Clone(w.stored)
 	for _, key := range slices.Sorted(maps.Keys(w.caches)) {
@@ -375,7 +376,7 @@ func (w *world) clone() *world {
 	for kind, events := range w.watches {
 		c.watches[kind] = slices.Clone(events)
 	}
-	c.written = maps.Clone(w.written)
+	c.written = w.written.Clone()
 	c.queue, c.trace = slices.Clone(w.queue), slices.Clone(w.trace)
 	return &c
 }
@@ -408,8 +409,7 @@ func (w *world) key() string {
 		stored := w.stored[key]
 		fmt.Fprintf(&b, "%v,", stored != nil && stored.GetResourceVersion() == w.caches[key].GetResourceVersion())
 		if scaler, ok := w.caches[key].(*v1beta1.VerticalScaler); ok {
-			memory := versions{last: maps.Clone(w.written)}
-			fmt.Fprintf(&b, "%v,", memory.after(scaler, theNoon))
+			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(scaler, theNoon))
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {

@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
@@ -61,7 +61,7 @@ type Reconciler struct {
 
 	lookup  *lookup
 	pods    podMemory
-	written versions
+	written *ownwrites.Memory
 }
 
 // pass is what one Reconcile found, decided and did.
@@ -82,13 +82,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, &scaler); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Histories.Forget(request.NamespacedName)
-			r.written.forget(request.NamespacedName)
+			r.written.Forget(request.NamespacedName)
 			r.pods.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	if r.written.after(&scaler, now) {
+	if r.written.IsNewerThan(&scaler, now) {
 		// A pass over our own past would compare with a status that is no longer
 		// there, and might find that nothing is to be written.
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
@@ -187,7 +187,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalSc
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.written.remember(updated, p.now)
+	r.written.Remember(updated, p.now)
 	return nil
 }
 
@@ -227,53 +227,8 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache)
 }
 
-// versions remembers the version of each scaler that our last write led to, until
-// the cache has it.
-type versions struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]writtenVersion
-}
-
-type writtenVersion struct {
-	version string
-	at      time.Time
-}
-
-// staleFor is how long a cache is believed to be merely late. After that the API
-// server must have lost our write, as one does that was restored from a backup.
-const staleFor = time.Minute
-
-func (v *versions) remember(scaler *v1beta1.VerticalScaler, now time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.last == nil {
-		v.last = map[types.NamespacedName]writtenVersion{}
-	}
-	v.last[client.ObjectKeyFromObject(scaler)] = writtenVersion{scaler.ResourceVersion, now}
-}
-
-func (v *versions) forget(key types.NamespacedName) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.last, key)
-}
-
-// after says whether our last write came after the version at hand.
-func (v *versions) after(scaler *v1beta1.VerticalScaler, now time.Time) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key := client.ObjectKeyFromObject(scaler)
-	written, ok := v.last[key]
-	if !ok {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(scaler.ResourceVersion, written.version)
-	if err == nil && order < 0 && now.Sub(written.at) < staleFor {
-		return true
-	}
-	delete(v.last, key)
-	return false
-}
+// staleFor is how long a cache is believed to be merely late.
+const staleFor = ownwrites.StaleFor
 
 // podMemory remembers of pods what only we know: how new they must be after our
 // last resize, and which resizes the API server has refused; and of the Deployment

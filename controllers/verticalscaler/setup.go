@@ -35,6 +35,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 )
 
 // Name is the controller's name, in logs, metrics and as the field manager of all
@@ -51,6 +52,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
+	r.written = &ownwrites.Memory{}
 	var err error
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
 		return err

@@ -44,7 +44,8 @@ func TestTrimKeepsWhatAnOwnerCompares(t *testing.T) {
 			whole.Labels[v1beta1.ScaledDeploymentLabel] = "web"
 			whole.Annotations[v1beta1.AppliedAnnotation] = "1"
 			scalers := metav1.ManagedFieldsEntry{Manager: "verticalscaler", Operation: "Apply", FieldsV1: ownedFields(3)}
-			whole.ManagedFields = append(whole.ManagedFields, scalers)
+			owners := metav1.ManagedFieldsEntry{Manager: "scaleddeployment", Operation: "Apply", FieldsV1: ownedFields(2)}
+			whole.ManagedFields = append(whole.ManagedFields, scalers, owners)
 			d := trimmed(t, whole.DeepCopy())
 			if diff := cmp.Diff(workload.ReadDeployment(whole), workload.ReadDeployment(d)); diff != "" {
 				t.Errorf("reading it (-whole +trimmed):\n%s", diff)
@@ -58,7 +59,7 @@ func TestTrimKeepsWhatAnOwnerCompares(t *testing.T) {
 			want := whole.DeepCopy()
 			want.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
 			want.Annotations = map[string]string{v1beta1.AppliedAnnotation: "1"}
-			want.ManagedFields = []metav1.ManagedFieldsEntry{scalers}
+			want.ManagedFields = []metav1.ManagedFieldsEntry{scalers, owners}
 			if diff := cmp.Diff(want, d); diff != "" {
 				t.Errorf("trimmed (-want +got):\n%s", diff)
 			}

@@ -47,12 +47,12 @@ func trimDeployment(d *appsv1.Deployment) {
 }
 
 // trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
-// fields are a scaler's.
+// fields we have applied, for a scaler or for the ScaledDeployment.
 func trimOwnDeployment(d *appsv1.Deployment) {
 	d.Labels = keep(d.Labels, v1beta1.ScaledDeploymentLabel)
 	d.Annotations = keep(d.Annotations, v1beta1.AppliedAnnotation)
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager != ownership.Scalers
+		return entry.Manager != ownership.Scalers && entry.Manager != ownership.Owners
 	})
 }
 

@@ -106,11 +106,11 @@ func TestRefusals(t *testing.T) {
 		"an owner of a kind that is new to admission": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion autoscaling.verticalscaler.io/v1beta1 Kind ScaledDeployment: no matches for kind "ScaledDeployment" in version "autoscaling.verticalscaler.io/v1beta1"`), "",
 		},
-		"too many requests":        {apierrors.NewTooManyRequests("later", 1), ""},
-		"an error of the server":   {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
-		"a timeout of the server":  {apierrors.NewTimeoutError("later", 1), ""},
-		"no answer":                {context.DeadlineExceeded, ""},
-		"nothing":                  {nil, ""},
+		"too many requests":       {apierrors.NewTooManyRequests("later", 1), ""},
+		"an error of the server":  {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
+		"a timeout of the server": {apierrors.NewTimeoutError("later", 1), ""},
+		"no answer":               {context.DeadlineExceeded, ""},
+		"nothing":                 {nil, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
