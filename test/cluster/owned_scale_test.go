@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -102,6 +103,46 @@ func TestAnHPAScalesTheOwner(t *testing.T) {
 			return ""
 		})
 	}
+}
+
+// Putting back what an HPA does would kill and start pods at every look of it.
+func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own("web")
+	hpa := hpaOn(w, "web", 5, 8, utilization("cpu"))
+	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	w.create(hpa)
+	w.eventually(func() string {
+		o := w.owner("web")
+		if o.Status.AvailableReplicas != 5 {
+			return fmt.Sprintf("there are %d pods", o.Status.AvailableReplicas)
+		}
+		c := meta.FindStatusCondition(o.Status.Conditions, "Ready")
+		if c == nil || c.Status != "True" || !strings.Contains(c.Message, "HorizontalPodAutoscaler web") {
+			return fmt.Sprintf("the owner says %+v", c)
+		}
+		return ""
+	})
+	mark := env.Mark()
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "registry.example/app:2" })
+	w.eventually(func() string {
+		if d := w.deployment("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example/app:2" || d.Status.UpdatedReplicas != 5 || d.Status.Replicas != 5 {
+			return "the new image is not on all five pods"
+		}
+		return ""
+	})
+	if n := count(w.writes(mark), "deployments"); total(n) != 1 {
+		t.Errorf("writes of the Deployment for one new image: %v", n)
+	}
+	w.remove(hpa)
+	w.eventually(func() string {
+		if d := w.deployment("web"); *d.Spec.Replicas != 3 {
+			return fmt.Sprintf("there are %d replicas after the HPA has gone", *d.Spec.Replicas)
+		}
+		return ""
+	})
+	w.settled("web")
 }
 
 func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {

@@ -350,6 +350,7 @@ func TestDriftIsPutBack(t *testing.T) {
 		"requests":      {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1","resources":{"requests":{"cpu":"1m"}}}]}}}}`},
 		"pod-labels":    {drift: `{"spec":{"template":{"metadata":{"labels":{"tier":"back"}}}}}`},
 		"grace":         {drift: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":9}}}}`},
+		"tolerations":   {drift: `{"spec":{"template":{"spec":{"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}}}`},
 		"label":         {drift: `{"metadata":{"labels":{"` + ownerLabel + `":"other"}}}`, quiet: true},
 		"no-label":      {drift: `{"metadata":{"labels":null}}`, quiet: true},
 		"annotation":    {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":"0"}}}`, quiet: true},
@@ -362,6 +363,7 @@ func TestDriftIsPutBack(t *testing.T) {
 				template := &o.Spec.Template
 				template.Labels["tier"] = "front"
 				template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+				template.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
 				template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
 			})
 			before := w.deployment(name)
