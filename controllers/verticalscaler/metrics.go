@@ -20,9 +20,17 @@ var (
 		Name: "verticalscaler_samples_total",
 		Help: "Usage samples received, by what became of them: Used, or the reason of the refusal.",
 	}, []string{"outcome"})
+
+	fills = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "verticalscaler_history_fills_total",
+		Help: "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
+	}, []string{"outcome"})
 )
 
-func init() { metrics.Registry.MustRegister(actions, samples) }
+func init() { metrics.Registry.MustRegister(actions, samples, fills) }
+
+// CountFill counts an attempt to fill a history.
+func CountFill(outcome string) { fills.WithLabelValues(outcome).Inc() }
 
 func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }
 

@@ -125,6 +125,9 @@ func recommendationProvided(p *pass) metav1.Condition {
 	default:
 		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Usage is being observed; a few minutes are needed"
 	}
+	if past := p.observation.problems.Past; past != "" && p.observation.deployment != nil && p.observation.winner == "" {
+		c.Message += "; usage of the past is not known yet: " + past
+	}
 	return c
 }
 

@@ -223,18 +223,21 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Wake:      wake,
 		Count:     verticalscaler.CountSamples,
 	}
+	problemsOf, err := addBackfill(mgr, c, histories, collector, wake)
+	if err != nil {
+		return err
+	}
 	reconciler := &verticalscaler.Reconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Histories:    histories,
-		ProblemsOf:   collector.ProblemsOf,
+		ProblemsOf:   problemsOf,
 		Params:       params,
 		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Scope:        verticalscaler.Scope{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 	}
 	if scope.readsNodes() {
-		var err error
 		if reconciler.Nodes, err = inventory.WatchNodes(ctx, mgr.GetCache()); err != nil {
 			return err
 		}

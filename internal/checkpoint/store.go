@@ -52,6 +52,7 @@ type entry struct {
 	book       history.Book                      // nil until loaded
 	object     *v1beta1.VerticalScalerCheckpoint // as last read or written; nil while there is none
 	saved      map[string]mark                   // what the object leads to
+	filling    filling
 }
 
 // mark is what matters of one container's saved history.
@@ -75,13 +76,14 @@ func (s *Store) Load(ctx context.Context, scaler *v1beta1.VerticalScaler) error 
 		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
 	}
 	e.owner, e.deployment = scaler.UID, scaler.Spec.DeploymentName
-	e.book, e.object, e.saved = history.Book{}, nil, nil
+	e.book, e.object, e.saved, e.filling = history.Book{}, nil, nil, filling{}
 	if err != nil {
 		return nil
 	}
 	e.object = &object
 	if e.isOurs() {
 		e.decode(ctx)
+		e.filling.done = object.Annotations[FilledAnnotation] != ""
 	}
 	return nil
 }
@@ -153,17 +155,17 @@ func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recomm
 		return errors.New("saving a history that was never loaded")
 	}
 	marks := e.marks(recommendations)
-	if len(marks) == 0 || (e.saved != nil && !worthSaving(e.saved, marks)) {
+	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks)) {
 		return nil
 	}
-	if e.saved == nil && e.object != nil && e.current(marks) {
+	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
 		e.saved = marks // the first pass after a restart: what was read is what we have
 		return nil
 	}
 	if err := s.write(ctx, scaler, e, now); err != nil {
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
 	}
-	e.saved = marks
+	e.saved, e.filling.unsaved = marks, false
 	return nil
 }
 
@@ -227,6 +229,10 @@ func (s *Store) write(ctx context.Context, scaler *v1beta1.VerticalScaler, e *en
 		UID:        scaler.UID,
 		Controller: ptr.To(true),
 	}}
+	delete(object.Annotations, FilledAnnotation) // it may be of another Deployment's history
+	if e.filling.done {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, FilledAnnotation, "true")
+	}
 	object.Spec = v1beta1.VerticalScalerCheckpointSpec{
 		DeploymentName: e.deployment,
 		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),

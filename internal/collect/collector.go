@@ -53,6 +53,9 @@ type Problems struct {
 	Outage string
 	// Incomplete names what is missing or was refused, sorted; empty if nothing.
 	Incomplete string
+	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
+	// is not wanted.
+	Past string
 }
 
 // Collector is the loop. It runs on the leader only.
@@ -178,18 +181,19 @@ func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, sa
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
-	moved := false
-	loaded := c.Histories.With(key, func(book history.Book) {
-		for _, pod := range pods {
-			if repeated[pod.Name] {
-				continue
-			}
-			for _, sample := range samples[pod.Name] {
-				if _, ok := pod.Container(sample.Container); ok {
-					book.Add(sample, c.Histories.Params)
-				}
+	var news []usage.Sample
+	for _, pod := range pods {
+		if repeated[pod.Name] {
+			continue
+		}
+		for _, sample := range samples[pod.Name] {
+			if _, ok := pod.Container(sample.Container); ok {
+				news = append(news, sample)
 			}
 		}
+	}
+	moved := false
+	loaded := c.Histories.Feed(key, news, func(book history.Book) {
 		moved = c.Moved(scaler, &deployment, book)
 	})
 	if !loaded {

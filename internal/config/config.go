@@ -44,6 +44,8 @@ type Operator struct {
 	Recommendation Recommendation `json:"recommendation"`
 	// Provision says what the operator creates in its own namespace.
 	Provision Provision `json:"provision"`
+	// Prometheus is asked for usage of the past, if it has an address.
+	Prometheus Prometheus `json:"prometheus"`
 }
 
 // Metrics is where the operator's own metrics are served.
@@ -109,6 +111,44 @@ type Provision struct {
 	NetworkPolicy bool `json:"networkPolicy"`
 }
 
+// Prometheus says where usage of the past comes from, so that a new scaler need not
+// learn for days. docs/prometheus.md tells how to set it up. Files are read anew when
+// they are needed; nothing is taken from the environment.
+type Prometheus struct {
+	// Address is the URL of Prometheus, or of what speaks its API, without credentials,
+	// query and fragment: "https://prometheus.monitoring.svc:9091". Default "": nobody
+	// is asked.
+	Address string `json:"address"`
+	// Labels are those that series must have besides, such as {cluster: east}. At most 16.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Lookback is how far into the past is asked. From 1h to 2160h. Default 192h, the
+	// memory window.
+	Lookback metav1.Duration `json:"lookback"`
+	// Step is the time between two samples of the past. At least 15s, whole seconds, and
+	// at most the longest gap that counts: 2m or three collection intervals. Default 1m.
+	// A container's memory must be scraped once in two steps.
+	Step metav1.Duration `json:"step"`
+	// RateWindow is what CPU usage is averaged over, and must hold two scrapes. From 30s
+	// to 1h, whole seconds. Default 4m.
+	RateWindow metav1.Duration `json:"rateWindow"`
+	// Timeout is for one query. From 1s to 5m. Default 30s.
+	Timeout metav1.Duration `json:"timeout"`
+	// MaxBytes is the longest answer that is read. When one is longer, less is asked for
+	// at once. From 64Ki to 256Mi, as a plain number. Default 8388608.
+	MaxBytes int64 `json:"maxBytes"`
+	// CAFile holds the certificates that Prometheus's is verified with, in PEM. Default
+	// those of the system.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile and KeyFile are our own certificate and its key, in PEM.
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
+	// BearerTokenFile holds a token, which is sent over https only.
+	BearerTokenFile string `json:"bearerTokenFile,omitempty"`
+	// Username and PasswordFile are sent instead of a token, over https only.
+	Username     string `json:"username,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
+}
+
 // Default is the configuration of an empty file.
 func Default() Operator {
 	p := recommend.DefaultParams()
@@ -130,6 +170,13 @@ func Default() Operator {
 			ConfidenceUnit: d(p.ConfidenceUnit),
 		},
 		Provision: Provision{Monitoring: true, NetworkPolicy: true},
+		Prometheus: Prometheus{
+			Lookback:   d(p.History.MemoryWindow),
+			Step:       d(time.Minute),
+			RateWindow: d(4 * time.Minute),
+			Timeout:    d(30 * time.Second),
+			MaxBytes:   8 << 20,
+		},
 	}
 }
 
@@ -183,6 +230,7 @@ func (c Operator) validate() error {
 			errs = append(errs, fmt.Errorf("%s must be at least %s, not %s", v.name, v.least, v.value.Duration))
 		}
 	}
+	errs = append(errs, c.Prometheus.validate(c.Params().History.MaxGap)...)
 	return errors.Join(errs...)
 }
 

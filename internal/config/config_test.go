@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
@@ -37,6 +38,13 @@ leaderElection:
 metrics:
   bindAddress: :8443
   secure: true
+prometheus:
+  address: ""
+  lookback: 192h0m0s
+  maxBytes: 8388608
+  rateWindow: 4m0s
+  step: 1m0s
+  timeout: 30s
 provision:
   monitoring: true
   networkPolicy: true
@@ -73,6 +81,21 @@ func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
 		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
 		"a namespace for the lease is read":   {text: "leaderElection: {namespace: ops}", change: func(c *Operator) { c.LeaderElection.Namespace = "ops" }},
 		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
+		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
+		"Prometheus is asked with all that there is": {
+			text: "prometheus: {address: \"https://p\", labels: {cluster: 'a\"b'}, lookback: 1h, step: 15s, rateWindow: 30s, timeout: 1s, maxBytes: 65536, caFile: a, certFile: b, keyFile: c, username: d, passwordFile: e}",
+			change: func(c *Operator) {
+				c.Prometheus = Prometheus{
+					Address: "https://p", Labels: map[string]string{"cluster": `a"b`},
+					Lookback: metav1.Duration{Duration: time.Hour}, Step: metav1.Duration{Duration: 15 * time.Second},
+					RateWindow: metav1.Duration{Duration: 30 * time.Second}, Timeout: metav1.Duration{Duration: time.Second}, MaxBytes: 65536,
+					CAFile: "a", CertFile: "b", KeyFile: "c", Username: "d", PasswordFile: "e",
+				}
+			},
+		},
+		"a step may be as long as the longest gap": {text: "collection: {interval: 5m}\nprometheus: {step: 15m}", change: func(c *Operator) {
+			c.Collection.Interval.Duration, c.Prometheus.Step.Duration = 5*time.Minute, 15*time.Minute
+		}},
 		"a demonstration can compress time": {text: "recommendation: {cpuHalfLife: 1m, memoryWindow: 8m}", change: func(c *Operator) {
 			c.Recommendation.CPUHalfLife.Duration, c.Recommendation.MemoryWindow.Duration = time.Minute, 8*time.Minute
 		}},
@@ -97,21 +120,41 @@ func TestParseRefuses(t *testing.T) {
 		text string
 		want []string // parts of the error
 	}{
-		"an empty file":               {text: "", want: []string{`apiVersion and kind must be config.verticalscaler.io/v1beta1 and OperatorConfiguration, not "" and ""`}},
-		"another kind":                {text: "apiVersion: config.verticalscaler.io/v1beta1\nkind: Config", want: []string{`not "config.verticalscaler.io/v1beta1" and "Config"`}},
-		"another version":             {text: "apiVersion: config.verticalscaler.io/v1\nkind: OperatorConfiguration", want: []string{`not "config.verticalscaler.io/v1" and "OperatorConfiguration"`}},
-		"a misspelt key":              {text: head + "resyncperiode: 5m", want: []string{`unknown field "resyncperiode"`}},
-		"a misspelt key in a section": {text: head + "collection: {intervall: 5m}", want: []string{`unknown field "intervall"`}},
-		"a key in the wrong section":  {text: head + "interval: 5m", want: []string{`unknown field "interval"`}},
-		"a key said twice":            {text: head + "resyncPeriod: 5m\nresyncPeriod: 6m", want: []string{`key "resyncPeriod" already set in map`}},
-		"a number as a duration":      {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
-		"a word as a duration":        {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
-		"a word as a switch":          {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
-		"something else to provision": {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
-		"no YAML":                     {text: head + "a: [", want: []string{"decoding"}},
-		"a resync without end":        {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
-		"collecting without end":      {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
-		"negative evidence":           {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
+		"an empty file":                         {text: "", want: []string{`apiVersion and kind must be config.verticalscaler.io/v1beta1 and OperatorConfiguration, not "" and ""`}},
+		"another kind":                          {text: "apiVersion: config.verticalscaler.io/v1beta1\nkind: Config", want: []string{`not "config.verticalscaler.io/v1beta1" and "Config"`}},
+		"another version":                       {text: "apiVersion: config.verticalscaler.io/v1\nkind: OperatorConfiguration", want: []string{`not "config.verticalscaler.io/v1" and "OperatorConfiguration"`}},
+		"a misspelt key":                        {text: head + "resyncperiode: 5m", want: []string{`unknown field "resyncperiode"`}},
+		"a misspelt key in a section":           {text: head + "collection: {intervall: 5m}", want: []string{`unknown field "intervall"`}},
+		"a key in the wrong section":            {text: head + "interval: 5m", want: []string{`unknown field "interval"`}},
+		"a key said twice":                      {text: head + "resyncPeriod: 5m\nresyncPeriod: 6m", want: []string{`key "resyncPeriod" already set in map`}},
+		"a number as a duration":                {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
+		"a word as a duration":                  {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
+		"a word as a switch":                    {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
+		"something else to provision":           {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
+		"no YAML":                               {text: head + "a: [", want: []string{"decoding"}},
+		"a resync without end":                  {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
+		"collecting without end":                {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
+		"negative evidence":                     {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
+		"a password in Prometheus's address":    {text: head + "prometheus: {address: \"https://me:hush@p\"}", want: []string{"prometheus.address must not hold credentials"}},
+		"a token in Prometheus's address":       {text: head + "prometheus: {address: \"https://p?token=hush\"}", want: []string{"prometheus.address must have no query"}},
+		"an address that is no URL":             {text: head + "prometheus: {address: \"https://me:hush@p:x\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"an address without a scheme":           {text: head + "prometheus: {address: \"p:9090\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"an address on the disk":                {text: head + "prometheus: {address: \"file:///hush\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"a token in the clear":                  {text: head + "prometheus: {address: \"http://p\", bearerTokenFile: t}", want: []string{"prometheus.address must be https"}},
+		"a password in the clear":               {text: head + "prometheus: {address: \"http://p\", username: u, passwordFile: t}", want: []string{"prometheus.address must be https"}},
+		"credentials for nobody":                {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address is missing"}},
+		"a token and a password":                {text: head + "prometheus: {address: \"https://p\", bearerTokenFile: t, username: u, passwordFile: p}", want: []string{"prometheus.bearerTokenFile and prometheus.passwordFile exclude each other"}},
+		"a user without a password":             {text: head + "prometheus: {address: \"https://p\", username: u}", want: []string{"prometheus.username and prometheus.passwordFile need each other"}},
+		"a certificate without its key":         {text: head + "prometheus: {address: \"https://p\", certFile: c}", want: []string{"prometheus.certFile and prometheus.keyFile need each other"}},
+		"a label that is ours":                  {text: head + "prometheus: {labels: {namespace: x}}", want: []string{"prometheus.labels: namespace is the operator's to choose"}},
+		"a label that says more than it should": {text: head + "prometheus: {labels: {'a=\"\"} or b{': x}}", want: []string{"cannot be a label's name"}},
+		"a step that would count for less":      {text: head + "prometheus: {step: 3m}", want: []string{"prometheus.step must be from 15s to 2m0s, not 3m0s"}},
+		"a step that is no whole second":        {text: head + "prometheus: {step: 15500ms}", want: []string{"prometheus.step and prometheus.rateWindow must be whole seconds"}},
+		"a password itself":                     {text: head + "prometheus: {password: hush}", want: []string{`unknown field "password"`}},
+		"all of Prometheus that is too much, at once": {
+			text: head + "prometheus: {lookback: 9999h, rateWindow: 2h, timeout: 6m, maxBytes: 1}",
+			want: []string{"prometheus.lookback", "prometheus.rateWindow", "prometheus.timeout", "prometheus.maxBytes"},
+		},
 		"all that is too short, at once": {
 			text: head + "resyncPeriod: 0s\ncollection: {interval: 0s}\nrecommendation: {cpuHalfLife: 0s, recentHalfLife: 0s, memoryWindow: 0s, oomHalfLife: 0s, minEvidence: -1s, fullEvidence: 0s, confidenceUnit: 0s}",
 			want: []string{
@@ -125,6 +168,9 @@ func TestParseRefuses(t *testing.T) {
 			_, err := Parse([]byte(tc.text))
 			if err == nil {
 				t.Fatal("Parse() = nil")
+			}
+			if strings.Contains(err.Error(), "hush") {
+				t.Errorf("Parse() = %v, which tells a secret", err)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {

@@ -1,0 +1,90 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// maxLabels is the most labels that are asked for besides.
+const maxLabels = 16
+
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,127}$`)
+
+// validate finds what cannot work, or would be unsafe. No error holds the address, since
+// a password in it is one of the mistakes.
+func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("prometheus."+format, args...)) }
+	for _, v := range []struct {
+		name        string
+		value       time.Duration
+		least, most time.Duration
+	}{
+		{"lookback", p.Lookback.Duration, time.Hour, 90 * 24 * time.Hour},
+		{"step", p.Step.Duration, 15 * time.Second, maxGap},
+		{"rateWindow", p.RateWindow.Duration, 30 * time.Second, time.Hour},
+		{"timeout", p.Timeout.Duration, time.Second, 5 * time.Minute},
+	} {
+		if v.value < v.least || v.value > v.most {
+			wrong("%s must be from %s to %s, not %s", v.name, v.least, v.most, v.value)
+		}
+	}
+	if p.Step.Duration%time.Second != 0 || p.RateWindow.Duration%time.Second != 0 {
+		wrong("step and prometheus.rateWindow must be whole seconds")
+	}
+	if p.MaxBytes < 64<<10 || p.MaxBytes > 256<<20 {
+		wrong("maxBytes must be from %d to %d, not %d", 64<<10, 256<<20, p.MaxBytes)
+	}
+	if len(p.Labels) > maxLabels {
+		wrong("labels may have %d entries, not %d", maxLabels, len(p.Labels))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
+		switch {
+		case !labelName.MatchString(name):
+			wrong("labels: %.80q cannot be a label's name", name)
+		case slices.Contains([]string{"__name__", "namespace", "pod", "container"}, name):
+			wrong("labels: %s is the operator's to choose", name)
+		}
+	}
+	if err := p.validateAddress(); err != nil {
+		wrong("%w", err)
+	}
+	if (p.CertFile == "") != (p.KeyFile == "") {
+		wrong("certFile and prometheus.keyFile need each other")
+	}
+	if (p.Username == "") != (p.PasswordFile == "") {
+		wrong("username and prometheus.passwordFile need each other")
+	}
+	if p.BearerTokenFile != "" && p.PasswordFile != "" {
+		wrong("bearerTokenFile and prometheus.passwordFile exclude each other")
+	}
+	return errs
+}
+
+func (p Prometheus) validateAddress() error {
+	if p.Address == "" {
+		if p.CAFile+p.CertFile+p.KeyFile+p.BearerTokenFile+p.Username+p.PasswordFile != "" {
+			return errors.New("address is missing, but there are files or credentials for it")
+		}
+		return nil
+	}
+	address, err := url.Parse(p.Address)
+	switch {
+	case err != nil || address.Hostname() == "" || (address.Scheme != "http" && address.Scheme != "https"):
+		return errors.New("address must be an http or https URL, such as https://prometheus.monitoring.svc:9090")
+	case address.User != nil:
+		return errors.New("address must not hold credentials: use bearerTokenFile, or username and passwordFile")
+	case address.RawQuery != "" || address.ForceQuery || address.Fragment != "":
+		return errors.New("address must have no query and no fragment")
+	case address.Scheme == "http" && p.CAFile+p.CertFile+p.KeyFile+p.BearerTokenFile+p.PasswordFile != "":
+		return errors.New("address must be https, since there are files for TLS or credentials")
+	}
+	return nil
+}

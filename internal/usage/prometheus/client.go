@@ -1,0 +1,271 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+const (
+	// maxWords is how much of what Prometheus says goes into an error or a warning.
+	maxWords = 300
+	// maxSecret is the longest file with a credential that is read.
+	maxSecret = 64 << 10
+)
+
+var (
+	errTooLong       = errors.New("the answer is longer than allowed")
+	errRedirect      = errors.New("it redirects, and redirects are not followed")
+	errNotPrometheus = errors.New("the answer is not one of Prometheus")
+)
+
+// Error says why nothing could be read, for the log and for users.
+type Error struct {
+	// Words are the same whenever the same is wrong: for conditions.
+	Words string
+	// Unavailable says that asking about something else would lead to the same.
+	Unavailable bool
+	// Err is what happened in full.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// client asks Prometheus. It is made anew for each range, so that all files are read
+// anew, and is used by one goroutine.
+type client struct {
+	api    v1.API
+	guard  *guard
+	closer func()
+}
+
+// open reads the files for TLS and makes a client.
+func (s *Source) open() (*client, error) {
+	o := s.options
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CAFile != "" {
+		pem, err := secret(o.CAFile, 16*maxSecret)
+		if err != nil {
+			return nil, err
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("file %s holds no certificate", o.CAFile)
+		}
+	}
+	if o.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	transport := &http.Transport{
+		// No Proxy: the environment's would see the credentials, and nobody has
+		// configured it for this.
+		TLSClientConfig:        t,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxConnsPerHost:        2,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	g := &guard{next: transport, options: o}
+	c, err := api.NewClient(api.Config{Address: o.Address, RoundTripper: g})
+	if err != nil {
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	return &client{api: v1.NewAPI(c), guard: g, closer: transport.CloseIdleConnections}, nil
+}
+
+func (c *client) close() { c.closer() }
+
+func (c *client) query(ctx context.Context, query string, r v1.Range, timeout time.Duration) (model.Value, v1.Warnings, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c.guard.status = 0
+	// The server's own time-out ends its work as well, and comes first.
+	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(timeout*9/10))
+}
+
+// guard adds credentials, refuses redirects, which could carry them elsewhere, and
+// bounds answers.
+type guard struct {
+	next    http.RoundTripper
+	options Options
+	status  int // of the last answer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	if err := g.authenticate(request); err != nil {
+		if request.Body != nil {
+			err = errors.Join(err, request.Body.Close())
+		}
+		return nil, err
+	}
+	response, err := g.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	g.status = response.StatusCode
+	if response.StatusCode/100 == 3 {
+		_ = response.Body.Close() // whatever it says, it is not read
+		return nil, errRedirect
+	}
+	response.Body = &bounded{ReadCloser: response.Body, left: g.options.MaxBytes}
+	return response, nil
+}
+
+func (g *guard) authenticate(request *http.Request) error {
+	switch o := g.options; {
+	case o.BearerTokenFile != "":
+		token, err := secret(o.BearerTokenFile, maxSecret)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+string(token))
+	case o.PasswordFile != "":
+		password, err := secret(o.PasswordFile, maxSecret)
+		if err != nil {
+			return err
+		}
+		request.SetBasicAuth(o.Username, string(password))
+	}
+	return nil
+}
+
+// errSecret says that a file of the operator's own cannot be used.
+var errSecret = errors.New("reading a file of the operator's configuration")
+
+// secret reads a file, without the space around. No error holds its content.
+func secret(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the path is the administrator's
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSecret, err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSecret, err)
+	}
+	content = bytes.TrimSpace(content)
+	if len(content) == 0 || int64(len(content)) > most {
+		return nil, fmt.Errorf("%w: %s is empty or too long", errSecret, path)
+	}
+	return content, nil
+}
+
+// bounded is a body that ends in an error when it is too long.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1] // one more tells that there is more
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, errTooLong
+	}
+	return n, err
+}
+
+// isTooLong says that a shorter question may have an answer.
+func isTooLong(err error) bool {
+	var said *v1.Error
+	return errors.Is(err, errTooLong) || errors.As(err, &said) &&
+		(isServerTimeout(said) || said.Type == v1.ErrExec && strings.Contains(said.Msg, "too many samples"))
+}
+
+// isServerTimeout says that Prometheus itself gave up.
+func isServerTimeout(e *v1.Error) bool { return e.Type == v1.ErrTimeout || bodyOf(e).Type == v1.ErrTimeout }
+
+// explain tells users and operators what went wrong with the last query.
+func (c *client) explain(err error) error {
+	out := &Error{Unavailable: true, Err: err}
+	var said *v1.Error
+	isSaid := errors.As(err, &said)
+	if isSaid {
+		out.Err = fmt.Errorf("%s (HTTP status %d): %s", said.Type, c.guard.status, wordsOf(said))
+	}
+	switch {
+	case errors.Is(err, errSecret):
+		out.Words = "the operator's credentials for it cannot be read"
+	case errors.Is(err, errRedirect):
+		out.Words = "it redirects, which is not followed"
+	case errors.Is(err, context.DeadlineExceeded) || isSaid && isServerTimeout(said):
+		out.Words = "it does not answer in time"
+	case isTooLong(err):
+		out.Words, out.Unavailable = "its answers are too long", false
+	case c.guard.status == http.StatusUnauthorized || c.guard.status == http.StatusForbidden:
+		out.Words = "it refuses the operator's credentials"
+	case isSaid && (said.Type == v1.ErrBadData || said.Type == v1.ErrExec):
+		out.Words, out.Unavailable = "it refuses the query", false
+	case c.guard.status == 0:
+		out.Words = "it cannot be reached"
+	case c.guard.status/100 == 2:
+		out.Words = "its answer is not one of Prometheus"
+		out.Err = fmt.Errorf("%w: %s", errNotPrometheus, printable(err.Error()))
+	default:
+		out.Words = "it answers with errors"
+	}
+	return out
+}
+
+// wordsOf are Prometheus's own words, where they are those: what some proxy says
+// stays out of the log, since it may repeat the request.
+func wordsOf(e *v1.Error) string {
+	if said := bodyOf(e).Error; said != "" {
+		return printable(said)
+	}
+	return printable(e.Msg)
+}
+
+// body is what Prometheus says with statuses other than 400 and 422.
+type body struct {
+	Type  v1.ErrorType `json:"errorType"`
+	Error string       `json:"error"`
+}
+
+func bodyOf(e *v1.Error) (b body) {
+	if json.Unmarshal([]byte(e.Detail), &b) != nil {
+		return body{}
+	}
+	return b
+}
+
+// printable shortens to one harmless line.
+func printable(words string) string {
+	words = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(words, "?"))
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "..."
+	}
+	return words
+}

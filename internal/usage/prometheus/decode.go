@@ -1,0 +1,113 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+// decoder makes samples of a pair of answers.
+type decoder struct {
+	queries
+	first, last time.Time
+	window      time.Duration
+
+	refused map[usage.Refusal]int
+}
+
+// container names a series.
+type container struct{ pod, name string }
+
+// series are the points of a container that can be believed.
+type series map[model.Time]float64
+
+// decode pairs CPU with memory. A moment that has but one of the two is none: CPU
+// begins a scrape later than memory, and would count as 0.
+func (d *decoder) decode(cpu, memory model.Matrix) (samples []usage.Sample) {
+	cpus := d.read(cpu, quantity.MaxCPUMillis/1000)
+	for of, bytes := range d.read(memory, quantity.MaxMemoryBytes) {
+		for at, used := range bytes {
+			cores, ok := cpus[of][at]
+			if !ok {
+				continue
+			}
+			samples = append(samples, usage.Sample{
+				Namespace: d.namespace, Pod: of.pod, Container: of.name,
+				Time: at.Time().UTC(), Window: d.window,
+				CPUMillis: int64(math.Ceil(cores * 1000)), MemoryBytes: int64(math.Ceil(used)),
+			})
+		}
+	}
+	slices.SortFunc(samples, func(a, b usage.Sample) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
+	})
+	return samples
+}
+
+// read keeps of an answer what can be believed; most is the largest value.
+func (d *decoder) read(matrix model.Matrix, most float64) map[container]series {
+	out := make(map[container]series, len(matrix))
+	for _, stream := range matrix {
+		if stream == nil {
+			d.refused[usage.Malformed]++
+			continue
+		}
+		of := container{string(stream.Metric["pod"]), string(stream.Metric["container"])}
+		// Whoever ignores what was asked for must not feed one Deployment with the
+		// usage of another.
+		if !d.pods.MatchString(of.pod) || !slices.Contains(d.containers, of.name) {
+			d.refused[usage.Malformed] += max(1, len(stream.Values))
+			continue
+		}
+		if out[of] != nil {
+			d.refused[usage.Duplicate] += max(1, len(stream.Values))
+			continue
+		}
+		d.refuse(usage.Malformed, len(stream.Histograms))
+		points := make(series, len(stream.Values))
+		for _, p := range stream.Values {
+			if why := d.judge(points, p, most); why != "" {
+				d.refused[why]++
+				continue
+			}
+			points[p.Timestamp] = float64(p.Value)
+		}
+		out[of] = points
+	}
+	return out
+}
+
+func (d *decoder) judge(before series, p model.SamplePair, most float64) usage.Refusal {
+	value := float64(p.Value)
+	switch at := p.Timestamp.Time(); {
+	case at.Before(d.first):
+		return usage.Stale
+	case at.After(d.last):
+		return usage.FromTheFuture
+	case math.IsNaN(value) || math.IsInf(value, 0):
+		return usage.NotANumber
+	case value < 0:
+		return usage.Negative
+	case value > most:
+		return usage.TooLarge
+	}
+	if _, ok := before[p.Timestamp]; ok {
+		return usage.Duplicate
+	}
+	return ""
+}
+
+func (d *decoder) refuse(why usage.Refusal, n int) {
+	if n > 0 {
+		d.refused[why] += n
+	}
+}

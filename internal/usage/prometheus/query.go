@@ -1,0 +1,83 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The pods of a Deployment are named <Deployment>-<hash>-<suffix>. The hash is a
+// decimal number of 32 bits whose digits are written as 4 to 9, b, c, d and f; the
+// suffix avoids vowels. Fewer than 6 digits are one in 40,000, and left out: they would
+// take the pods of a DaemonSet web-db for those of a Deployment web.
+const (
+	hashPattern   = "[4-9bcdf]{6,10}"
+	suffixPattern = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+
+	// longestName is that of a Deployment whose pods' names hold it and the hash in
+	// full: the API server cuts a generated name to 58 characters and the suffix. Pods
+	// with longer ones cannot be told from those of a similar name.
+	longestName = 58 - len("-") - 10 - len("-")
+)
+
+// queries are what is asked for a target, and how to check the answer.
+type queries struct {
+	namespace   string
+	cpu, memory string
+	pods        *regexp.Regexp
+	containers  []string
+}
+
+// queriesFor writes the queries. Names are checked and quoted, so that none can say
+// anything but itself.
+//
+// A container that was restarted has two series for some minutes, and one that two
+// Prometheis scrape has two for good: the larger one counts.
+func (s *Source) queriesFor(t Target) (q queries, err error) {
+	if wrong := validation.IsDNS1123Label(t.Namespace); len(wrong) > 0 {
+		return q, fmt.Errorf("%.80q is no name of a namespace", t.Namespace)
+	}
+	if wrong := validation.IsDNS1123Subdomain(t.Deployment); len(wrong) > 0 {
+		return q, fmt.Errorf("%.80q is no name of a Deployment", t.Deployment)
+	}
+	if len(t.Deployment) > longestName {
+		return q, fmt.Errorf("the Deployment's name is longer than %d characters, so that its pods' names do not hold it in full", longestName)
+	}
+	if len(t.Containers) == 0 {
+		return q, fmt.Errorf("no containers are given")
+	}
+	containers := make([]string, len(t.Containers))
+	for i, name := range t.Containers {
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+			return q, fmt.Errorf("%.80q is no name of a container", name)
+		}
+		containers[i] = regexp.QuoteMeta(name)
+	}
+	pods := regexp.QuoteMeta(t.Deployment) + "-" + hashPattern + "-" + suffixPattern
+	selector := fmt.Sprintf(`namespace=%s,pod=~%s,container=~%s,container!="",container!="POD"`,
+		strconv.Quote(t.Namespace), strconv.Quote(pods), strconv.Quote(strings.Join(containers, "|")))
+	for _, name := range slices.Sorted(maps.Keys(s.options.Labels)) {
+		selector += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
+	}
+	return queries{
+		namespace: t.Namespace,
+		cpu:       fmt.Sprintf("max by (pod,container) (rate(container_cpu_usage_seconds_total{%s}[%s]))", selector, promDuration(s.options.RateWindow)),
+		// Two steps, so that a scrape a step is enough, and no peak between two steps
+		// is missed.
+		memory:     fmt.Sprintf("max by (pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector, promDuration(2*s.options.Step)),
+		pods:       regexp.MustCompile("^" + pods + "$"),
+		containers: t.Containers,
+	}, nil
+}
+
+func promDuration(d time.Duration) string { return model.Duration(d).String() }
