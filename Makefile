@@ -75,7 +75,7 @@ lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import wh
 
 .PHONY: vet
 vet: ## Run go vet in every module.
-	go vet -tags node,olm,sdk ./...
+	go vet -tags node,olm,prometheus,sdk ./...
 	@for module in $(TESTED_MODULES); do \
 		echo "go vet in $$module"; \
 		(cd $$module && CGO_ENABLED=0 go vet -tags opm -trimpath ./...); \
@@ -114,6 +114,14 @@ test-modules:
 		echo "go test in $$module"; \
 		(cd $$module && CGO_ENABLED=0 go test -trimpath -timeout $(TEST_TIMEOUT) ./...); \
 	done
+
+.PHONY: test-prometheus
+test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.
+	@for program in prometheus promtool; do command -v $$program >/dev/null || { \
+		echo "A real Prometheus is missing: apt-get install --no-install-recommends prometheus" >&2; exit 1; }; done
+	assets="$${KUBEBUILDER_ASSETS:-}"; \
+	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
+	KUBEBUILDER_ASSETS="$$assets" go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
 
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.

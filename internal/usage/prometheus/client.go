@@ -102,8 +102,9 @@ func (c *client) query(ctx context.Context, query string, r v1.Range, timeout ti
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c.guard.status = 0
-	// The server's own time-out ends its work as well, and comes first.
-	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(timeout*9/10))
+	// The server's own time-out ends its work as well, and comes first. It takes whole
+	// seconds only.
+	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(max((timeout*9/10).Truncate(time.Second), time.Second)))
 }
 
 // guard adds credentials, refuses redirects, which could carry them elsewhere, and
@@ -200,7 +201,9 @@ func isTooLong(err error) bool {
 }
 
 // isServerTimeout says that Prometheus itself gave up.
-func isServerTimeout(e *v1.Error) bool { return e.Type == v1.ErrTimeout || bodyOf(e).Type == v1.ErrTimeout }
+func isServerTimeout(e *v1.Error) bool {
+	return e.Type == v1.ErrTimeout || bodyOf(e).Type == v1.ErrTimeout
+}
 
 // explain tells users and operators what went wrong with the last query.
 func (c *client) explain(err error) error {

@@ -1,0 +1,444 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build prometheus
+
+// Package prometheus holds the tests with a real Prometheus: Debian's package, started
+// as a process with days of usage that promtool has written. The operator runs against
+// a real API server.
+package prometheus
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+)
+
+const (
+	// soon is how long anything may take on a busy machine.
+	soon = 2 * time.Minute
+	mebi = int64(1) << 20
+	// days is how much there is to be known.
+	days = 5
+)
+
+var (
+	env *testkit.Env
+	// real is the address of the real Prometheus.
+	real *url.URL
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "verticalscaler-prometheus-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir) //nolint:errcheck // a folder for temporary files
+		address, stop, err := startPrometheus(dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer stop()
+		real = address
+		return testkit.Main(m, &env)
+	}())
+}
+
+// startPrometheus starts one that knows the usage of the Deployment web of all
+// namespaces that tests make.
+func startPrometheus(dir string) (*url.URL, func(), error) {
+	for _, program := range []string{"prometheus", "promtool"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, nil, fmt.Errorf("these tests need a real Prometheus: apt-get install --no-install-recommends prometheus: %w", err)
+		}
+	}
+	metrics, data := filepath.Join(dir, "metrics"), filepath.Join(dir, "data")
+	if err := write(metrics, time.Now()); err != nil {
+		return nil, nil, fmt.Errorf("writing the usage of days: %w", err)
+	}
+	if out, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", metrics, data).CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("making Prometheus's data: %w: %s", err, out)
+	}
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, []byte("scrape_configs: []\n"), 0o600); err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		return nil, nil, err
+	}
+	p, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", "--config.file="+config,
+		"--storage.tsdb.path="+data, "--web.listen-address="+address, "--log.level=warn"))
+	if err != nil {
+		return nil, nil, err
+	}
+	late := time.After(soon)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if response, err := http.Get("http://" + address + "/-/ready"); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return &url.URL{Scheme: "http", Host: address}, func() { p.Stop(10 * time.Second) }, nil
+			}
+		}
+		select {
+		case <-p.Ended:
+			return nil, nil, p.Failure()
+		case <-late:
+			p.Stop(time.Second)
+			return nil, nil, errors.New("Prometheus is not ready: " + p.Tail(20))
+		case <-tick.C:
+		}
+	}
+}
+
+// past is the namespace in Prometheus's data; a test's own is put in its place.
+const past = "past"
+
+// write writes the usage of two pods of web, one after the other, with a peak of memory
+// of one minute on the second day; and of others that must not be taken for them.
+func write(path string, now time.Time) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(f)
+	now = now.Truncate(time.Minute)
+	start, change := now.Add(-days*24*time.Hour), now.Add(-2*24*time.Hour)
+	series := []struct {
+		pod, container, namespace string
+		from, to                  time.Time
+		cores                     float64
+		bytes                     int64
+	}{
+		{"web-7c9b5d8f44-x2z9k", "app", past, start, change, 0.2, 300 * mebi},
+		{"web-5d4f8b9c4-bcdfg", "app", past, change, now, 0.2, 300 * mebi},
+		{"web-5d4f8b9c4-bcdfg", "", past, change, now, 7, 7000 * mebi},
+		{"web-5d4f8b9c4-bcdfg", "POD", past, change, now, 7, 7000 * mebi},
+		{"web-db-x2z9k", "app", past, start, now, 8, 8000 * mebi},
+		{"web-api-5d4f8b9c4-bcdfg", "app", past, start, now, 9, 9000 * mebi},
+		{"web-5d4f8b9c4-bcdfg", "app", "elsewhere", start, now, 9, 9000 * mebi},
+	}
+	for _, name := range []string{"container_cpu_usage_seconds", "container_memory_working_set_bytes"} {
+		isCPU := name == "container_cpu_usage_seconds"
+		kind := "gauge"
+		if isCPU {
+			kind = "counter"
+		}
+		fmt.Fprintf(out, "# TYPE %s %s\n", name, kind)
+		for _, s := range series {
+			for at := s.from; at.Before(s.to); at = at.Add(time.Minute) {
+				labels := fmt.Sprintf("{namespace=%q,pod=%q,container=%q}", s.namespace, s.pod, s.container)
+				value := s.bytes
+				if isCPU {
+					fmt.Fprintf(out, "%s_total%s %g %d\n", name, labels, s.cores*at.Sub(s.from).Seconds(), at.Unix())
+					continue
+				}
+				if s.container == "app" && at.Equal(start.Add(24*time.Hour)) && s.pod == "web-7c9b5d8f44-x2z9k" {
+					value = 900 * mebi
+				}
+				fmt.Fprintf(out, "%s%s %d %d\n", name, labels, value, at.Unix())
+			}
+		}
+	}
+	fmt.Fprintln(out, "# EOF")
+	return errors.Join(out.Flush(), f.Close())
+}
+
+// way is the way to the real Prometheus. It translates the test's namespace into that
+// of the data, counts queries, and can be spoilt.
+type way struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	queries int
+	spoil   http.HandlerFunc
+}
+
+func newWay(t *testing.T, namespace string, spoil http.HandlerFunc) *way {
+	t.Helper()
+	w := &way{spoil: spoil}
+	proxy := httputil.NewSingleHostReverseProxy(real)
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			t.Error(err)
+		}
+		w.mu.Lock()
+		w.queries++
+		spoil := w.spoil
+		w.mu.Unlock()
+		if spoil != nil {
+			spoil(rw, r)
+			return
+		}
+		form := r.Form
+		form.Set("query", strings.ReplaceAll(form.Get("query"), fmt.Sprintf("namespace=%q", namespace), fmt.Sprintf("namespace=%q", past)))
+		body := form.Encode()
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		proxy.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *way) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queries
+}
+
+func (w *way) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spoil = nil
+}
+
+// world is a namespace with the Deployment web and its scaler.
+type world struct {
+	*testing.T
+	namespace string
+	usage     *testkit.Usage
+	config    operatorconfig.Operator
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, namespace: env.Namespace(t), usage: testkit.NewUsage(), config: testkit.OperatorConfig()}
+	w.config.Prometheus.Timeout.Duration = time.Second * 20
+	return w
+}
+
+// scale makes the Deployment, a pod of it, which uses little now, and the scaler.
+func (w *world) scale() {
+	w.Helper()
+	d := testkit.Deployment(w.namespace, "web")
+	if err := env.Client.Create(w.Context(), d); err != nil {
+		w.Fatal(err)
+	}
+	pod, err := env.Run(w.Context(), d)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.usage.Set(w.namespace, pod.Name, "app", 100, 100*mebi)
+	if err := env.Client.Create(w.Context(), testkit.Scaler(w.namespace, "web", "web")); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// recommends waits until there is a recommendation that rests on so much time at least,
+// and returns it.
+func (w *world) recommends(atLeast time.Duration) (rec v1beta1.ContainerRecommendation) {
+	w.Helper()
+	testkit.Eventually(w.T, soon, func() string {
+		s := w.scaler()
+		if s.Status.Recommendation == nil || len(s.Status.Recommendation.ContainerRecommendations) != 1 {
+			return fmt.Sprintf("there is no recommendation: %+v", s.Status.Conditions)
+		}
+		rec = s.Status.Recommendation.ContainerRecommendations[0]
+		if got := time.Duration(rec.ObservedSeconds) * time.Second; got < atLeast {
+			return fmt.Sprintf("it rests on %s", got)
+		}
+		return ""
+	})
+	return rec
+}
+
+func (w *world) scaler() v1beta1.VerticalScaler {
+	w.Helper()
+	var s v1beta1.VerticalScaler
+	if err := env.Client.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &s); err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) start() *testkit.Operator {
+	w.Helper()
+	return env.StartOperator(w.T, w.config, w.usage, w.namespace)
+}
+
+// Usage is collected once in this test, so that the operator cannot learn but from
+// Prometheus.
+func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
+	w := newWorld(t)
+	way := newWay(t, w.namespace, nil)
+	w.config.Prometheus.Address = way.URL
+	w.scale()
+	began := time.Now()
+	operator := w.start()
+	rec := w.recommends(0) // the first one
+	t.Logf("after %s and %d queries: %s observed, target %v, reasons %+v", time.Since(began).Round(time.Millisecond), way.asked(),
+		time.Duration(rec.ObservedSeconds)*time.Second, rec.Target, rec.Reasons)
+	if got := time.Duration(rec.ObservedSeconds) * time.Second; got < (days*24-1)*time.Hour || got > (days*24+1)*time.Hour {
+		t.Errorf("the first recommendation rests on %s, want %d days", got, days)
+	}
+	between(t, "memory", *rec.Target.Memory, "900Mi", "1300Mi") // the peak of one minute, four days ago
+	between(t, "cpu", *rec.Target.CPU, "200m", "300m")
+	if n := way.asked(); n != 64 {
+		t.Errorf("%d queries for 8 days, want 64", n)
+	}
+
+	// A restart knows it all from the checkpoint, and asks nobody.
+	var checkpoint v1beta1.VerticalScalerCheckpoint
+	testkit.Eventually(t, soon, func() string {
+		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &checkpoint); err != nil {
+			return err.Error()
+		}
+		if checkpoint.Annotations["autoscaling.verticalscaler.io/filled"] != "true" {
+			return fmt.Sprintf("the checkpoint does not say that it was filled: %v", checkpoint.Annotations)
+		}
+		return ""
+	})
+	operator.Stop(t)
+	w.config.Collection.Interval.Duration = 100 * time.Millisecond
+	until := w.usage.Rounds(w.namespace) + 50 // five seconds: the operator looks every two
+	w.start()
+	testkit.Eventually(t, soon, func() string {
+		if n := w.usage.Rounds(w.namespace); n < until {
+			return fmt.Sprintf("%d rounds of %d", n, until)
+		}
+		return ""
+	})
+	if n := way.asked(); n != 64 {
+		t.Errorf("%d more queries after a restart", n-64)
+	}
+	w.recommends(days*24*time.Hour - time.Hour)
+}
+
+// Whatever is wrong with Prometheus, the operator learns without it, says so, and asks
+// again.
+func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil http.HandlerFunc
+		says  string
+	}{
+		"stopped": {
+			spoil: func(w http.ResponseWriter, _ *http.Request) {
+				if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+					_ = c.Close()
+				}
+			},
+			says: "Prometheus: it cannot be reached",
+		},
+		"slow": {
+			spoil: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			says:  "Prometheus: it does not answer in time",
+		},
+		"garbage": {
+			spoil: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Welcome!</html>") },
+			says:  "Prometheus: its answer is not one of Prometheus",
+		},
+		"elsewhere": {
+			spoil: func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, real.String(), http.StatusTemporaryRedirect)
+			},
+			says: "Prometheus: it redirects, which is not followed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			way := newWay(t, w.namespace, tc.spoil)
+			w.config.Prometheus.Address = way.URL
+			w.config.Prometheus.Timeout.Duration = 5 * time.Second
+			w.config.Collection.Interval.Duration = 100 * time.Millisecond
+			w.scale()
+			w.start()
+			rec := w.recommends(0)
+			if got := time.Duration(rec.ObservedSeconds) * time.Second; got > time.Hour {
+				t.Errorf("the first recommendation rests on %s", got)
+			}
+			testkit.Eventually(t, soon, func() string {
+				s := w.scaler()
+				c := meta.FindStatusCondition(s.Status.Conditions, "RecommendationProvided")
+				if c == nil || c.Status != "True" || !strings.Contains(c.Message, tc.says) {
+					return fmt.Sprintf("RecommendationProvided is %+v, want it to say %q", c, tc.says)
+				}
+				if r := meta.FindStatusCondition(s.Status.Conditions, "Ready"); r == nil || r.Status != "True" {
+					return fmt.Sprintf("Ready is %+v", r)
+				}
+				return ""
+			})
+			way.mend()
+			w.recommends((days*24 - 1) * time.Hour)
+			testkit.Eventually(t, soon, func() string {
+				s := w.scaler()
+				if c := meta.FindStatusCondition(s.Status.Conditions, "RecommendationProvided"); strings.Contains(c.Message, "Prometheus") {
+					return "RecommendationProvided still says: " + c.Message
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// A limit of Prometheus's own leads to smaller questions, and its own words are told.
+func TestARealPrometheusIsUnderstood(t *testing.T) {
+	o := source.Options{Address: real.String(), Step: time.Minute, RateWindow: 4 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 64 << 10}
+	web := source.Target{Namespace: past, Deployment: "web", Containers: []string{"app"}}
+	read := func(o source.Options, from, to time.Time) (n int, err error) {
+		s, err := source.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Range(context.Background(), web, from, to, func(c source.Chunk) {
+			n += len(c.Samples)
+			if len(c.Refused) > 0 {
+				t.Errorf("refused: %v", c.Refused)
+			}
+		})
+		return n, err
+	}
+	now := time.Now()
+	whole, err := read(o, now.Add(-8*24*time.Hour), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d samples", whole)
+	// Both pods are seen for the few minutes of the rate window after the change.
+	if whole < days*24*60-15 || whole > days*24*60+15 {
+		t.Errorf("%d samples of %d minutes", whole, days*24*60)
+	}
+	o.Address += "/nowhere"
+	if _, err := read(o, now, now.Add(time.Minute)); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("with a wrong path: %v", err)
+	}
+}
+
+func between(t *testing.T, what string, got resource.Quantity, least, most string) {
+	t.Helper()
+	if got.Cmp(resource.MustParse(least)) < 0 || got.Cmp(resource.MustParse(most)) > 0 {
+		t.Errorf("%s is %s, not between %s and %s", what, got.String(), least, most)
+	}
+}
