@@ -48,8 +48,8 @@ const (
 
 var (
 	env *testkit.Env
-	// real is the address of the real Prometheus.
-	real *url.URL
+	// prometheus is the address of the real one.
+	prometheus *url.URL
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer stop()
-		real = address
+		prometheus = address
 		return testkit.Main(m, &env)
 	}())
 }
@@ -189,7 +189,7 @@ type way struct {
 func newWay(t *testing.T, namespace string, spoil http.HandlerFunc) *way {
 	t.Helper()
 	w := &way{spoil: spoil}
-	proxy := httputil.NewSingleHostReverseProxy(real)
+	proxy := httputil.NewSingleHostReverseProxy(prometheus)
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
@@ -361,7 +361,7 @@ func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
 		},
 		"elsewhere": {
 			spoil: func(w http.ResponseWriter, r *http.Request) {
-				http.Redirect(w, r, real.String(), http.StatusTemporaryRedirect)
+				http.Redirect(w, r, prometheus.String(), http.StatusTemporaryRedirect)
 			},
 			says: "Prometheus: it redirects, which is not followed",
 		},
@@ -405,7 +405,7 @@ func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
 
 // A limit of Prometheus's own leads to smaller questions, and its own words are told.
 func TestARealPrometheusIsUnderstood(t *testing.T) {
-	o := source.Options{Address: real.String(), Step: time.Minute, RateWindow: 4 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 64 << 10}
+	o := source.Options{Address: prometheus.String(), Step: time.Minute, RateWindow: 4 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 64 << 10}
 	web := source.Target{Namespace: past, Deployment: "web", Containers: []string{"app"}}
 	read := func(o source.Options, from, to time.Time) (n int, err error) {
 		s, err := source.New(o)

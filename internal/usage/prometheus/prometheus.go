@@ -110,15 +110,15 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	defer c.close()
 
 	step := s.options.Step
-	points := min(longestChunk/step+1, maxPoints)
+	length := min(longestChunk.Truncate(step), maxPoints*step) // of a part, from its first point to its last
 	for at := ceil(from, step); !at.After(to); {
-		last := at.Add((points - 1) * step)
+		last := at.Add(length)
 		if last.After(to) {
 			last = to.Truncate(step)
 		}
 		chunk, err := s.chunk(ctx, c, queries, v1.Range{Start: at, End: last, Step: step})
-		if isTooLong(err) && points*step > shortestChunk && points > 1 {
-			points = (points + 1) / 2
+		if isTooLong(err) && length > max(shortestChunk, step) {
+			length = (length / 2).Truncate(step)
 			continue
 		}
 		if err != nil {
