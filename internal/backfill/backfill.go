@@ -17,7 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -202,7 +201,7 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 	changed := result.filled || before != s.problem
 	f.mu.Unlock()
 
-	logger := log.FromContext(ctx).WithValues("VerticalScaler", klog.KObj(scaler))
+	logger := log.FromContext(ctx).WithValues("VerticalScaler", client.ObjectKeyFromObject(scaler))
 	switch {
 	case result.err != nil && before != result.words():
 		logger.Info("Cannot read usage of the past from Prometheus, trying again", "error", result.err.Error())
