@@ -1,0 +1,33 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+)
+
+// BenchmarkRun replays 30 days of 50 containers.
+func BenchmarkRun(b *testing.B) {
+	for _, step := range []time.Duration{5 * time.Minute, time.Minute} {
+		made := traces.Make(50, 30*24*time.Hour, step)
+		for name, rules := range map[string][]backtest.Rule{
+			"all":    {engine.Rule(), vpa.Rule(), backtest.Static()},
+			"ours":   {engine.Rule()},
+			"vpa":    {vpa.Rule()},
+			"static": {backtest.Static()},
+		} {
+			b.Run(name+"/"+step.String(), func(b *testing.B) {
+				for b.Loop() {
+					backtest.Run(made, rules, backtest.Options{WarmUp: 3 * 24 * time.Hour})
+				}
+			})
+		}
+	}
+}

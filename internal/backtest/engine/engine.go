@@ -1,0 +1,149 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine lets the operator's own history, recommendation and plan size a
+// container in a backtest: the very functions that a pass of the operator calls.
+package engine
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// The API's defaults.
+	cooldown      = 5 * time.Minute
+	marginPercent = 15
+
+	// sampleEvery is how often the operator reads metrics.
+	sampleEvery = time.Minute
+
+	podUID = "pod"
+)
+
+// beginning is when traces begin that count their seconds from an arbitrary midnight: a
+// history knows no times as old as that. It is whole weeks after 1970.
+var beginning = 10 * 52 * 7 * 24 * time.Hour
+
+// Rule is the operator's rule under the name ours.
+func Rule() backtest.Rule {
+	return backtest.Rule{
+		Name:  "ours",
+		About: "VerticalScaler with its defaults, resizing in place",
+		New: func(c backtest.Container) backtest.Policy {
+			return &policy{
+				container: c,
+				params:    recommend.DefaultParams(),
+				policy:    recommend.Policy{MarginPercent: marginPercent, CPU: true, Memory: c.HasMemory},
+			}
+		},
+	}
+}
+
+type policy struct {
+	container backtest.Container
+	params    recommend.Params
+	policy    recommend.Policy
+
+	history     history.Container
+	recommended *recommend.Container
+	decision    *plan.Decision
+	started     time.Time
+
+	// settled says that the last plan was to do nothing, until wake if that is not zero.
+	settled bool
+	wake    time.Time
+}
+
+// Next feeds the interval's averages as one sample a minute, and then makes one pass.
+func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
+	start := o.Start
+	if start.Year() < 1971 {
+		start = start.Add(beginning)
+	}
+	now := start.Add(o.Step)
+	if p.started.IsZero() {
+		p.started = start
+	}
+
+	every := min(o.Step, sampleEvery)
+	for at := every; at <= o.Step; at += every {
+		p.history.Add(usage.Sample{
+			Container: p.container.Name, Time: start.Add(at), Window: every,
+			CPUMillis: int64(o.CPUMillis), MemoryBytes: o.MemoryBytes,
+		}, p.params.History)
+	}
+	if o.OOMKilled {
+		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
+	}
+	next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params)
+	if !ok || p.isQuiet(next, now) {
+		return o.Requests, false
+	}
+	p.recommended = &next
+	return p.pass(o.Requests, now)
+}
+
+// isQuiet says that a pass would do what the last one did: nothing. A plan depends on
+// time only as far as it says when to look again.
+func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
+	before := p.recommended
+	return before != nil && p.settled && (p.wake.IsZero() || now.Before(p.wake)) &&
+		next.Target == before.Target && next.LowerBound == before.LowerBound && next.UpperBound == before.UpperBound &&
+		next.Uncapped == before.Uncapped && next.Observed == before.Observed && next.OOMFloor == before.OOMFloor &&
+		slices.Equal(next.Reasons, before.Reasons)
+}
+
+// pass plans with a Deployment of one pod, whose resizes are always in force at once.
+func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
+	name := p.container.Name
+	resources := workload.Resources{Requests: inForce}
+	if p.container.HasMemory {
+		resources.Limits.MemoryBytes = inForce.MemoryBytes
+	}
+	template := workload.Resources{Requests: p.container.Requests}
+	if p.container.HasMemory {
+		template.Limits.MemoryBytes = p.container.Requests.MemoryBytes
+	}
+	next := plan.Next(plan.Situation{
+		Deployment: workload.Deployment{
+			Name: name, Replicas: 1, UpdatedReplicas: 1,
+			Containers: []workload.Container{{Name: name, Resources: template}},
+		},
+		Pods: []workload.Pod{{
+			Name: name, UID: podUID, Current: true, Running: true, Started: p.started,
+			QoS:        corev1.PodQOSBurstable,
+			Containers: []workload.Container{{Name: name, Resources: resources}},
+			Actual:     map[string]workload.Resources{name: resources},
+		}},
+		Recommendations: []recommend.Container{*p.recommended},
+		Decision:        p.decision,
+	}, plan.Policy{
+		Mode:      v1beta1.UpdateModeInPlace,
+		Cooldown:  cooldown,
+		Tolerance: plan.DefaultTolerance,
+		Containers: map[string]plan.ContainerPolicy{
+			name: {CPU: true, Memory: p.container.HasMemory, Limits: true},
+		},
+	}, now)
+	p.decision = next.Decision
+	p.settled, p.wake = next.Resize == nil, time.Time{}
+	if next.RequeueAfter > 0 {
+		p.wake = now.Add(next.RequeueAfter)
+	}
+	if next.Resize == nil || len(next.Resize.Sizes) == 0 {
+		return inForce, false
+	}
+	return next.Resize.Sizes[0].Requests, true
+}

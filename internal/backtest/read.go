@@ -1,0 +1,372 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// The columns of a table of usage, and of a table of containers. Others are ignored.
+const (
+	columnSeries    = "series"
+	columnTimestamp = "timestamp"
+	columnCPU       = "cpu_cores"
+	columnMemory    = "memory_bytes"
+
+	columnStep       = "step_s"
+	columnInitCPU    = "init_cpu"
+	columnInitMemory = "init_mem"
+)
+
+const (
+	// latest is the last time that is believed: the end of the year 2199.
+	latest = 7_258_118_399
+	// longestStep is the longest interval: with a longer one, nothing could be learned.
+	longestStep = daySeconds
+	// longestName bounds what a report has to print.
+	longestName = 253
+)
+
+// Reader reads traces from comma-separated values, compressed with gzip or not:
+//
+//	series,timestamp,cpu_cores,memory_bytes       series,step_s,init_cpu,init_mem
+//	web,1767225600,0.41,523239424                 web,300,2,1073741824
+//	web,2026-01-01T00:05:00Z,0.39,523304960
+//
+// On the left is usage, on the right what is known of the containers beforehand: the
+// length of the intervals, and today's requests. The header tells the two apart. The
+// order of columns, rows and tables does not matter. Memory is 0 throughout where it
+// was not recorded; without a step, it is the most frequent distance of timestamps.
+//
+// The zero value is ready for use.
+type Reader struct {
+	series map[string]*series
+	tables []string
+}
+
+// series is what has been read of one container.
+type series struct {
+	rows []row
+	// about says that a table of containers has told what follows.
+	about      bool
+	table      int
+	step       int64 // 0 for not told
+	cpuMillis  int64
+	memory     int64
+	hasMemory  bool
+	isUnsorted bool
+}
+
+// row is a sample and where it was found.
+type row struct {
+	Sample
+	table, line int32
+}
+
+// Read reads a table. Its name is for errors, which tell the line.
+func (r *Reader) Read(name string, from io.Reader) error {
+	if r.series == nil {
+		r.series = map[string]*series{}
+	}
+	r.tables = append(r.tables, name)
+	if err := r.read(from); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Reader) read(from io.Reader) error {
+	plain, err := decompressed(from)
+	if err != nil {
+		return err
+	}
+	table := csv.NewReader(plain)
+	table.ReuseRecord = true
+	header, err := table.Read()
+	if errors.Is(err, io.EOF) {
+		return errors.New("is empty: a header was expected, such as series,timestamp,cpu_cores,memory_bytes")
+	}
+	if err != nil {
+		return csvError(err)
+	}
+	columns, err := columnsOf(header)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := table.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return csvError(err)
+		}
+		line, _ := table.FieldPos(0)
+		if columns.isUsage() {
+			err = r.addUsage(columns, record, line)
+		} else {
+			err = r.addContainer(columns, record)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+}
+
+// decompressed looks for the two bytes with which gzip begins.
+func decompressed(from io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReaderSize(from, 1<<16)
+	if start, _ := buffered.Peek(2); !bytes.Equal(start, []byte{0x1f, 0x8b}) {
+		return skipMark(buffered), nil
+	}
+	unzipped, err := gzip.NewReader(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	return skipMark(bufio.NewReaderSize(unzipped, 1<<16)), nil
+}
+
+// skipMark skips the byte order mark that spreadsheets write.
+func skipMark(r *bufio.Reader) io.Reader {
+	if start, _ := r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) {
+		_, _ = r.Discard(3) // just seen
+	}
+	return r
+}
+
+// csvError tells lines as all errors here do.
+func csvError(err error) error {
+	var parse *csv.ParseError
+	if errors.As(err, &parse) {
+		return fmt.Errorf("line %d: %w", parse.Line, parse.Err)
+	}
+	return err
+}
+
+// columns are the positions of the columns that are known, by name.
+type columns map[string]int
+
+func columnsOf(header []string) (columns, error) {
+	c := columns{}
+	for i, name := range header {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if _, ok := c[name]; ok && name != "" {
+			return nil, fmt.Errorf("line 1: the column %s is there twice", name)
+		}
+		c[strings.Clone(name)] = i // the reader uses its memory again
+	}
+	needed := []string{columnSeries, columnTimestamp, columnCPU}
+	if !c.isUsage() {
+		needed = []string{columnSeries, columnInitCPU}
+	}
+	for _, name := range needed {
+		if _, ok := c[name]; !ok {
+			return nil, fmt.Errorf("line 1: there is no column %s; usage has the header series,timestamp,cpu_cores,memory_bytes", name)
+		}
+	}
+	return c, nil
+}
+
+func (c columns) isUsage() bool {
+	_, hasTime := c[columnTimestamp]
+	_, hasRequest := c[columnInitCPU]
+	return hasTime || !hasRequest
+}
+
+// text is a field without the spaces around it; empty where there is no such column.
+func (c columns) text(record []string, name string) string {
+	i, ok := c[name]
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(record[i])
+}
+
+// number reads a field as a number from 0 to most. Empty is 0.
+func (c columns) number(record []string, name string, most float64) (float64, error) {
+	text := c.text(record, name)
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || math.IsNaN(v):
+		return 0, fmt.Errorf("%s is %q, which is not a number", name, text)
+	case v < 0 || v > most:
+		return 0, fmt.Errorf("%s is %s, which is not from 0 to %g", name, text, most)
+	}
+	return v, nil
+}
+
+func (r *Reader) addUsage(c columns, record []string, line int) error {
+	at, err := timestamp(c.text(record, columnTimestamp))
+	if err != nil {
+		return err
+	}
+	if c.text(record, columnCPU) == "" {
+		return fmt.Errorf("%s is empty", columnCPU)
+	}
+	cores, err := c.number(record, columnCPU, quantity.MaxCPUMillis/1000)
+	if err != nil {
+		return err
+	}
+	memory, err := c.number(record, columnMemory, quantity.MaxMemoryBytes)
+	if err != nil {
+		return err
+	}
+	s, err := r.of(c.text(record, columnSeries))
+	if err != nil {
+		return err
+	}
+	s.isUnsorted = s.isUnsorted || len(s.rows) > 0 && s.rows[len(s.rows)-1].At >= at
+	s.hasMemory = s.hasMemory || memory >= 1
+	s.rows = append(s.rows, row{
+		Sample: Sample{At: at, CPUMillis: cores * 1000, MemoryBytes: int64(memory)},
+		table:  int32(len(r.tables) - 1), line: int32(min(line, math.MaxInt32)),
+	})
+	return nil
+}
+
+// timestamp reads whole seconds since 1970, or RFC 3339.
+func timestamp(text string) (int64, error) {
+	at, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return 0, fmt.Errorf("%s is %q, which is neither whole seconds since 1970 nor a time such as 2026-01-01T00:05:00Z", columnTimestamp, text)
+		}
+		at = t.Unix()
+	}
+	if at < 0 || at > latest {
+		return 0, fmt.Errorf("%s is %s, which is not between 1970 and 2200 (milliseconds?)", columnTimestamp, text)
+	}
+	return at, nil
+}
+
+func (r *Reader) addContainer(c columns, record []string) error {
+	cores, err := c.number(record, columnInitCPU, quantity.MaxCPUMillis/1000)
+	if err != nil {
+		return err
+	}
+	memory, err := c.number(record, columnInitMemory, quantity.MaxMemoryBytes)
+	if err != nil {
+		return err
+	}
+	step, err := c.number(record, columnStep, longestStep)
+	if err != nil {
+		return err
+	}
+	if step != math.Trunc(step) {
+		return fmt.Errorf("%s is %g, which is not in whole seconds", columnStep, step)
+	}
+	s, err := r.of(c.text(record, columnSeries))
+	if err != nil {
+		return err
+	}
+	if s.about {
+		return fmt.Errorf("series %q is described for the second time, first in %s", c.text(record, columnSeries), r.tables[s.table])
+	}
+	s.about, s.table = true, len(r.tables)-1
+	s.step, s.cpuMillis, s.memory = int64(step), int64(math.Ceil(cores*1000-1e-6)), int64(math.Ceil(memory))
+	return nil
+}
+
+func (r *Reader) of(name string) (*series, error) {
+	if s := r.series[name]; s != nil {
+		return s, nil
+	}
+	if name == "" || len(name) > longestName {
+		return nil, fmt.Errorf("%s must be a name of 1 to %d bytes", columnSeries, longestName)
+	}
+	s := &series{}
+	r.series[strings.Clone(name)] = s
+	return s, nil
+}
+
+// ErrNoRequests is returned where today's requests of a container are not known.
+var ErrNoRequests = errors.New("today's requests are not known")
+
+// Traces makes traces of what has been read, sorted by name. Containers that no table
+// tells the requests of have the given ones; what is 0 there is not known.
+func (r *Reader) Traces(requests quantity.Amounts) ([]Trace, error) {
+	var traces []Trace
+	for _, name := range slices.Sorted(maps.Keys(r.series)) {
+		s := r.series[name]
+		if len(s.rows) == 0 {
+			continue // described, but its usage is not among the tables
+		}
+		t, err := r.trace(name, s, requests)
+		if err != nil {
+			return nil, fmt.Errorf("series %q: %w", name, err)
+		}
+		traces = append(traces, t)
+	}
+	if len(traces) == 0 {
+		return nil, errors.New("there is no usage to replay")
+	}
+	return traces, nil
+}
+
+func (r *Reader) trace(name string, s *series, requests quantity.Amounts) (Trace, error) {
+	if s.isUnsorted {
+		slices.SortStableFunc(s.rows, func(a, b row) int { return cmp.Compare(a.At, b.At) })
+	}
+	for i := 1; i < len(s.rows); i++ {
+		if a, b := s.rows[i-1], s.rows[i]; a.At == b.At {
+			return Trace{}, fmt.Errorf("there are two rows for the timestamp %d: %s line %d, and %s line %d",
+				a.At, r.tables[a.table], a.line, r.tables[b.table], b.line)
+		}
+	}
+	if len(s.rows) < 2 {
+		return Trace{}, errors.New("there is only one row, and two at least are needed")
+	}
+	step := cmp.Or(s.step, usualDistance(s.rows))
+	if step > longestStep {
+		return Trace{}, fmt.Errorf("its rows are usually %s apart, and at most %s is of use", seconds(step), seconds(longestStep))
+	}
+	t := Trace{Name: name, Step: seconds(step), HasMemory: s.hasMemory, Samples: make([]Sample, len(s.rows))}
+	for i, row := range s.rows {
+		t.Samples[i] = row.Sample
+	}
+	t.Requests = quantity.Amounts{
+		CPUMillis:   cmp.Or(s.cpuMillis, requests.CPUMillis),
+		MemoryBytes: cmp.Or(s.memory, requests.MemoryBytes),
+	}
+	if t.Requests.CPUMillis == 0 || t.HasMemory && t.Requests.MemoryBytes == 0 {
+		return Trace{}, ErrNoRequests
+	}
+	return t, nil
+}
+
+// usualDistance is the most frequent distance of two rows, in seconds.
+func usualDistance(rows []row) int64 {
+	counts := map[int64]int{}
+	for i := 1; i < len(rows); i++ {
+		counts[rows[i].At-rows[i-1].At]++
+	}
+	usual := int64(0)
+	for _, distance := range slices.Sorted(maps.Keys(counts)) {
+		if counts[distance] > counts[usual] {
+			usual = distance
+		}
+	}
+	return usual
+}
+
+func seconds(s int64) time.Duration { return time.Duration(s) * time.Second }

@@ -1,0 +1,184 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+const (
+	// leastCPUMillis and leastMemoryBytes are requested in any case, whatever a policy
+	// answers: slack is a share of what is requested.
+	leastCPUMillis   = 1
+	leastMemoryBytes = 4 << 20
+
+	// leastChange is the change, as a share of a request, below which nothing is
+	// resized.
+	leastChange = 1e-3
+
+	daySeconds  = 24 * 60 * 60
+	hourSeconds = 60 * 60
+)
+
+// Outcome is what came of one container under one policy.
+type Outcome struct {
+	Measures Measures
+	// Changes are the requests that were in force, and from when on; the first of them
+	// are today's. Kills are the intervals with an OOM kill. Both are kept only where
+	// they were asked for, in seconds since 1970.
+	Changes []Change
+	Kills   []int64
+}
+
+// Change is a time from which on requests are in force.
+type Change struct {
+	At       int64
+	Requests quantity.Amounts
+}
+
+// Options say how traces are replayed.
+type Options struct {
+	// WarmUp is the time at the beginning of each trace that is replayed, but not
+	// measured: policies learn meanwhile. 0 measures everything.
+	WarmUp time.Duration
+	// Record keeps what a plot needs.
+	Record bool
+	// Workers is the number of replays at the same time; 0 is one for each processor.
+	Workers int
+	// Progress, if not nil, is told after each replay how many are done, of all. Calls do
+	// not overlap.
+	Progress func(done, all int)
+}
+
+// Replay replays one trace with one policy.
+func Replay(t Trace, rule Rule, o Options) Outcome {
+	var (
+		out     Outcome
+		days    = calendar{}
+		inForce = atLeast(t.Requests)
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: inForce})
+		warmUp  = int64(o.WarmUp / time.Second)
+	)
+	for i, sample := range t.Samples {
+		isKilled := t.HasMemory && sample.MemoryBytes > inForce.MemoryBytes
+		if i == 0 && o.Record {
+			out.Changes = append(out.Changes, Change{sample.At, inForce})
+		}
+		if isKilled && o.Record {
+			out.Kills = append(out.Kills, sample.At)
+		}
+		isMeasured := sample.At-t.Samples[0].At >= warmUp
+		if isMeasured {
+			out.Measures.add(sample, inForce, t.HasMemory, float64(t.seconds(i))/hourSeconds)
+			days.add(sample.At, isKilled)
+		} else if isKilled {
+			out.Measures.WarmUpKills++
+		}
+
+		next, ok := policy.Next(Observation{
+			Start:       time.Unix(sample.At, 0).UTC(),
+			Step:        t.Step,
+			CPUMillis:   sample.CPUMillis,
+			MemoryBytes: min(sample.MemoryBytes, inForce.MemoryBytes),
+			OOMKilled:   isKilled,
+			Requests:    inForce,
+		})
+		if !ok {
+			continue
+		}
+		next = atLeast(next)
+		if !t.HasMemory {
+			next.MemoryBytes = inForce.MemoryBytes
+		}
+		if !isChange(inForce, next) {
+			continue
+		}
+		inForce = next
+		if isMeasured {
+			out.Measures.Resizes++
+		}
+		if o.Record && i+1 < len(t.Samples) {
+			out.Changes = append(out.Changes, Change{t.Samples[i+1].At, inForce})
+		}
+	}
+	out.Measures.Days, out.Measures.KillDays = days.count()
+	return out
+}
+
+func atLeast(a quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{
+		CPUMillis:   min(max(a.CPUMillis, leastCPUMillis), quantity.MaxCPUMillis),
+		MemoryBytes: min(max(a.MemoryBytes, leastMemoryBytes), quantity.MaxMemoryBytes),
+	}
+}
+
+func isChange(from, to quantity.Amounts) bool {
+	moved := func(from, to int64) bool { return math.Abs(float64(to)/float64(from)-1) > leastChange }
+	return moved(from.CPUMillis, to.CPUMillis) || moved(from.MemoryBytes, to.MemoryBytes)
+}
+
+// calendar holds the days seen, by their number since 1970, and whether there was a
+// kill on them.
+type calendar map[int64]bool
+
+func (c calendar) add(at int64, isKilled bool) {
+	day := at / daySeconds
+	c[day] = c[day] || isKilled
+}
+
+func (c calendar) count() (days, withKill int) {
+	for _, isKilled := range c {
+		if isKilled {
+			withKill++
+		}
+	}
+	return len(c), withKill
+}
+
+// Run replays every trace with every rule. The outcomes are by trace and then by rule,
+// in the order of the arguments.
+func Run(traces []Trace, rules []Rule, o Options) [][]Outcome {
+	type job struct{ trace, rule int }
+	var (
+		outcomes = make([][]Outcome, len(traces))
+		jobs     = make(chan job)
+		all      = len(traces) * len(rules)
+		workers  = o.Workers
+		group    sync.WaitGroup
+		mutex    sync.Mutex
+		done     int
+	)
+	for i := range outcomes {
+		outcomes[i] = make([]Outcome, len(rules))
+	}
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	for range min(workers, all) {
+		group.Go(func() {
+			for j := range jobs {
+				outcomes[j.trace][j.rule] = Replay(traces[j.trace], rules[j.rule], o)
+				if o.Progress != nil {
+					mutex.Lock()
+					done++
+					o.Progress(done, all)
+					mutex.Unlock()
+				}
+			}
+		})
+	}
+	for t := range traces {
+		for r := range rules {
+			jobs <- job{t, r}
+		}
+	}
+	close(jobs)
+	group.Wait()
+	return outcomes
+}
