@@ -1,0 +1,241 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vpa
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	vpatypes "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/config"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/logic"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/model"
+	updater "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/config"
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater/priority"
+
+	ours "github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+)
+
+const (
+	mebi = 1 << 20
+	day  = 24 * 60 * 60
+)
+
+// library is the recommender of the library, with one container.
+type library struct {
+	recommender logic.PodResourceRecommender
+	total       *model.AggregateContainerState
+	container   *model.ContainerState
+}
+
+func newLibrary() *library {
+	// What the recommender's flags are when nobody sets them.
+	c := config.DefaultRecommenderConfig()
+	l := &library{
+		recommender: logic.CreatePodResourceRecommender(logic.RecommendationConfig{
+			SafetyMarginFraction:       c.SafetyMarginFraction,
+			PodMinCPUMillicores:        c.PodMinCPUMillicores,
+			PodMinMemoryMb:             c.PodMinMemoryMb,
+			TargetCPUPercentile:        c.TargetCPUPercentile,
+			LowerBoundCPUPercentile:    c.LowerBoundCPUPercentile,
+			UpperBoundCPUPercentile:    c.UpperBoundCPUPercentile,
+			ConfidenceIntervalCPU:      c.ConfidenceIntervalCPU,
+			TargetMemoryPercentile:     c.TargetMemoryPercentile,
+			LowerBoundMemoryPercentile: c.LowerBoundMemoryPercentile,
+			UpperBoundMemoryPercentile: c.UpperBoundMemoryPercentile,
+			ConfidenceIntervalMemory:   c.ConfidenceIntervalMemory,
+		}),
+		total: model.NewAggregateContainerState(),
+	}
+	l.container = model.NewContainerState(nil, l.total)
+	return l
+}
+
+func (l *library) add(name model.ResourceName, at, amount int64) {
+	l.container.AddSample(&model.ContainerUsageSample{
+		MeasureStart: time.Unix(at, 0), Usage: model.ResourceAmount(amount), Resource: name,
+	})
+}
+
+func (l *library) recommend() ours.Recommendation {
+	r := l.recommender.GetRecommendedPodResources(model.ContainerNameToAggregateStateMap{"app": l.total})["app"]
+	amounts := func(from model.Resources) ours.Amounts {
+		return ours.Amounts{CPUMillis: int64(from[model.ResourceCPU]), MemoryBytes: int64(from[model.ResourceMemory])}
+	}
+	return ours.Recommendation{Target: amounts(r.Target), Lower: amounts(r.LowerBound), Upper: amounts(r.UpperBound)}
+}
+
+// wave is what a container uses at a time: millicores and bytes.
+type wave func(r *rand.Rand, at int64) (cpu, memory int64)
+
+var waves = map[string]wave{
+	"constant": func(*rand.Rand, int64) (int64, int64) { return 250, 400 * mebi },
+	"idle":     func(*rand.Rand, int64) (int64, int64) { return 0, 1 },
+	"diurnal": func(r *rand.Rand, at int64) (int64, int64) {
+		w := math.Sin(float64(at%day) / day * 2 * math.Pi)
+		return int64(max(500+400*w+40*r.NormFloat64(), 0)), int64((600 + 100*w + 5*r.NormFloat64()) * mebi)
+	},
+	"leak": func(r *rand.Rand, at int64) (int64, int64) { return r.Int64N(200), at % (3 * day) * 4096 },
+	"spiky": func(r *rand.Rand, _ int64) (int64, int64) {
+		if r.IntN(50) == 0 {
+			return 4000, 3000 * mebi
+		}
+		return 100, 300 * mebi
+	},
+	"of all sizes": func(r *rand.Rand, _ int64) (int64, int64) {
+		return int64(math.Exp(r.Float64() * 16)), int64(math.Exp(r.Float64() * 31))
+	},
+}
+
+// TestRecommendations feeds the same series to both, and compares target and bounds after
+// every interval. They must be equal to the millicore and the byte.
+func TestRecommendations(t *testing.T) {
+	for name, usage := range waves {
+		for seed := range uint64(6) {
+			t.Run(fmt.Sprintf("%s %d", name, seed), func(t *testing.T) {
+				var (
+					random  = rand.New(rand.NewPCG(seed, 7))
+					theirs  = newLibrary()
+					mine    = ours.NewModel()
+					step    = []int64{60, 300, 15, 3600, 60, 300}[seed]
+					at      = []int64{0, 1767571200, 1767571200 + 45296, 86399, 43200, 129600}[seed]
+					request = int64(500 * mebi)
+				)
+				for i := range 6000 {
+					cpu, memory := usage(random, at)
+					isKilled := memory > request && random.IntN(4) > 0
+					if isKilled {
+						memory = request
+					}
+					theirs.add(model.ResourceCPU, at, cpu)
+					theirs.add(model.ResourceMemory, at, memory)
+					mine.AddCPU(at, cpu)
+					mine.AddMemory(at, memory)
+					if isKilled {
+						if err := theirs.container.RecordOOM(time.Unix(at, 0), model.ResourceAmount(request)); err != nil {
+							t.Fatal(err)
+						}
+						mine.AddOOMKill(at, request)
+					}
+					want, got := theirs.recommend(), mine.Recommend()
+					if got != want {
+						t.Fatalf("interval %d, at %d: got %+v, and the library says %+v", i, at, got, want)
+					}
+					if random.IntN(20) == 0 {
+						request = got.Target.MemoryBytes
+					}
+					at += step
+					if random.IntN(500) == 0 {
+						at += random.Int64N(40*day) / step * step // a gap; some are longer than 100 days in all
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestNothingKnown compares what both say of no sample at all, and of CPU alone.
+func TestNothingKnown(t *testing.T) {
+	theirs, mine := newLibrary(), ours.NewModel()
+	theirs.add(model.ResourceCPU, 60, 100)
+	mine.AddCPU(60, 100)
+	if want, got := theirs.recommend(), mine.Recommend(); got != want {
+		t.Errorf("one CPU sample: got %+v, and the library says %+v", got, want)
+	}
+}
+
+// asIs hands on a recommendation without looking at policies.
+type asIs struct{ recommended *vpatypes.RecommendedPodResources }
+
+func (a asIs) Apply(*vpatypes.VerticalPodAutoscaler, *corev1.Pod) (*vpatypes.RecommendedPodResources, map[string][]string, error) {
+	return a.recommended, nil, nil
+}
+
+type everyPod struct{}
+
+func (everyPod) LoopInit([]*corev1.Pod, map[*vpatypes.VerticalPodAutoscaler][]*corev1.Pod) {}
+func (everyPod) Admit(*corev1.Pod, *vpatypes.RecommendedPodResources) bool                 { return true }
+func (everyPod) CleanUp()                                                                  {}
+
+// TestUpdates shows pods of all ages and sizes to both, and compares whether they are
+// accepted for an update.
+func TestUpdates(t *testing.T) {
+	var (
+		c       = updater.DefaultUpdaterConfig()
+		now     = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+		random  = rand.New(rand.NewPCG(3, 5))
+		updated = 0
+	)
+	list := func(a ours.Amounts) corev1.ResourceList {
+		return corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(a.CPUMillis, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(a.MemoryBytes, resource.BinarySI),
+		}
+	}
+	const rounds = 20_000
+	for i := range rounds {
+		around := func(a ours.Amounts, percent int64) ours.Amounts {
+			return ours.Amounts{
+				CPUMillis:   a.CPUMillis * (100 - percent + random.Int64N(2*percent+1)) / 100,
+				MemoryBytes: a.MemoryBytes * (100 - percent + random.Int64N(2*percent+1)) / 100,
+			}
+		}
+		target := ours.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
+		r := ours.Recommendation{
+			Target: target,
+			Lower:  ours.Amounts{CPUMillis: 900, MemoryBytes: 930 * mebi},
+			Upper:  ours.Amounts{CPUMillis: 1200, MemoryBytes: 1100 * mebi},
+		}
+		pod := ours.Pod{
+			Requests: around(target, []int64{0, 1, 5, 8, 15, 60}[random.IntN(6)]),
+			Started:  now.Add(-time.Duration(random.IntN(24*60)) * time.Minute),
+		}
+		pod.ContainerStarted = pod.Started
+		if random.IntN(3) == 0 {
+			pod.KilledAt = now.Add(-time.Duration(random.IntN(14*60)) * time.Second)
+			pod.KilledFrom = pod.KilledAt.Add(-time.Duration(random.IntN(14*60)) * time.Second)
+		}
+
+		recommended := &vpatypes.RecommendedPodResources{ContainerRecommendations: []vpatypes.RecommendedContainerResources{{
+			ContainerName: "app", Target: list(r.Target), LowerBound: list(r.Lower), UpperBound: list(r.Upper),
+		}}}
+		status := corev1.ContainerStatus{Name: "app"}
+		if !pod.KilledAt.IsZero() {
+			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				Reason: "OOMKilled", StartedAt: metav1.NewTime(pod.KilledFrom), FinishedAt: metav1.NewTime(pod.KilledAt),
+			}
+		}
+		calculator := priority.NewUpdatePriorityCalculator(&vpatypes.VerticalPodAutoscaler{}, priority.UpdateConfig{
+			MinChangePriority:          c.DefaultUpdateThreshold,
+			PodLifetimeUpdateThreshold: c.PodLifetimeUpdateThreshold,
+			EvictAfterOOMThreshold:     c.EvictAfterOOMThreshold,
+		}, asIs{recommended}, priority.NewProcessor())
+		calculator.AddPod(&corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Resources: corev1.ResourceRequirements{Requests: list(pod.Requests)},
+			}}},
+			Status: corev1.PodStatus{
+				StartTime:         &metav1.Time{Time: pod.Started},
+				ContainerStatuses: []corev1.ContainerStatus{status},
+			},
+		}, now, nil)
+
+		want := len(calculator.GetSortedPods(everyPod{})) > 0
+		if got := pod.IsUpdated(r, now); got != want {
+			t.Fatalf("round %d: got %t, and the updater says %t of %+v", i, got, want, pod)
+		}
+		if want {
+			updated++
+		}
+	}
+	if updated < rounds/10 || updated > rounds*9/10 {
+		t.Errorf("%d of %d pods were updated: the test shows little", updated, rounds)
+	}
+}
