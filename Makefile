@@ -85,6 +85,14 @@ vet: ## Run go vet in every module.
 build: ## Build the manager for this machine: bin/manager.
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o bin/manager .
 
+# A folder of the PATH makes "kubectl vscaler" work, and its completion: make plugin PLUGIN_DIR=~/.local/bin
+PLUGIN_DIR ?= bin
+
+.PHONY: plugin
+plugin: ## Build the plugin of kubectl for this machine: bin/kubectl-vscaler.
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=v$(VERSION)' -o $(PLUGIN_DIR)/kubectl-vscaler ./cmd/kubectl-vscaler
+	install -m 0755 cmd/kubectl-vscaler/kubectl_complete-vscaler $(PLUGIN_DIR)/
+
 .PHONY: run
 run: ## Run the manager here, against the cluster of your kubeconfig. Applies the CRDs first.
 	kubectl apply --server-side -k config/crd
@@ -160,7 +168,7 @@ scorecard: $(SCORECARD_TEST) ## Run the scorecard's tests of the bundle as proce
 
 .PHONY: fuzz
 fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
-	@grep -rlE --include='*_test.go' '^func Fuzz' api controllers internal test | xargs -r -n1 dirname | sort -u | \
+	@grep -rlE --include='*_test.go' '^func Fuzz' api cmd controllers internal test | xargs -r -n1 dirname | sort -u | \
 	while read -r dir; do \
 		for name in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | cut -d' ' -f2); do \
 			echo "$$name in $$dir"; \

@@ -152,7 +152,9 @@ func TestNothingKnown(t *testing.T) {
 }
 
 // asIs hands on a recommendation without looking at policies.
-type asIs struct{ recommended *vpatypes.RecommendedPodResources }
+type asIs struct {
+	recommended *vpatypes.RecommendedPodResources
+}
 
 func (a asIs) Apply(*vpatypes.VerticalPodAutoscaler, *corev1.Pod) (*vpatypes.RecommendedPodResources, map[string][]string, error) {
 	return a.recommended, nil, nil

@@ -34,6 +34,8 @@ const (
 	columnInitMemory = "init_mem"
 )
 
+var known = []string{columnSeries, columnTimestamp, columnCPU, columnMemory, columnStep, columnInitCPU, columnInitMemory}
+
 const (
 	// latest is the last time that is believed: the end of the year 2199.
 	latest = 7_258_118_399
@@ -159,17 +161,20 @@ func csvError(err error) error {
 	return err
 }
 
-// columns are the positions of the columns that are known, by name.
+// columns are the positions of the known columns, by name.
 type columns map[string]int
 
 func columnsOf(header []string) (columns, error) {
 	c := columns{}
 	for i, name := range header {
 		name = strings.ToLower(strings.TrimSpace(name))
-		if _, ok := c[name]; ok && name != "" {
+		if !slices.Contains(known, name) {
+			continue
+		}
+		if _, ok := c[name]; ok {
 			return nil, fmt.Errorf("line 1: the column %s is there twice", name)
 		}
-		c[strings.Clone(name)] = i // the reader uses its memory again
+		c[name] = i
 	}
 	needed := []string{columnSeries, columnTimestamp, columnCPU}
 	if !c.isUsage() {

@@ -6,6 +6,7 @@ package backtest
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -91,25 +92,28 @@ func sentence(c Comparison) string {
 	if c.MemoryRequestedPercent != nil {
 		parts = append(parts, moreOrLess(*c.MemoryRequestedPercent)+" memory")
 	}
-	text := fmt.Sprintf("%s requests %s than %s", c.Policy, strings.Join(parts, " and "), c.Against)
-	if c.OOMKills != nil {
-		switch kills := *c.OOMKills; {
-		case kills == 0:
-			text += ", with as many OOM kills"
-		case kills < 0:
-			text += fmt.Sprintf(", with %s fewer", count(-kills, "OOM kill"))
-		default:
-			text += fmt.Sprintf(", with %s more", count(kills, "OOM kill"))
-		}
+	text := fmt.Sprintf("Compared with %s, %s requests %s", c.Against, c.Policy, strings.Join(parts, " and "))
+	if c.OOMKills == nil {
+		return text
 	}
-	return text
+	switch kills := *c.OOMKills; {
+	case kills < 0:
+		return text + fmt.Sprintf(", and has %s", count(-kills, "fewer OOM kill"))
+	case kills > 0:
+		return text + fmt.Sprintf(", and has %s", count(kills, "more OOM kill"))
+	}
+	return text + ", and has as many OOM kills"
 }
 
 func moreOrLess(percent float64) string {
-	if percent < 0 {
-		return fmt.Sprintf("%.1f%% less", -percent)
+	switch text := fmt.Sprintf("%.1f%%", math.Abs(percent)); {
+	case text == "0.0%":
+		return "as much"
+	case percent < 0:
+		return text + " less"
+	default:
+		return text + " more"
 	}
-	return fmt.Sprintf("%.1f%% more", percent)
 }
 
 func count(n int, what string) string {

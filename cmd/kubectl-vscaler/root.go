@@ -1,0 +1,45 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+const commandName = "kubectl vscaler"
+
+// newRoot makes the command without any state of its own: tests make one for each case.
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-vscaler",
+		Short: "Work with VerticalScaler",
+		Long:  "Work with VerticalScaler, which keeps the CPU and memory of Deployments' pods at what they need.",
+		// kubectl finds the plugin by its file's name; help shows what people type.
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: commandName},
+		Version:       version,
+		Args:          noCommand,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath())}
+	})
+	root.AddCommand(newBacktest(streams))
+	return root
+}
+
+// noCommand refuses what is no subcommand.
+func noCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown command %q: see \"%s --help\"", args[0], c.CommandPath())}
+}

@@ -1,0 +1,76 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+)
+
+const mebi = 1 << 20
+
+func constant(request quantity.Amounts) backtest.Trace {
+	t := backtest.Trace{Name: "app", Step: 5 * time.Minute, HasMemory: true, Requests: request}
+	for i := range int64(5 * 24 * 12) {
+		t.Samples = append(t.Samples, backtest.Sample{At: i * 300, CPUMillis: 300, MemoryBytes: 400 * mebi})
+	}
+	return t
+}
+
+// TestSteadyUsageIsFitted: whatever is requested to begin with, what is used and a margin
+// is requested in the end, and then left alone.
+func TestSteadyUsageIsFitted(t *testing.T) {
+	for name, request := range map[string]quantity.Amounts{
+		"too much":   {CPUMillis: 4000, MemoryBytes: 8192 * mebi},
+		"too little": {CPUMillis: 50, MemoryBytes: 100 * mebi},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := backtest.Replay(constant(request), engine.Rule(), backtest.Options{WarmUp: 3 * 24 * time.Hour}).Measures
+			if slack := m.SlackCPU / m.Hours; slack < 0.05 || slack > 0.5 {
+				t.Errorf("slack of CPU is %.2f", slack)
+			}
+			if slack := m.SlackMemory / m.Hours; slack < 0.05 || slack > 0.5 {
+				t.Errorf("slack of memory is %.2f", slack)
+			}
+			if m.Kills > 0 || m.StarvedHours > 0 || m.Resizes > 6 {
+				t.Errorf("not calm: %+v", m)
+			}
+		})
+	}
+}
+
+// TestTheBeginningDoesNotMatter: traces from an arbitrary midnight, which count their
+// seconds from 0, lead to what those with real times do.
+func TestTheBeginningDoesNotMatter(t *testing.T) {
+	early := traces.One("spike", 6*24*time.Hour, 5*time.Minute)
+	late := early
+	late.Samples = append([]backtest.Sample(nil), early.Samples...)
+	for i := range early.Samples {
+		early.Samples[i].At -= traces.Monday.Unix()
+	}
+	if diff := cmp.Diff(
+		backtest.Replay(late, engine.Rule(), backtest.Options{}),
+		backtest.Replay(early, engine.Rule(), backtest.Options{}),
+	); diff != "" {
+		t.Errorf("(-real times +from 0):\n%s", diff)
+	}
+}
+
+// TestMemoryMayBeUnknown: only CPU is sized then.
+func TestMemoryMayBeUnknown(t *testing.T) {
+	trace := constant(quantity.Amounts{CPUMillis: 4000})
+	trace.HasMemory = false
+	outcome := backtest.Replay(trace, engine.Rule(), backtest.Options{Record: true})
+	last := outcome.Changes[len(outcome.Changes)-1].Requests
+	if last.CPUMillis < 300 || last.CPUMillis > 600 || last.MemoryBytes != outcome.Changes[0].Requests.MemoryBytes {
+		t.Errorf("requests were %+v in the end", last)
+	}
+}

@@ -1,0 +1,223 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+)
+
+// today is what containers request of which no table tells it.
+var today = quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 30}
+
+func read(tables ...string) ([]backtest.Trace, error) {
+	var r backtest.Reader
+	for i, table := range tables {
+		if err := r.Read([]string{"a.csv", "b.csv"}[i], strings.NewReader(table)); err != nil {
+			return nil, err
+		}
+	}
+	return r.Traces(today)
+}
+
+func TestReader(t *testing.T) {
+	const usage = "series,timestamp,cpu_cores,memory_bytes\nweb,600,0.25,1048576\nweb,0,0.5,2097152\nweb,300,1,0\n"
+	web := backtest.Trace{
+		Name: "web", Step: 5 * time.Minute, Requests: today, HasMemory: true,
+		Samples: []backtest.Sample{{0, 500, 2 << 20}, {300, 1000, 0}, {600, 250, 1 << 20}},
+	}
+	changed := func(change func(*backtest.Trace)) []backtest.Trace {
+		changed := web
+		change(&changed)
+		return []backtest.Trace{changed}
+	}
+	var zipped bytes.Buffer
+	zip := gzip.NewWriter(&zipped)
+	_, _ = zip.Write([]byte(usage))
+	_ = zip.Close()
+
+	cases := map[string]struct {
+		tables []string
+		want   []backtest.Trace
+	}{
+		"rows may come in any order": {[]string{usage}, []backtest.Trace{web}},
+		"gzip is recognized":         {[]string{zipped.String()}, []backtest.Trace{web}},
+		"a byte order mark and Windows' line ends do not matter": {
+			[]string{"\xef\xbb\xbf" + strings.ReplaceAll(usage, "\n", "\r\n")}, []backtest.Trace{web},
+		},
+		"columns may come in any order, with others among them": {
+			[]string{"node,Memory_Bytes, cpu_cores,timestamp,series\nn1,2097152,0.5,0,web\nn1,0,1,300,web\nn1,1048576,0.25,600,web\n"},
+			[]backtest.Trace{web},
+		},
+		"times may be in words": {
+			[]string{"series,timestamp,cpu_cores,memory_bytes\nweb,1970-01-01T00:00:00Z,0.5,2097152\nweb,1970-01-01T01:05:00+01:00,1,0\nweb,600,0.25,1048576\n"},
+			[]backtest.Trace{web},
+		},
+		"memory may be missing": {
+			[]string{"series,timestamp,cpu_cores\nweb,0,0.5\nweb,300,1\nweb,600,0.25\n"},
+			changed(func(web *backtest.Trace) {
+				web.HasMemory = false
+				web.Samples = []backtest.Sample{{0, 500, 0}, {300, 1000, 0}, {600, 250, 0}}
+			}),
+		},
+		"a table of containers tells the interval and today's requests": {
+			[]string{"series,source,step_s,init_cpu,init_mem\nweb,us,60,1.5,1000\nother,us,60,1,1\n", usage},
+			changed(func(web *backtest.Trace) {
+				web.Step, web.Requests = time.Minute, quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1000}
+			}),
+		},
+		"the interval is the most frequent distance": {
+			[]string{usage + "web,1200,1,1\nweb,5000,1,1\n"},
+			changed(func(web *backtest.Trace) {
+				web.Samples = append(append([]backtest.Sample(nil), web.Samples...), backtest.Sample{1200, 1000, 1}, backtest.Sample{5000, 1000, 1})
+			}),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := read(tc.tables...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("traces (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReaderRefuses(t *testing.T) {
+	const head = "series,timestamp,cpu_cores,memory_bytes\n"
+	cases := map[string]struct {
+		tables []string
+		want   string
+	}{
+		"an empty file":       {[]string{""}, "a.csv: is empty: a header was expected, such as series,timestamp,cpu_cores,memory_bytes"},
+		"a header alone":      {[]string{head}, "there is no usage to replay"},
+		"a file without head": {[]string{"web,0,1,1\n"}, "a.csv: line 1: there is no column series; usage has the header series,timestamp,cpu_cores,memory_bytes"},
+		"no CPU":              {[]string{"series,timestamp\n"}, "a.csv: line 1: there is no column cpu_cores; usage has the header series,timestamp,cpu_cores,memory_bytes"},
+		"a column twice":      {[]string{"series,timestamp,cpu_cores,series\n"}, "a.csv: line 1: the column series is there twice"},
+		"words for numbers":   {[]string{head + "web,0,1,1\nweb,300,much,1\n"}, `a.csv: line 3: cpu_cores is "much", which is not a number`},
+		"NaN":                 {[]string{head + "web,0,1,NaN\n"}, `a.csv: line 2: memory_bytes is "NaN", which is not a number`},
+		"infinity":            {[]string{head + "web,0,Inf,1\n"}, `a.csv: line 2: cpu_cores is Inf, which is not from 0 to 10000`},
+		"less than nothing":   {[]string{head + "web,0,-0.1,1\n"}, `a.csv: line 2: cpu_cores is -0.1, which is not from 0 to 10000`},
+		"CPU left out":        {[]string{head + "web,0,,1\n"}, `a.csv: line 2: cpu_cores is empty`},
+		"a time in words":     {[]string{head + "web,noon,1,1\n"}, `a.csv: line 2: timestamp is "noon", which is neither whole seconds since 1970 nor a time such as 2026-01-01T00:05:00Z`},
+		"milliseconds":        {[]string{head + "web,1767225600000,1,1\n"}, `a.csv: line 2: timestamp is 1767225600000, which is not between 1970 and 2200 (milliseconds?)`},
+		"no name":             {[]string{head + ",0,1,1\n"}, `a.csv: line 2: series must be a name of 1 to 253 bytes`},
+		"a column too few":    {[]string{head + "web,0,1\n"}, `a.csv: line 2: wrong number of fields`},
+		"an open quote":       {[]string{head + "\"web,0,1,1\n"}, `a.csv: line 2: extraneous or missing " in quoted-field`},
+		"broken gzip":         {[]string{"\x1f\x8bxxxxxxxxxx"}, "a.csv: unpacking: gzip: invalid header"},
+		"a time twice": {
+			[]string{head + "web,0,1,1\nweb,300,1,1\n", head + "web,300,1,1\n"},
+			`series "web": there are two rows for the timestamp 300: a.csv line 3, and b.csv line 2`,
+		},
+		"one row":            {[]string{head + "web,0,1,1\n"}, `series "web": there is only one row, and two at least are needed`},
+		"a row every week":   {[]string{head + "web,0,1,1\nweb,604800,1,1\n"}, `series "web": its rows are usually 168h0m0s apart, and at most 24h0m0s is of use`},
+		"a container twice":  {[]string{"series,init_cpu\nweb,1\nweb,2\n"}, `a.csv: line 3: series "web" is described for the second time, first in a.csv`},
+		"half a second":      {[]string{"series,init_cpu,step_s\nweb,1,0.5\n"}, `a.csv: line 2: step_s is 0.5, which is not in whole seconds`},
+		"containers, no CPU": {[]string{"series,init_mem\nweb,1\n"}, `a.csv: line 1: there is no column timestamp; usage has the header series,timestamp,cpu_cores,memory_bytes`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(tc.tables...)
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("got %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReaderWantsRequests(t *testing.T) {
+	var r backtest.Reader
+	if err := r.Read("a.csv", strings.NewReader("series,timestamp,cpu_cores,memory_bytes\nweb,0,1,1\nweb,300,1,1\n")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Traces(quantity.Amounts{CPUMillis: 100})
+	if want := `series "web": today's requests are not known`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// FuzzReader: whatever the bytes, there is an error, or traces that can be replayed and
+// that are the same when written and read again.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("series,timestamp,cpu_cores,memory_bytes\nweb,600,0.25,1048576\nweb,0,0.5,2097152\nweb,300,1,0\n"))
+	f.Add([]byte("series,init_cpu,init_mem,step_s\nweb,1,1,60\n"))
+	f.Add([]byte("\xef\xbb\xbfseries,timestamp,cpu_cores\n\"a\nb\",1970-01-01T00:00:00Z,1e3\n\"a\nb\",7258118399,0\n"))
+	f.Add([]byte("\x1f\x8b\x08"))
+	f.Fuzz(func(t *testing.T, table []byte) {
+		var r backtest.Reader
+		if r.Read("fuzz", bytes.NewReader(table)) != nil {
+			return
+		}
+		made, err := r.Traces(today)
+		if err != nil {
+			return
+		}
+		for _, trace := range made {
+			if len(trace.Samples) < 2 || trace.Step < time.Second || trace.Step > 24*time.Hour || trace.Requests.CPUMillis < 1 {
+				t.Fatalf("bad trace: %+v", trace)
+			}
+			for i, s := range trace.Samples {
+				if s.CPUMillis < 0 || s.CPUMillis > quantity.MaxCPUMillis || s.MemoryBytes < 0 || s.MemoryBytes > quantity.MaxMemoryBytes || s.At < 0 {
+					t.Fatalf("bad sample: %+v", s)
+				}
+				if i > 0 && trace.Samples[i-1].At >= s.At {
+					t.Fatalf("not in order: %+v, %+v", trace.Samples[i-1], s)
+				}
+			}
+		}
+		report, err := backtest.Evaluate(made, []backtest.Rule{backtest.Static(), doubling()}, nil, backtest.Options{Record: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page, text bytes.Buffer
+		if err := report.WriteHTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		if err := report.WriteJSON(&text); err != nil {
+			t.Fatal(err) // a number that is none
+		}
+	})
+}
+
+// TestExamples keeps the committed examples equal to what makes them.
+func TestExamples(t *testing.T) {
+	const folder = "testdata/traces"
+	made := traces.Make(len(traces.Names()), 9*24*time.Hour, 15*time.Minute)
+	var b bytes.Buffer
+	same := func(name string) {
+		t.Helper()
+		want, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(want, b.Bytes()) {
+			t.Errorf("%s/%s is out of date: go run ./hack/traces internal/backtest/%s", folder, name, folder)
+		}
+		b.Reset()
+	}
+	for _, trace := range made {
+		if err := traces.WriteUsage(&b, trace); err != nil {
+			t.Fatal(err)
+		}
+		same(trace.Name + ".csv")
+	}
+	if err := traces.WriteContainers(&b, made...); err != nil {
+		t.Fatal(err)
+	}
+	same("series.csv")
+}

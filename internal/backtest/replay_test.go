@@ -1,0 +1,234 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+)
+
+const mebi = 1 << 20
+
+// next is a policy made of a function.
+type next func(backtest.Observation) (quantity.Amounts, bool)
+
+func (n next) Next(o backtest.Observation) (quantity.Amounts, bool) { return n(o) }
+
+func rule(n next) backtest.Rule {
+	return backtest.Rule{Name: "test", New: func(backtest.Container) backtest.Policy { return n }}
+}
+
+// doubling doubles the memory after each kill.
+func doubling() backtest.Rule {
+	r := rule(func(o backtest.Observation) (quantity.Amounts, bool) {
+		o.Requests.MemoryBytes *= 2
+		return o.Requests, o.OOMKilled
+	})
+	r.Name = "doubling"
+	return r
+}
+
+// hourly makes a trace of CPU in millicores and memory in MiB, one pair each hour from a
+// midnight on. A request of 1000m and 1 GiB is in force.
+func hourly(pairs ...[2]float64) backtest.Trace {
+	t := backtest.Trace{Name: "app", Step: time.Hour, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
+	for i, pair := range pairs {
+		t.HasMemory = t.HasMemory || pair[1] > 0
+		t.Samples = append(t.Samples, backtest.Sample{At: int64(i) * 3600, CPUMillis: pair[0], MemoryBytes: int64(pair[1] * mebi)})
+	}
+	return t
+}
+
+func TestReplay(t *testing.T) {
+	gap := hourly([2]float64{500, 512}, [2]float64{500, 512}, [2]float64{500, 512})
+	gap.Samples[2].At += 100 * 3600
+	nearly := hourly([2]float64{500, 512}, [2]float64{500, 512})
+	nearly.Samples[1].At += 1800
+
+	cases := map[string]struct {
+		trace  backtest.Trace
+		rule   backtest.Rule
+		warmUp time.Duration
+		want   backtest.Measures
+	}{
+		"half of what is requested is used": {
+			trace: hourly([2]float64{500, 512}, [2]float64{500, 512}),
+			rule:  backtest.Static(),
+			want: backtest.Measures{
+				Hours: 2, RequestedCPU: 2, UsedCPU: 1, WantedCPU: 1, SlackCPU: 1,
+				HasMemory: true, RequestedMemory: 2, UsedMemory: 1, SlackMemory: 1, Days: 1,
+			},
+		},
+		"what is wanted beyond the request is unserved, and starves": {
+			trace: hourly([2]float64{1500, 0}, [2]float64{1000, 0}),
+			rule:  backtest.Static(),
+			want:  backtest.Measures{Hours: 2, RequestedCPU: 2, UsedCPU: 2, WantedCPU: 2.5, UnservedCPU: 0.5, StarvedHours: 1, Days: 1},
+		},
+		"each interval above the limit is a kill": {
+			trace: hourly([2]float64{0, 2048}, [2]float64{0, 1024}, [2]float64{0, 1025}),
+			rule:  backtest.Static(),
+			want: backtest.Measures{
+				Hours: 3, RequestedCPU: 3, SlackCPU: 3,
+				HasMemory: true, RequestedMemory: 3, UsedMemory: 3, Kills: 2, KillDays: 1, Days: 1,
+			},
+		},
+		"an answer takes effect with the next interval": {
+			trace: hourly([2]float64{0, 2048}, [2]float64{0, 2048}, [2]float64{0, 2048}),
+			rule:  doubling(),
+			want: backtest.Measures{
+				Hours: 3, RequestedCPU: 3, SlackCPU: 3,
+				HasMemory: true, RequestedMemory: 5, UsedMemory: 5, Kills: 1, KillDays: 1, Days: 1, Resizes: 1,
+			},
+		},
+		"the warm-up is replayed, but not measured": {
+			trace:  hourly([2]float64{0, 2048}, [2]float64{0, 2048}, [2]float64{0, 2048}),
+			rule:   doubling(),
+			warmUp: 2 * time.Hour,
+			want: backtest.Measures{
+				Hours: 1, RequestedCPU: 1, SlackCPU: 1,
+				HasMemory: true, RequestedMemory: 2, UsedMemory: 2, WarmUpKills: 1, Days: 1,
+			},
+		},
+		"a gap counts as one interval": {
+			trace: gap,
+			rule:  backtest.Static(),
+			want: backtest.Measures{
+				Hours: 3, RequestedCPU: 3, UsedCPU: 1.5, WantedCPU: 1.5, SlackCPU: 1.5,
+				HasMemory: true, RequestedMemory: 3, UsedMemory: 1.5, SlackMemory: 1.5, Days: 2,
+			},
+		},
+		"a late sample makes its interval longer": {
+			trace: nearly,
+			rule:  backtest.Static(),
+			want: backtest.Measures{
+				Hours: 2.5, RequestedCPU: 2.5, UsedCPU: 1.25, WantedCPU: 1.25, SlackCPU: 1.25,
+				HasMemory: true, RequestedMemory: 2.5, UsedMemory: 1.25, SlackMemory: 1.25, Days: 1,
+			},
+		},
+		"a tiny change is none, and neither is one of memory that was not recorded": {
+			trace: hourly([2]float64{500, 0}, [2]float64{500, 0}),
+			rule: rule(func(o backtest.Observation) (quantity.Amounts, bool) {
+				return quantity.Amounts{CPUMillis: 1001, MemoryBytes: 1}, true
+			}),
+			want: backtest.Measures{Hours: 2, RequestedCPU: 2, UsedCPU: 1, WantedCPU: 1, SlackCPU: 1, Days: 1},
+		},
+		"a request is never nothing": {
+			trace: hourly([2]float64{0, 0}, [2]float64{0, 0}),
+			rule: rule(func(o backtest.Observation) (quantity.Amounts, bool) {
+				return quantity.Amounts{CPUMillis: -5}, true
+			}),
+			want: backtest.Measures{Hours: 2, RequestedCPU: 1.001, SlackCPU: 2, Days: 1, Resizes: 1},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := backtest.Replay(tc.trace, tc.rule, backtest.Options{WarmUp: tc.warmUp})
+			if diff := cmp.Diff(backtest.Outcome{Measures: tc.want}, got, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestObservations shows what a policy is told.
+func TestObservations(t *testing.T) {
+	var got []backtest.Observation
+	watching := rule(func(o backtest.Observation) (quantity.Amounts, bool) {
+		got = append(got, o)
+		return quantity.Amounts{CPUMillis: 2000, MemoryBytes: 3072 * mebi}, true
+	})
+	outcome := backtest.Replay(hourly([2]float64{1500.5, 2048}, [2]float64{1, 2}), watching, backtest.Options{Record: true})
+
+	before, after := quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}, quantity.Amounts{CPUMillis: 2000, MemoryBytes: 3072 * mebi}
+	want := []backtest.Observation{
+		{Start: time.Unix(0, 0).UTC(), Step: time.Hour, CPUMillis: 1500.5, MemoryBytes: 1024 * mebi, OOMKilled: true, Requests: before},
+		{Start: time.Unix(3600, 0).UTC(), Step: time.Hour, CPUMillis: 1, MemoryBytes: 2 * mebi, Requests: after},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("observations (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]backtest.Change{{0, before}, {3600, after}}, outcome.Changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int64{0}, outcome.Kills); diff != "" {
+		t.Errorf("kills (-want +got):\n%s", diff)
+	}
+}
+
+// TestConstantSeries: where usage never changes, and neither do requests, every measure
+// follows from one division.
+func TestConstantSeries(t *testing.T) {
+	for cpu := 50.0; cpu < 4000; cpu *= 1.7 {
+		for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Hour} {
+			trace := backtest.Trace{Name: "app", Step: step, HasMemory: true, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
+			memory := cpu / 2
+			for at := time.Duration(0); at < 49*time.Hour; at += step {
+				trace.Samples = append(trace.Samples, backtest.Sample{At: int64(at.Seconds()), CPUMillis: cpu, MemoryBytes: int64(memory * mebi)})
+			}
+			report, err := backtest.Evaluate([]backtest.Trace{trace}, []backtest.Rule{backtest.Static()}, nil, backtest.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := report.Policies[0].Figures
+			want := backtest.Figures{Containers: 1, ContainerDays: got.ContainerDays, CPU: backtest.CPUFigures{RequestedCores: 1}}
+			want.CPU.SlackPercent = max(0, 1-cpu/1000) * 100
+			want.CPU.FleetSlackPercent = want.CPU.SlackPercent
+			want.CPU.UnservedPercent = max(0, 1-1000/cpu) * 100
+			if cpu > 1000 {
+				want.CPU.StarvedPercent = 100
+			}
+			want.Memory = &backtest.MemoryFigures{Containers: 1, RequestedGiB: 1, SlackPercent: max(0, 1-memory/1024) * 100}
+			want.Memory.FleetSlackPercent = want.Memory.SlackPercent
+			if memory > 1024 {
+				want.Memory.OOMKills = len(trace.Samples)
+				want.Memory.OOMContainerDays, want.Memory.OOMContainerDaysPercent = got.ContainerDays, 100
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-3)); diff != "" {
+				t.Errorf("%gm, %s (-want +got):\n%s", cpu, step, diff)
+			}
+		}
+	}
+}
+
+// TestRunIsTheSameOnAnyNumberOfProcessors also counts the progress.
+func TestRunIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
+	made := traces.Make(12, 5*24*time.Hour, time.Hour)
+	rules := []backtest.Rule{backtest.Static(), doubling()}
+	want := backtest.Run(made, rules, backtest.Options{Workers: 1, Record: true})
+	for _, workers := range []int{0, 3, 100} {
+		var told []string
+		got := backtest.Run(made, rules, backtest.Options{Workers: workers, Record: true, Progress: func(done, all int) {
+			told = append(told, fmt.Sprintf("%d/%d", done, all))
+		}})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d workers (-want +got):\n%s", workers, diff)
+		}
+		if len(told) != 24 || told[0] != "1/24" || told[23] != "24/24" {
+			t.Errorf("%d workers: progress was %v", workers, told)
+		}
+	}
+	if outcome := want[0][0]; math.IsNaN(outcome.Measures.SlackCPU) {
+		t.Error("a measure is not a number")
+	}
+}
+
+// wobbling doubles and halves its requests in turn.
+type wobbling struct{ isUp bool }
+
+func (w *wobbling) Next(o backtest.Observation) (quantity.Amounts, bool) {
+	w.isUp = !w.isUp
+	if w.isUp {
+		return quantity.Amounts{CPUMillis: o.Requests.CPUMillis * 2, MemoryBytes: o.Requests.MemoryBytes * 2}, true
+	}
+	return quantity.Amounts{CPUMillis: o.Requests.CPUMillis / 2, MemoryBytes: o.Requests.MemoryBytes / 2}, true
+}

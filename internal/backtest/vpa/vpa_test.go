@@ -1,0 +1,109 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vpa_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+)
+
+const (
+	mebi = 1 << 20
+	day  = 24 * 60 * 60
+)
+
+// TestRecommend holds some values that the library answers, too; hack/vpa compares with
+// the library itself.
+func TestRecommend(t *testing.T) {
+	cases := map[string]struct {
+		minutes int64
+		kill    bool
+		want    vpa.Recommendation
+	}{
+		"nothing known": {0, false, vpa.Recommendation{
+			Target: vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+		}},
+		"one sample bounds nothing": {1, false, vpa.Recommendation{
+			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
+			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  vpa.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
+		}},
+		"8 days bound closely": {8 * 24 * 60, false, vpa.Recommendation{
+			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 511772986},
+			Lower:  vpa.Amounts{CPUMillis: 295, MemoryBytes: 511645055},
+			Upper:  vpa.Amounts{CPUMillis: 333, MemoryBytes: 575750162},
+		}},
+		"a kill asks for 100 MiB more, and the margin": {1, true, vpa.Recommendation{
+			Target: vpa.Amounts{CPUMillis: 296, MemoryBytes: 628694953},
+			Lower:  vpa.Amounts{CPUMillis: 25, MemoryBytes: 250 * mebi},
+			Upper:  vpa.Amounts{CPUMillis: 1e14, MemoryBytes: 1e14},
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := vpa.NewModel()
+			for minute := range tc.minutes {
+				m.AddCPU(minute*60, 250)
+				m.AddMemory(minute*60, 400*mebi)
+			}
+			if tc.kill {
+				m.AddOOMKill(0, 400*mebi)
+			}
+			if diff := cmp.Diff(tc.want, m.Recommend()); diff != "" {
+				t.Errorf("Recommend() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIsUpdated(t *testing.T) {
+	var (
+		now         = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+		recommended = vpa.Recommendation{
+			Target: vpa.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi},
+			Lower:  vpa.Amounts{CPUMillis: 800, MemoryBytes: 800 * mebi},
+			Upper:  vpa.Amounts{CPUMillis: 1200, MemoryBytes: 1200 * mebi},
+		}
+	)
+	cases := map[string]struct {
+		cpu, memory int64 // in percent of the target
+		age         time.Duration
+		killed      time.Duration // before now; 0 for not at all
+		lived       time.Duration
+		want        bool
+	}{
+		"at the target":                           {100, 100, day * time.Second, 0, 0, false},
+		"within bounds and young":                 {90, 90, 11 * time.Hour, 0, 0, false},
+		"within bounds and old":                   {90, 90, 12 * time.Hour, 0, 0, true},
+		"changes of both count together":          {95, 95, 12 * time.Hour, 0, 0, true},
+		"a small change is not worth it":          {96, 96, 12 * time.Hour, 0, 0, false},
+		"below the lower bound":                   {79, 100, 0, 0, 0, true},
+		"above the upper bound":                   {100, 121, 0, 0, 0, true},
+		"killed soon after its start":             {99, 100, 0, time.Minute, time.Minute, true},
+		"killed soon after its start, at target":  {100, 100, 0, time.Minute, time.Minute, false},
+		"killed after a long time":                {99, 100, 0, time.Minute, time.Hour, false},
+		"killed soon after its start, but before": {99, 100, 0, 10 * time.Minute, time.Minute, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := vpa.Pod{
+				Requests: vpa.Amounts{CPUMillis: tc.cpu * 10, MemoryBytes: tc.memory * 10 * mebi},
+				Started:  now.Add(-tc.age),
+			}
+			if tc.killed > 0 {
+				pod.KilledAt = now.Add(-tc.killed)
+				pod.KilledFrom = pod.KilledAt.Add(-tc.lived)
+			}
+			if got := pod.IsUpdated(recommended, now); got != tc.want {
+				t.Errorf("IsUpdated() = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
