@@ -175,3 +175,25 @@ func TestCompletion(t *testing.T) {
 		t.Error("there is no completion for bash")
 	}
 }
+
+// TestProgress shows what a terminal would get; anything else gets nothing.
+func TestProgress(t *testing.T) {
+	var screen bytes.Buffer
+	p := &progress{to: &screen}
+	p.say("Reading usage")
+	p.say("Replaying: 1 of 3")
+	p.say("Done")
+	p.clear()
+	p.clear()
+	want := "\rReading usage" + "\rReplaying: 1 of 3" + "\rDone             " + "\r    \r"
+	if got := screen.String(); got != want {
+		t.Errorf("the screen got %q, want %q", got, want)
+	}
+	screen.Reset()
+	quiet := newProgress(&screen)
+	quiet.say("Reading usage")
+	quiet.clear()
+	if screen.Len() > 0 {
+		t.Errorf("what is no terminal got %q", screen.String())
+	}
+}

@@ -106,7 +106,7 @@ func TestRecommendations(t *testing.T) {
 					mine    = ours.NewModel()
 					step    = []int64{60, 300, 15, 3600, 60, 300}[seed]
 					at      = []int64{0, 1767571200, 1767571200 + 45296, 86399, 43200, 129600}[seed]
-					request = int64(500 * mebi)
+					request = []int64{500, 200, 50, 500, 200, 1000}[seed] * mebi
 				)
 				for i := range 6000 {
 					cpu, memory := usage(random, at)
@@ -189,14 +189,15 @@ func TestUpdates(t *testing.T) {
 				MemoryBytes: a.MemoryBytes * (100 - percent + random.Int64N(2*percent+1)) / 100,
 			}
 		}
-		target := ours.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
+		// Whole percentages, so that sums hit what is just enough.
+		thousand := ours.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
 		r := ours.Recommendation{
-			Target: target,
-			Lower:  ours.Amounts{CPUMillis: 900, MemoryBytes: 930 * mebi},
-			Upper:  ours.Amounts{CPUMillis: 1200, MemoryBytes: 1100 * mebi},
+			Target: around(thousand, []int64{0, 1, 5, 8, 15, 60}[random.IntN(6)]),
+			Lower:  around(ours.Amounts{CPUMillis: 920, MemoryBytes: 920 * mebi}, 10),
+			Upper:  around(ours.Amounts{CPUMillis: 1080, MemoryBytes: 1080 * mebi}, 10),
 		}
 		pod := ours.Pod{
-			Requests: around(target, []int64{0, 1, 5, 8, 15, 60}[random.IntN(6)]),
+			Requests: thousand,
 			Started:  now.Add(-time.Duration(random.IntN(24*60)) * time.Minute),
 		}
 		pod.ContainerStarted = pod.Started

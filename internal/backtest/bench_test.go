@@ -4,6 +4,7 @@
 package backtest_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -28,6 +29,24 @@ func BenchmarkRun(b *testing.B) {
 					backtest.Run(made, rules, backtest.Options{WarmUp: 3 * 24 * time.Hour})
 				}
 			})
+		}
+	}
+}
+
+// BenchmarkReader reads the same from tables, with a sample a minute.
+func BenchmarkReader(b *testing.B) {
+	var table bytes.Buffer
+	if err := traces.WriteUsage(&table, traces.Make(50, 30*24*time.Hour, time.Minute)...); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(table.Len()))
+	for b.Loop() {
+		var r backtest.Reader
+		if err := r.Read("usage.csv", bytes.NewReader(table.Bytes())); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.Traces(today); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
