@@ -71,7 +71,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: load.Namespace, Name: load.Name},
 		Spec: v1beta1.VerticalScalerSpec{
 			DeploymentName: load.Name,
-			UpdatePolicy:   v1beta1.UpdatePolicy{CooldownSeconds: ptr.To(int32(0))},
+			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{CooldownSeconds: ptr.To(int32(0))}},
 		},
 	})
 	testkit.Eventually(t, long, func() string {
