@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
@@ -37,14 +38,20 @@ const longestWarmUp = 366 * 24 * time.Hour
 
 const backtestLong = `Replay recorded usage, and show what each policy would have reserved, and what would have gone short.
 
-Usage is read from tables of comma-separated values, compressed with gzip or not. The arguments are files, folders
-with files that end in .csv or .csv.gz, or "-" for standard input. Two kinds of tables are told apart by their header;
-the order of columns and rows does not matter:
+Usage is read from tables of comma-separated values, compressed with gzip or not, or from Prometheus. The arguments are
+files, folders with files that end in .csv or .csv.gz, or "-" for standard input. Two kinds of tables are told apart by
+their header; the order of columns and rows does not matter:
 
   series,timestamp,cpu_cores,memory_bytes    usage: the average of CPU and the peak of memory since the timestamp, which
                                              is in seconds since 1970 or like 2026-01-05T00:05:00Z
   series,step_s,init_cpu,init_mem            what is known of each container: the length of its intervals, and today's
                                              requests in cores and bytes
+
+With --prometheus, there are no arguments: Prometheus is asked for the usage of the pods of --deployment, or of the
+Deployment of --scaler. Where it has several pods, the largest usage of any of them counts in each interval, for CPU and
+for memory: one request holds for all pods. Today's requests are the largest of its pods in the cluster of your
+kubeconfig; what they do not request, --cpu-request and --memory-request stand in for. With --requests, no cluster is
+needed. Credentials for Prometheus come from the files that flags name, and from nowhere else.
 
 The policies are:
 
@@ -57,7 +64,7 @@ and there is no CPU limit. A container that wants more memory than its limit is 
 for the next interval. An answer takes effect with the next interval, and every resize succeeds.
 
 What the operator has stored cannot be replayed: a VerticalScalerCheckpoint holds distributions of usage, not its course
-over time. Record usage, from a monitoring system for example, and replay that.
+over time.
 
 Exit codes: 0 for a report, 1 where something has failed, 2 where the command line makes no sense.`
 
@@ -71,11 +78,23 @@ const backtestExample = `  # All policies, for the containers in a folder
   %[1]s backtest internal/backtest/testdata/traces -o html --output-file backtest.html
 
   # Usage from somewhere else, of containers that request 500m and 512Mi today
-  gunzip -c usage.csv.gz | %[1]s backtest - --cpu-request 500m --memory-request 512Mi --policy ours,static -o json`
+  gunzip -c usage.csv.gz | %[1]s backtest - --cpu-request 500m --memory-request 512Mi --policy ours,static -o json
+
+  # A Deployment's last eight days, from Prometheus; its requests from the cluster
+  %[1]s backtest --prometheus http://localhost:9090 --deployment web -n shop
+
+  # A scaler's Deployment, from a Prometheus that wants a token; and keep what was read, to replay it later
+  %[1]s backtest --prometheus https://prometheus.example.com --prometheus-token-file token --prometheus-ca-file ca.crt --scaler web -n shop --since 336h --save usage
+
+  # Without a cluster
+  %[1]s backtest --prometheus http://localhost:9090 --deployment web -n shop --requests app=500m/1Gi,proxy=100m/64Mi`
 
 // backtestOptions are what the command line says.
 type backtestOptions struct {
 	genericiooptions.IOStreams
+	cluster *cluster
+	clock   clock.PassiveClock
+	past    pastOptions
 
 	policies   []string
 	output     string
@@ -86,16 +105,19 @@ type backtestOptions struct {
 	workers    int
 }
 
-func newBacktest(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &backtestOptions{IOStreams: streams, policies: ruleNames(), output: "table", warmUp: 3 * 24 * time.Hour}
+func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	o := &backtestOptions{
+		IOStreams: streams, cluster: cluster, clock: clock.RealClock{},
+		policies: ruleNames(), output: "table", warmUp: 3 * 24 * time.Hour,
+	}
 	c := &cobra.Command{
-		Use:     "backtest FILE|FOLDER|- ...",
+		Use:     "backtest FILE|FOLDER|- ...|--prometheus=URL",
 		Short:   "Replay recorded usage with VerticalScaler, VPA and today's requests",
 		Long:    backtestLong,
 		Example: fmt.Sprintf(backtestExample, commandName),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError{errors.New("no usage to replay: name files or a folder, or - for standard input")}
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 && !c.Flags().Changed("prometheus") {
+				return usageError{errors.New("no usage to replay: name files or a folder, or - for standard input, or use --prometheus")}
 			}
 			return nil
 		},
@@ -109,9 +131,10 @@ func newBacktest(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format of the report: "+strings.Join(outputs, ", ")+".")
 	flags.StringVar(&o.outputFile, "output-file", "", "A file for the report. Standard output without.")
 	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container that is replayed, but not measured.")
-	flags.StringVar(&o.cpu, "cpu-request", "", "Today's CPU request, such as 500m, of containers for which no table tells it.")
-	flags.StringVar(&o.memory, "memory-request", "", "Today's memory request, such as 512Mi, of containers for which no table tells it.")
+	flags.StringVar(&o.cpu, "cpu-request", "", "Today's CPU request, such as 500m, of containers for which nothing else tells it.")
+	flags.StringVar(&o.memory, "memory-request", "", "Today's memory request, such as 512Mi, of containers for which nothing else tells it.")
 	flags.IntVar(&o.workers, "workers", 0, "The number of replays at the same time. 0 is one for each processor.")
+	o.past.bind(c)
 	for flag, values := range map[string][]string{"policy": ruleNames(), "output": outputs} {
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
@@ -141,10 +164,20 @@ func (o *backtestOptions) run(c *cobra.Command, paths []string) error {
 		return usageError{err}
 	}
 
+	if err := o.past.validate(c, paths, o.warmUp); err != nil {
+		return usageError{err}
+	}
+
 	progress := newProgress(o.ErrOut)
 	defer progress.clear()
 	progress.say("Reading usage")
 	var from source = files{paths: paths, stdin: o.In}
+	if o.past.address != "" {
+		from = &past{pastOptions: o.past, cluster: o.cluster, now: o.clock.Now(), say: progress.say, warn: func(text string) {
+			progress.clear()
+			fmt.Fprintln(o.ErrOut, "warning:", text)
+		}}
+	}
 	traces, err := from.Traces(c.Context(), requests)
 	if err != nil {
 		return err
@@ -195,18 +228,26 @@ func (o *backtestOptions) requests() (requests quantity.Amounts, err error) {
 		if f.text == "" {
 			continue
 		}
-		q, err := resource.ParseQuantity(f.text)
-		if err == nil {
-			*f.into, err = f.read(q)
-		}
-		if err != nil {
-			return requests, fmt.Errorf("%s %q: %w", f.flag, f.text, err)
-		}
-		if *f.into == 0 {
-			return requests, fmt.Errorf("%s must be more than 0", f.flag)
+		if *f.into, err = amount(f.flag, f.text, f.read); err != nil {
+			return requests, err
 		}
 	}
 	return requests, nil
+}
+
+// amount reads a flag's amount, which must be more than 0.
+func amount(flag, text string, read func(resource.Quantity) (int64, error)) (n int64, err error) {
+	q, err := resource.ParseQuantity(text)
+	if err == nil {
+		n, err = read(q)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %q: %w", flag, text, err)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("%s must be more than 0", flag)
+	}
+	return n, nil
 }
 
 func (o *backtestOptions) validate(paths []string) error {
@@ -226,13 +267,18 @@ func (o *backtestOptions) validate(paths []string) error {
 	return nil
 }
 
-// write writes the report to the file, if there is one. The file is complete or is not
-// there: it is written beside, and then moved.
-func (o *backtestOptions) write(report *backtest.Report) (err error) {
+// write writes the report to the file, if there is one.
+func (o *backtestOptions) write(report *backtest.Report) error {
 	if o.outputFile == "" {
 		return o.writeTo(o.Out, report)
 	}
-	file, err := os.CreateTemp(filepath.Dir(o.outputFile), "."+filepath.Base(o.outputFile)+"-*")
+	return writeFile(o.outputFile, func(w io.Writer) error { return o.writeTo(w, report) })
+}
+
+// writeFile writes a file that is complete or not there: it is written beside, and then
+// moved.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
@@ -241,7 +287,7 @@ func (o *backtestOptions) write(report *backtest.Report) (err error) {
 			_ = os.Remove(file.Name()) // the first error is the one to tell
 		}
 	}()
-	err = o.writeTo(file, report)
+	err = write(file)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
@@ -249,7 +295,7 @@ func (o *backtestOptions) write(report *backtest.Report) (err error) {
 		err = os.Chmod(file.Name(), 0o644) //nolint:gosec // a report is no secret
 	}
 	if err == nil {
-		err = os.Rename(file.Name(), o.outputFile)
+		err = os.Rename(file.Name(), path)
 	}
 	return err
 }

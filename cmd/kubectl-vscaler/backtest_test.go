@@ -100,7 +100,7 @@ func TestBacktestRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing to replay":     {[]string{"backtest"}, 2, "no usage to replay: name files or a folder, or - for standard input"},
+		"nothing to replay":     {[]string{"backtest"}, 2, "no usage to replay: name files or a folder, or - for standard input, or use --prometheus"},
 		"a file that is not":    {[]string{"backtest", "none.csv"}, 1, "stat none.csv: no such file or directory"},
 		"a folder without any":  {[]string{"backtest", scratch}, 1, "read " + scratch + ": the folder has no .csv and no .csv.gz"},
 		"unknown requests":      {[]string{"backtest", leak}, 1, `series "leak": today's requests are not known: give --cpu-request and --memory-request, or a table with the header series,init_cpu,init_mem`},
@@ -138,7 +138,11 @@ func TestExamplesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join("..", ".."))
+	t.Setenv("KUBECONFIG", newKubeconfig(t))
 	scratch := t.TempDir()
+	address, token, ca := tokenServer(t)
+	places := strings.NewReplacer("backtest.html", filepath.Join(scratch, "backtest.html"), "--save usage", "--save "+filepath.Join(scratch, "usage"),
+		"http://localhost:9090", serve(t, answer), "https://prometheus.example.com", address, "-file token", "-file "+token, "-file ca.crt", "-file "+ca)
 	ran := 0
 	for line := range strings.Lines(command.Example) {
 		_, args, isCommand := strings.Cut(strings.TrimSpace(line), commandName+" ")
@@ -149,14 +153,14 @@ func TestExamplesRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args = strings.ReplaceAll(args, "backtest.html", filepath.Join(scratch, "backtest.html"))
+		args = places.Replace(args)
 		if _, errOut, code := run(t, usage, strings.Fields(args)...); code != 0 {
 			t.Errorf("%s: exit code %d: %s", args, code, errOut)
 		}
 		ran++
 		_ = usage.Close()
 	}
-	if ran < 4 {
+	if ran < 7 {
 		t.Errorf("only %d examples were run", ran)
 	}
 }

@@ -32,7 +32,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath())}
 	})
-	root.AddCommand(newBacktest(streams))
+	root.AddCommand(newBacktest(streams, newCluster(root)))
 	return root
 }
 

@@ -42,6 +42,8 @@ type Error struct {
 	Words string
 	// Unavailable says that asking about something else would lead to the same.
 	Unavailable bool
+	// Unauthorized says that it refuses the credentials, or wants some.
+	Unauthorized bool
 	// Err is what happened in full.
 	Err error
 }
@@ -155,8 +157,8 @@ func (g *guard) authenticate(request *http.Request) error {
 	return nil
 }
 
-// errSecret says that a file of the operator's own cannot be used.
-var errSecret = errors.New("reading a file of the operator's configuration")
+// errSecret says that a file of ours cannot be used.
+var errSecret = errors.New("reading a certificate or credential")
 
 // secret reads a file, without the space around. No error holds its content.
 func secret(path string, most int64) ([]byte, error) {
@@ -223,7 +225,7 @@ func (c *client) explain(err error) error {
 	case isTooLong(err):
 		out.Words, out.Unavailable = "its answers are too long", false
 	case c.guard.status == http.StatusUnauthorized || c.guard.status == http.StatusForbidden:
-		out.Words = "it refuses the operator's credentials"
+		out.Words, out.Unauthorized = "it refuses the operator's credentials", true
 	case isSaid && (said.Type == v1.ErrBadData || said.Type == v1.ErrExec):
 		out.Words, out.Unavailable = "it refuses the query", false
 	case c.guard.status == 0:

@@ -47,6 +47,9 @@ type Options struct {
 	Step time.Duration
 	// RateWindow is what CPU usage is averaged over. It must hold two scrapes.
 	RateWindow time.Duration
+	// MemoryWindow is what the peak of memory is looked for in. It must hold one scrape.
+	// 0 is two steps: a scrape a step is then enough, and no peak between two is missed.
+	MemoryWindow time.Duration
 	// Timeout is for one query.
 	Timeout time.Duration
 	// MaxBytes is the longest answer that is read, when decompressed.
@@ -72,7 +75,7 @@ func New(o Options) (*Source, error) {
 	if address.Scheme != "https" && (o.BearerTokenFile != "" || o.PasswordFile != "") {
 		return nil, errors.New("credentials for Prometheus are sent over https only")
 	}
-	if o.Step <= 0 || o.RateWindow <= 0 || o.Timeout <= 0 || o.MaxBytes <= 0 {
+	if o.Step <= 0 || o.RateWindow <= 0 || o.MemoryWindow < 0 || o.Timeout <= 0 || o.MaxBytes <= 0 {
 		return nil, errors.New("step, rate window, time-out and longest answer must be above 0")
 	}
 	return &Source{options: o}, nil
@@ -83,6 +86,12 @@ type Target struct {
 	Namespace  string
 	Deployment string
 	Containers []string
+}
+
+// Queries are those that Range makes about a target: of CPU, and of memory.
+func (s *Source) Queries(t Target) (cpu, memory string, err error) {
+	q, err := s.queriesFor(t)
+	return q.cpu, q.memory, err
 }
 
 // Chunk is a part of the answer. No sample of a later one is older.

@@ -4,6 +4,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -72,9 +73,8 @@ func (s *Source) queriesFor(t Target) (q queries, err error) {
 	return queries{
 		namespace: t.Namespace,
 		cpu:       fmt.Sprintf("max by (pod,container) (rate(container_cpu_usage_seconds_total{%s}[%s]))", selector, promDuration(s.options.RateWindow)),
-		// Two steps, so that a scrape a step is enough, and no peak between two steps
-		// is missed.
-		memory:     fmt.Sprintf("max by (pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector, promDuration(2*s.options.Step)),
+		memory: fmt.Sprintf("max by (pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector,
+			promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
 		pods:       regexp.MustCompile("^" + pods + "$"),
 		containers: t.Containers,
 	}, nil

@@ -1,0 +1,131 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// cluster is the one that kubectl would talk to. Nothing is read of it before it is
+// needed.
+type cluster struct {
+	config clientcmd.ClientConfig
+}
+
+// newCluster adds kubectl's own flags: --kubeconfig, --context, --namespace and the like.
+func newCluster(root *cobra.Command) *cluster {
+	rules, overrides, flags := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}, root.PersistentFlags()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
+	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	return &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+}
+
+// namespace is that of --namespace, or of the kubeconfig's context. There need not be
+// a kubeconfig.
+func (c *cluster) namespace() (string, error) {
+	name, _, err := c.config.Namespace()
+	if clientcmd.IsEmptyConfig(err) {
+		return metav1.NamespaceDefault, nil
+	}
+	return name, err
+}
+
+// open makes a client for the few kinds that are read. They are known beforehand, so
+// that the API server need not be asked for all that it serves.
+func (c *cluster) open() (client.Client, error) {
+	config, err := c.config.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
+	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+}
+
+// deploymentOf is the name of the Deployment that a scaler sizes.
+func deploymentOf(ctx context.Context, c client.Reader, scaler types.NamespacedName) (string, error) {
+	var s v1beta1.VerticalScaler
+	if err := c.Get(ctx, scaler, &s); err != nil {
+		return "", fmt.Errorf("reading VerticalScaler %s: %w", scaler, err)
+	}
+	return s.Spec.DeploymentName, nil
+}
+
+// sized is a container and what it requests. 0 stands for nothing.
+type sized struct {
+	name     string
+	requests quantity.Amounts
+}
+
+// containersOf are those of a Deployment, with the most that any of its pods requests
+// today: a scaler, LimitRange or webhook may have seen to it that it is not what the
+// template says. Without pods, the template tells.
+func containersOf(ctx context.Context, c client.Reader, name types.NamespacedName) ([]sized, error) {
+	var deployment appsv1.Deployment
+	if err := c.Get(ctx, name, &deployment); err != nil {
+		return nil, fmt.Errorf("reading Deployment %s: %w", name, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("the selector of Deployment %s: %w", name, err)
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", name, err)
+	}
+	return requestsOf(&deployment, pods.Items)
+}
+
+func requestsOf(deployment *appsv1.Deployment, pods []corev1.Pod) (all []sized, err error) {
+	for _, template := range workload.ReadDeployment(deployment).Containers {
+		var most quantity.Amounts
+		isRunning := false
+		for i := range pods {
+			pod := workload.ReadPod(&pods[i], true)
+			container, ok := pod.Container(template.Name)
+			if !ok || pod.Terminating || pods[i].Status.Phase == corev1.PodSucceeded || pods[i].Status.Phase == corev1.PodFailed {
+				continue
+			}
+			if container.Unreadable {
+				return nil, fmt.Errorf("container %q of pod %s/%s has a request that is out of range", template.Name, pods[i].Namespace, pod.Name)
+			}
+			isRunning = true
+			most.CPUMillis = max(most.CPUMillis, container.Requests.CPUMillis)
+			most.MemoryBytes = max(most.MemoryBytes, container.Requests.MemoryBytes)
+		}
+		if !isRunning {
+			if template.Unreadable {
+				return nil, fmt.Errorf("container %q of Deployment %s/%s has a request that is out of range", template.Name, deployment.Namespace, deployment.Name)
+			}
+			// As the API server does for pods.
+			most.CPUMillis = cmp.Or(template.Requests.CPUMillis, template.Limits.CPUMillis)
+			most.MemoryBytes = cmp.Or(template.Requests.MemoryBytes, template.Limits.MemoryBytes)
+		}
+		all = append(all, sized{template.Name, most})
+	}
+	return all, nil
+}

@@ -1,0 +1,379 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+)
+
+const (
+	day = 24 * time.Hour
+	// longestSince is what the operator's own configuration allows.
+	longestSince = 90 * day
+	// leastRateWindow holds two scrapes, even where one takes place in two minutes.
+	leastRateWindow = 4 * time.Minute
+	// queryTimeout is for one query. What takes longer is asked for in smaller parts.
+	queryTimeout = time.Minute
+	// maxAnswer is the longest answer in bytes, when decompressed.
+	maxAnswer = 32 << 20
+	// maxWarnings is how many of Prometheus's are shown.
+	maxWarnings = 3
+)
+
+// pastOptions are what the command line says about Prometheus.
+type pastOptions struct {
+	address    string
+	labels     map[string]string
+	tokenFile  string
+	caFile     string
+	deployment string
+	scaler     string
+	requests   []string
+	since      time.Duration
+	step       time.Duration
+	save       string
+}
+
+func (o *pastOptions) bind(c *cobra.Command) {
+	o.since, o.step = 8*day, 5*time.Minute
+	flags := c.Flags()
+	flags.StringVar(&o.address, "prometheus", "", "The address of the Prometheus to ask, instead of files. It knows what the kubelets' cAdvisor tells.")
+	flags.StringVar(&o.deployment, "deployment", "", "The Deployment whose usage Prometheus is asked for.")
+	flags.StringVar(&o.scaler, "scaler", "", "The VerticalScaler whose Deployment it is, instead of --deployment.")
+	flags.StringSliceVar(&o.requests, "requests", nil, "All containers to replay and today's requests, such as app=500m/1Gi. No cluster is asked then.")
+	flags.DurationVar(&o.since, "since", o.since, "How far into the past Prometheus is asked.")
+	flags.DurationVar(&o.step, "step", o.step, "The length of the intervals that usage is read in.")
+	flags.StringVar(&o.save, "save", "", "A folder for the usage that Prometheus tells, as tables that can be replayed.")
+	flags.StringToStringVar(&o.labels, "prometheus-label", nil, "A label that series must have besides, such as cluster=east.")
+	flags.StringVar(&o.tokenFile, "prometheus-token-file", "", "A file with the token for Prometheus. It is sent over https only.")
+	flags.StringVar(&o.caFile, "prometheus-ca-file", "", "A file with who vouches for Prometheus's certificate, in PEM. Those of the system without.")
+}
+
+// needPrometheus are the flags that make no sense without --prometheus.
+var needPrometheus = []string{
+	"deployment", "scaler", "requests", "since", "step", "save", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
+}
+
+// validate says what is wrong with the command line.
+func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Duration) error {
+	if !c.Flags().Changed("prometheus") {
+		for _, flag := range needPrometheus {
+			if c.Flags().Changed(flag) {
+				return fmt.Errorf("--%s needs --prometheus", flag)
+			}
+		}
+		return nil
+	}
+	address, err := url.Parse(o.address)
+	switch {
+	case len(paths) > 0:
+		return errors.New("usage comes from --prometheus or from files, not from both")
+	case err == nil && (address.RawQuery != "" || address.ForceQuery || address.Fragment != ""):
+		return errors.New("--prometheus must be an address without ? and #")
+	case (o.deployment == "") == (o.scaler == ""):
+		return errors.New("--prometheus needs --deployment or --scaler: one of them")
+	case o.scaler != "" && len(o.requests) > 0:
+		return errors.New("--requests needs --deployment: a scaler is read from the cluster, as requests are")
+	case o.step < time.Minute || o.step > time.Hour || o.step%time.Second != 0:
+		return errors.New("--step must be from 1m to 1h, in whole seconds")
+	case o.since < 2*o.step || o.since > longestSince:
+		return fmt.Errorf("--since must be from two steps to %s", longestSince)
+	case o.since <= warmUp:
+		return fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.since, warmUp)
+	}
+	for name := range o.labels {
+		if !model.LegacyValidation.IsValidLabelName(name) {
+			return fmt.Errorf("--prometheus-label %q is no name of a label", name)
+		}
+	}
+	if _, err := o.containers(); err != nil {
+		return err
+	}
+	if _, err := o.source(); err != nil {
+		return fmt.Errorf("--prometheus: %w", err)
+	}
+	return nil
+}
+
+// source averages CPU over the interval, and looks for the peak of memory in it.
+func (o *pastOptions) source() (*prometheus.Source, error) {
+	return prometheus.New(prometheus.Options{
+		Address:         o.address,
+		Labels:          o.labels,
+		Step:            o.step,
+		RateWindow:      max(o.step, leastRateWindow),
+		MemoryWindow:    o.step,
+		Timeout:         queryTimeout,
+		MaxBytes:        maxAnswer,
+		CAFile:          o.caFile,
+		BearerTokenFile: o.tokenFile,
+	})
+}
+
+// containers are those of --requests.
+func (o *pastOptions) containers() (all []sized, err error) {
+	for _, text := range o.requests {
+		name, amounts, hasName := strings.Cut(text, "=")
+		cpu, memory, hasBoth := strings.Cut(amounts, "/")
+		if !hasName || !hasBoth || name == "" {
+			return nil, fmt.Errorf("--requests %q is not like app=500m/1Gi", text)
+		}
+		if slices.ContainsFunc(all, func(s sized) bool { return s.name == name }) {
+			return nil, fmt.Errorf("--requests names container %s twice", name)
+		}
+		c := sized{name: name}
+		if c.requests.CPUMillis, err = amount("--requests", cpu, quantity.CPUMillis); err != nil {
+			return nil, err
+		}
+		if c.requests.MemoryBytes, err = amount("--requests", memory, quantity.MemoryBytes); err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// past is usage from Prometheus.
+type past struct {
+	pastOptions
+	cluster *cluster
+	now     time.Time
+	say     func(string) // tells how far it is
+	warn    func(string)
+}
+
+func (p *past) Traces(ctx context.Context, requests quantity.Amounts) ([]backtest.Trace, error) {
+	name, containers, err := p.target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range containers {
+		if err := containers[i].complete(requests); err != nil {
+			return nil, fmt.Errorf("container %q of Deployment %s: %w", containers[i].name, name, err)
+		}
+	}
+	used, err := p.read(ctx, name, containers)
+	if err != nil {
+		return nil, err
+	}
+
+	// What is replayed now is what would be replayed from the files: the same tables.
+	var amounts, sizes bytes.Buffer
+	series := func(container string) string { return name.String() + "/" + container }
+	used.write(&amounts, series)
+	writeSizes(&sizes, containers, p.step, series)
+	if p.save != "" {
+		if err := save(p.save, name, amounts.Bytes(), sizes.Bytes()); err != nil {
+			return nil, fmt.Errorf("saving usage: %w", err)
+		}
+	}
+	var reader backtest.Reader
+	for _, table := range []*bytes.Buffer{&amounts, &sizes} {
+		if err := reader.Read("Prometheus's answer", table); err != nil {
+			return nil, err
+		}
+	}
+	return reader.Traces(requests)
+}
+
+// target finds out which Deployment it is, what containers it has and what they request.
+func (p *past) target(ctx context.Context) (name types.NamespacedName, containers []sized, err error) {
+	if name.Namespace, err = p.cluster.namespace(); err != nil {
+		return name, nil, err
+	}
+	name.Name = p.deployment
+	if containers, err = p.containers(); err != nil || len(containers) > 0 {
+		return name, containers, err
+	}
+	p.say("Reading requests from the cluster")
+	c, err := p.cluster.open()
+	if err != nil {
+		return name, nil, fmt.Errorf("the cluster tells today's requests, or --requests does: %w", err)
+	}
+	if p.scaler != "" {
+		if name.Name, err = deploymentOf(ctx, c, types.NamespacedName{Namespace: name.Namespace, Name: p.scaler}); err != nil {
+			return name, nil, err
+		}
+	}
+	containers, err = containersOf(ctx, c, name)
+	return name, containers, err
+}
+
+// complete fills in what is not requested.
+func (s *sized) complete(requests quantity.Amounts) error {
+	for _, a := range []struct {
+		what, flag string
+		into       *int64
+		standIn    int64
+	}{
+		{"CPU", "--cpu-request", &s.requests.CPUMillis, requests.CPUMillis},
+		{"memory", "--memory-request", &s.requests.MemoryBytes, requests.MemoryBytes},
+	} {
+		if *a.into == 0 {
+			*a.into = a.standIn
+		}
+		if *a.into == 0 {
+			return fmt.Errorf("it requests no %s: give %s to compare with", a.what, a.flag)
+		}
+	}
+	return nil
+}
+
+// read asks for a day at a time, so that one can see how far it is.
+func (p *past) read(ctx context.Context, name types.NamespacedName, containers []sized) (peaks, error) {
+	source, err := p.source()
+	if err != nil {
+		return nil, err
+	}
+	target := prometheus.Target{Namespace: name.Namespace, Deployment: name.Name}
+	for _, c := range containers {
+		target.Containers = append(target.Containers, c.name)
+	}
+	cpu, memory, err := source.Queries(target)
+	if err != nil {
+		return nil, fmt.Errorf("asking Prometheus about Deployment %s: %w", name, err)
+	}
+
+	used := peaks{}
+	refused := map[usage.Refusal]int{}
+	var warnings []string
+	from, days := p.now.Add(-p.since), int((p.since+day-1)/day)
+	for i := range days {
+		p.say(fmt.Sprintf("Reading usage from Prometheus: day %d of %d", i+1, days))
+		start, end := from.Add(time.Duration(i)*day), p.now
+		if i+1 < days {
+			end = start.Add(day - 1) // the next day begins with what comes then
+		}
+		err := source.Range(ctx, target, start, end, func(c prometheus.Chunk) {
+			used.add(c.Samples, p.step)
+			for why, n := range c.Refused {
+				refused[why] += n
+			}
+			for _, warning := range c.Warnings {
+				if !slices.Contains(warnings, warning) && len(warnings) < maxWarnings {
+					warnings = append(warnings, warning)
+				}
+			}
+		})
+		if err != nil {
+			return nil, p.explain(err)
+		}
+	}
+	if len(used) == 0 {
+		return nil, fmt.Errorf("Prometheus at %s knows no usage of Deployment %s since %s. It was asked for\n  %s\n  %s%s", //nolint:staticcheck // a name, and what was asked is for copying
+			p.address, name, from.UTC().Format(time.RFC3339), cpu, memory, told(refused))
+	}
+	for _, c := range containers {
+		if used[c.name] == nil {
+			p.warn(fmt.Sprintf("Prometheus knows no usage of container %q, which is left out", c.name))
+		}
+	}
+	for _, warning := range warnings {
+		p.warn("Prometheus: " + warning)
+	}
+	if len(refused) > 0 {
+		p.warn("not all that Prometheus answered is of use" + told(refused))
+	}
+	return used, nil
+}
+
+func (p *past) explain(err error) error {
+	hint := ""
+	var said *prometheus.Error
+	if errors.As(err, &said) && said.Unauthorized {
+		hint = "it wants other credentials (--prometheus-token-file): "
+	}
+	return fmt.Errorf("asking Prometheus at %s: %s%w", p.address, hint, err)
+}
+
+// told lists the points that were not used, by reason.
+func told(refused map[usage.Refusal]int) string {
+	var words []string
+	for _, why := range slices.Sorted(maps.Keys(refused)) {
+		words = append(words, fmt.Sprintf("%d %s", refused[why], why))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "; points refused: " + strings.Join(words, ", ")
+}
+
+// peaks is what any of the pods used most, by container and interval: one request holds
+// for all of them.
+type peaks map[string]map[int64]quantity.Amounts
+
+// add merges samples. Their time is the end of the interval.
+func (p peaks) add(samples []usage.Sample, step time.Duration) {
+	for _, s := range samples {
+		if p[s.Container] == nil {
+			p[s.Container] = map[int64]quantity.Amounts{}
+		}
+		start := s.Time.Add(-step).Unix()
+		most := p[s.Container][start]
+		p[s.Container][start] = quantity.Amounts{
+			CPUMillis:   max(most.CPUMillis, s.CPUMillis),
+			MemoryBytes: max(most.MemoryBytes, s.MemoryBytes),
+		}
+	}
+}
+
+// write writes the table of usage.
+func (p peaks) write(w io.Writer, series func(container string) string) {
+	fmt.Fprintln(w, "series,timestamp,cpu_cores,memory_bytes")
+	for _, container := range slices.Sorted(maps.Keys(p)) {
+		name := series(container)
+		for _, at := range slices.Sorted(maps.Keys(p[container])) {
+			most := p[container][at]
+			fmt.Fprintf(w, "%s,%d,%s,%d\n", name, at, cores(most.CPUMillis), most.MemoryBytes)
+		}
+	}
+}
+
+// writeSizes writes the table of containers.
+func writeSizes(w io.Writer, containers []sized, step time.Duration, series func(container string) string) {
+	fmt.Fprintln(w, "series,step_s,init_cpu,init_mem")
+	for _, c := range containers {
+		fmt.Fprintf(w, "%s,%d,%s,%d\n", series(c.name), step/time.Second, cores(c.requests.CPUMillis), c.requests.MemoryBytes)
+	}
+}
+
+func cores(millis int64) string { return fmt.Sprintf("%d.%03d", millis/1000, millis%1000) }
+
+// save writes the tables to a folder, whose tables can be replayed together. No name in
+// Kubernetes has an underscore, so that the files of two Deployments never meet.
+func save(folder string, name types.NamespacedName, amounts, sizes []byte) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // usage is no secret
+		return err
+	}
+	base := filepath.Join(folder, name.Namespace+"_"+name.Name)
+	for path, table := range map[string][]byte{base + "_series.csv": sizes, base + ".csv": amounts} {
+		if err := writeFile(path, func(w io.Writer) error {
+			_, err := w.Write(table)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
