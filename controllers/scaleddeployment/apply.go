@@ -139,7 +139,7 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object, how metav
 	if object.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())}, client.PropagationPolicy(how))
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())}, client.PropagationPolicy(how))
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}

@@ -38,11 +38,16 @@ func (p *pass) did(reason string, object client.Object) {
 	p.deeds = append(p.deeds, deed{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
 }
 
-// tell records what this pass has done, and a refusal the first time.
-func (r *Reconciler) tell(owner *v1beta1.ScaledDeployment, p *pass) {
+// tellDeeds records what this pass has done.
+func (r *Reconciler) tellDeeds(owner *v1beta1.ScaledDeployment, p *pass) {
 	for _, d := range p.deeds {
 		r.Recorder.Eventf(owner, d.object, corev1.EventTypeNormal, d.reason, actionKeep, "%s", d.note)
 	}
+}
+
+// tellRefusal records a refusal the first time. It is called once the status that says
+// the same is written.
+func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
 	before := meta.FindStatusCondition(owner.Status.Conditions, v1beta1.ConditionStalled)
 	now := stalled(stateOf(p))
 	if now.Status != metav1.ConditionTrue {

@@ -5,6 +5,7 @@ package scaleddeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
@@ -35,7 +37,7 @@ const (
 	// staleCacheRetry is when to look again after our cache was found to be old.
 	staleCacheRetry = 50 * time.Millisecond
 	// refusedRetry is when to ask again for what the API server has refused. A quota or
-	// a webhook may have changed its mind, and nobody tells.
+	// a webhook may have changed its mind, and nobody tells. A name that gets free does.
 	refusedRetry = time.Minute
 )
 
@@ -97,6 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p := pass{now: now}
 	p.err = r.run(ctx, &owner, &p)
+	r.tellDeeds(&owner, &p) // whatever becomes of the pass, they are done
 	switch refused := refusal.Of(p.err); refused.Reason {
 	case "":
 	case v1beta1.ReasonNamespaceTerminating:
@@ -113,12 +116,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	r.tell(&owner, &p)
+	r.tellRefusal(&owner, &p)
 	if p.err != nil {
 		return reconcile.Result{}, p.err
 	}
 	after := wait.Jitter(r.ResyncPeriod, 0.2)
-	if p.refused.Reason != "" {
+	if p.refused.Reason != "" && p.refused.Reason != v1beta1.ReasonNotControlled {
 		after = min(after, refusedRetry)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
@@ -127,6 +130,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run makes the pass. What is not the owner's is left alone, and then nothing else is
 // changed either.
 func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+	scaler, otherScaler, err := r.findScaler(ctx, owner)
+	if err != nil {
+		return err
+	}
+	p.scaler = scaler
 	own, err := r.deployments(ctx, owner)
 	if err != nil {
 		return err
@@ -163,7 +171,7 @@ func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p
 		return err
 	}
 	// A template that is refused is no reason to leave the running pods without a size.
-	if scalerErr := r.keepScaler(ctx, owner, p); err == nil {
+	if scalerErr := r.keepScaler(ctx, owner, otherScaler, p); err == nil || apierrors.IsConflict(scalerErr) {
 		err = scalerErr
 	}
 	return err
@@ -181,8 +189,7 @@ func (r *Reconciler) deployments(ctx context.Context, owner *v1beta1.ScaledDeplo
 		return cached, nil
 	}
 	var live appsv1.DeploymentList
-	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace),
-		client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name}); err != nil {
+	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
 	}
 	return slices.DeleteFunc(live.Items, func(d appsv1.Deployment) bool { return !metav1.IsControlledBy(&d, owner) }), nil
@@ -212,6 +219,9 @@ func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDepl
 		if err != nil {
 			return err
 		}
+		if err := r.isFree(ctx, next); err != nil {
+			return err
+		}
 		if p.refused, err = r.wouldBeRefused(ctx, next); err != nil || p.refused.Reason != "" {
 			return err
 		}
@@ -237,6 +247,8 @@ func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDe
 			return err
 		}
 		live = p.deployment
+	} else if err := r.isWanted(ctx, owner); err != nil {
+		return err
 	}
 	owner, err := r.yieldReplicas(ctx, owner, p)
 	if err != nil {
@@ -288,8 +300,8 @@ func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment,
 // over. Leaving the number out is no way: nobody else may have it, and it would fall to
 // the default.
 func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) (*v1beta1.ScaledDeployment, error) {
-	if p.deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 {
-		return owner, nil // no HPA scales from or to nothing
+	if p.deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 || ptr.Deref(p.deployment.Spec.Replicas, 1) == 0 {
+		return owner, nil // an HPA scales neither to nothing nor from nothing
 	}
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
 	if err := r.Client.List(ctx, &hpas, client.InNamespace(owner.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -303,37 +315,41 @@ func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDep
 	return yielding, nil
 }
 
-// keepScaler makes the VerticalScaler, puts it back to what its owner says, or removes
-// it. Its own finalizer gives back what it holds.
-func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+// findScaler is the owner's VerticalScaler, nil if there is none; or what to say of one by
+// its name that is not the owner's.
+func (r *Reconciler) findScaler(ctx context.Context, owner *v1beta1.ScaledDeployment) (own *v1beta1.VerticalScaler, other string, err error) {
 	var found v1beta1.VerticalScaler
-	other, err := r.stranger(ctx, owner, &found, owner.Name)
+	if other, err = r.stranger(ctx, owner, &found, owner.Name); other != "" || err != nil || found.Name == "" {
+		return nil, other, err
+	}
+	return &found, "", nil
+}
+
+// keepScaler makes the VerticalScaler, puts it back to what its owner says, or removes
+// it. Its own finalizer gives back what it holds. other says whose a scaler is that has
+// the name.
+func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeployment, other string, p *pass) error {
 	switch {
-	case err != nil:
-		return err
-	case other != "" && owner.Spec.Scaling == nil:
+	case owner.Spec.Scaling == nil && p.scaler == nil:
 		return nil
-	case other != "":
-		p.refused = refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
-		return nil
-	}
-	var live client.Object
-	if found.Name != "" {
-		p.scaler, live = &found, &found
-	}
-	if owner.Spec.Scaling == nil {
-		if p.scaler == nil {
-			return nil
-		}
+	case owner.Spec.Scaling == nil:
 		removed, err := r.remove(ctx, p.scaler, metav1.DeletePropagationBackground)
 		if removed {
 			p.did(eventDeleted, p.scaler)
 		}
 		return err
-	}
-	if p.scaler != nil && p.scaler.DeletionTimestamp != nil {
+	case other != "":
+		p.refused = refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+		return nil
+	case p.scaler != nil && p.scaler.DeletionTimestamp != nil:
 		p.waiting = fmt.Sprintf("VerticalScaler %s is being deleted; it is made anew once it has gone", p.scaler.Name)
 		return nil
+	}
+	var live client.Object
+	if p.scaler != nil {
+		live = p.scaler
+	} else if err := r.isWanted(ctx, owner); err != nil {
+		return err
 	}
 	desired, err := scalerFor(owner)
 	if err != nil {
@@ -349,6 +365,21 @@ func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeploy
 	}
 	if done != "" {
 		p.did(done, p.scaler)
+	}
+	return nil
+}
+
+// isWanted makes sure that the cache has not just missed the owner's deletion, before
+// anything is made for it.
+func (r *Reconciler) isWanted(ctx context.Context, owner *v1beta1.ScaledDeployment) error {
+	live := &metav1.PartialObjectMetadataList{}
+	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.ScaledDeploymentKind + "List"))
+	err := r.Live.List(ctx, live, client.InNamespace(owner.Namespace), client.MatchingFields{metav1.ObjectNameField: owner.Name})
+	if err != nil {
+		return fmt.Errorf("looking for ScaledDeployment %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	if len(live.Items) == 0 || live.Items[0].UID != owner.UID || live.Items[0].DeletionTimestamp != nil {
+		return apierrors.NewConflict(schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "scaleddeployments"}, owner.Name, errors.New("it has just been deleted"))
 	}
 	return nil
 }

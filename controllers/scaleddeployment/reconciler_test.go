@@ -6,6 +6,8 @@ package scaleddeployment
 import (
 	"context"
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +58,7 @@ func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Fu
 	s := &shop{T: t, recorder: events.NewFakeRecorder(20)}
 	builder := fake.NewClientBuilder().WithScheme(aScheme(t)).WithReturnManagedFields().
 		WithObjects(append(objects, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
-	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}} {
+	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}} {
 		builder.WithIndex(kind, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} })
 	}
 	if err := inventory.Index(t.Context(), indexer{builder}); err != nil {
@@ -65,6 +67,10 @@ func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Fu
 	s.Client = builder.Build()
 	apply, remove := funcs.Apply, funcs.Delete
 	funcs.Apply = func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		var how client.ApplyOptions
+		if len(how.ApplyOptions(options).DryRun) > 0 {
+			return nil // the fake client would do it
+		}
 		if o, ok := document.(interface{ GetKind() string }); ok {
 			s.applied = append(s.applied, o.GetKind())
 		}
@@ -283,5 +289,144 @@ func TestAnOwnerThatHasGoneIsNoError(t *testing.T) {
 	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "gone"}})
 	if err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile() = %+v, %v", result, err)
+	}
+}
+
+// missing is a cache that has not seen an object yet.
+func missing(kind client.Object, name string) interceptor.Funcs {
+	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		if reflect.TypeOf(into) == reflect.TypeOf(kind) && key.Name == name {
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		return c.Get(ctx, key, into, options...)
+	}}
+}
+
+// made is a Deployment as the owner would make it, of that name.
+func made(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
+	t.Helper()
+	document, err := deploymentFor(owner, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := typed(t, document)
+	d.Name = name
+	return d
+}
+
+// names are those of the Deployments that there are.
+func (s *shop) names() (names []string) {
+	s.Helper()
+	var list appsv1.DeploymentList
+	if err := s.List(s.Context(), &list); err != nil {
+		s.Fatal(err)
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+func renamed(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
+
+// The label may have been removed while nobody looked. The owner reference counts.
+func TestAFormerDeploymentWithoutItsLabelIsNotForgotten(t *testing.T) {
+	former := made(t, anOwner(), "web")
+	former.Labels = nil
+	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return nil // it takes its time
+	}}, former)
+	for range 2 {
+		owner, _, err := s.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Reason != "Replacing" {
+			t.Errorf("Ready says %+v", c)
+		}
+	}
+	if got := s.names(); len(got) != 1 || s.deleted == 0 {
+		t.Errorf("there are %v, %d deletions", got, s.deleted)
+	}
+}
+
+func TestAFormerDeploymentStaysWhereTheCacheHasMissedThatTheNameIsTaken(t *testing.T) {
+	taken := made(t, anOwner(renamed), "web-v2")
+	taken.OwnerReferences, taken.Labels, taken.Annotations = nil, nil, nil
+	s := newShop(t, anOwner(renamed), missing(&appsv1.Deployment{}, "web-v2"), made(t, anOwner(), "web"), taken)
+	_, result, err := s.pass()
+	if err != nil || result.RequeueAfter > time.Second || s.deleted > 0 || len(s.names()) != 2 {
+		t.Errorf("Reconcile() = %+v, %v; %d deletions, there are %v", result, err, s.deleted, s.names())
+	}
+}
+
+func TestNothingIsMadeForAnOwnerWhoseDeletionTheCacheHasMissed(t *testing.T) {
+	gone := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
+	})
+	s := newShop(t, gone, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		err := c.Get(ctx, key, into, options...)
+		if owner, ok := into.(*v1beta1.ScaledDeployment); ok {
+			owner.DeletionTimestamp = nil
+		}
+		return err
+	}})
+	_, result, err := s.pass()
+	if err != nil || result.RequeueAfter > time.Second || len(s.applied) > 0 {
+		t.Errorf("Reconcile() = %+v, %v; applied %v", result, err, s.applied)
+	}
+}
+
+func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
+	s := newShop(t, anOwner(scaling), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if o, ok := document.(interface{ GetKind() string }); ok && o.GetKind() == "VerticalScaler" {
+			return apierrors.NewConflict(schema.GroupResource{}, "web", errors.New("changed"))
+		}
+		return c.Apply(ctx, document, options...)
+	}})
+	for range 3 {
+		if _, _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.recorder.Events); n != 1 {
+		t.Fatalf("%d events", n)
+	}
+	if got := <-s.recorder.Events; !strings.Contains(got, "Created Deployment web") {
+		t.Errorf("told: %s", got)
+	}
+}
+
+func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
+	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: made(t, anOwner(), "web").OwnerReferences}}
+	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Working", Message: "The scaler works"}}
+	taken := made(t, anOwner(renamed), "web-v2")
+	taken.OwnerReferences = nil
+	s := newShop(t, anOwner(scaling, renamed), interceptor.Funcs{}, made(t, anOwner(), "web"), taken, scaler)
+	owner, _, err := s.pass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "Working" {
+		t.Errorf("Sized says %+v", c)
+	}
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c == nil || c.Reason != "NotControlled" {
+		t.Errorf("Stalled says %+v", c)
+	}
+}
+
+// What is deleted is what was read, and nothing that has come into its place.
+func TestADeletionIsBoundToWhatWasRead(t *testing.T) {
+	var bound metav1.Preconditions
+	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+		var o client.DeleteOptions
+		bound = *o.ApplyOptions(options).Preconditions
+		return nil
+	}}, made(t, anOwner(), "web"))
+	if _, _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	if bound.UID == nil || bound.ResourceVersion == nil || *bound.ResourceVersion == "" {
+		t.Errorf("bound to %+v", bound)
 	}
 }

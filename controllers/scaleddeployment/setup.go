@@ -72,9 +72,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(namesakes(mgr.GetCache())), builder.WithPredicates(controllerPredicate())).
 		// A scaler likewise: its name is its owner's.
 		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerPredicate())).
-		// An HPA on a Deployment of ours: its coming wakes nobody until it acts, but its
-		// going gives the number of pods back to the owner.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(mgr.GetCache())), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// An HPA on a Deployment of ours: once it goes, or looks elsewhere, the number of
+		// pods is the owner's again.
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -122,6 +122,16 @@ func askers(ctx context.Context, cached client.Reader, deployment types.Namespac
 func controllerPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew))
+	}}
+}
+
+// hpaPredicate lets through what an HPA is about, not what it is doing. Before Kubernetes
+// 1.37 it has no generation.
+func hpaPredicate() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
+		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
+		return ok && ok2 && !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	}}
 }
 

@@ -67,6 +67,9 @@ func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) (conditions []metav1
 	for _, c := range all {
 		if before := meta.FindStatusCondition(owner.Status.Conditions, c.Type); before != nil {
 			conditions = append(conditions, *before)
+			if state.kind == isUnfinished && c.Type == v1beta1.ConditionStalled {
+				c.Status, c.Reason, c.Message = before.Status, before.Reason, before.Message // nothing was found out
+			}
 		}
 		c.ObservedGeneration = owner.Generation
 		c.Message = truncated(c.Message)

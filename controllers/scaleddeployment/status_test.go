@@ -308,11 +308,29 @@ func TestARefusalIsToldOnce(t *testing.T) {
 			owner := anOwner()
 			tc.before.now, tc.now.now = noon, noon
 			owner.Status.Conditions = conditionsOf(owner, &tc.before)
-			r.tell(owner, &tc.now)
+			r.tellRefusal(owner, &tc.now)
 			if got := len(recorder.Events); got != tc.want {
 				t.Errorf("%d events, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// A pass that fails in between has found nothing out, and does not make news of it.
+func TestARefusalOutlivesAPassThatFails(t *testing.T) {
+	owner, refused := anOwner(), pass{now: noon, refused: refusal.Refusal{Reason: "Rejected", Message: "no"}}
+	owner.Status.Conditions = conditionsOf(owner, &refused)
+	owner.Status.Conditions = conditionsOf(owner, &pass{now: noon, err: errors.New("timeout")})
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c.Status != metav1.ConditionTrue || c.Reason != "Rejected" {
+		t.Errorf("Stalled says %+v", c)
+	}
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Status != metav1.ConditionUnknown {
+		t.Errorf("Ready says %+v", c)
+	}
+	recorder := events.NewFakeRecorder(10)
+	(&Reconciler{Recorder: recorder}).tellRefusal(owner, &refused)
+	if n := len(recorder.Events); n > 0 {
+		t.Errorf("told %d times more", n)
 	}
 }
 

@@ -51,21 +51,21 @@ func ownedPlay() []phase {
 			story:    "Somebody scales the Deployment and changes its image by hand: put both back.",
 			commands: []string{"scale deployment web --replicas=9", "set image deployment web app=registry.example/other:1"},
 			missing:  func(_ *progress, s state) string { return isKept(s, name, 2) },
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:     "deleted",
 			story:    "Somebody deletes the Deployment: make it again.",
 			commands: []string{"delete deployment web"},
 			missing:  func(_ *progress, s state) string { return isKept(s, name, 2) },
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:     "scaled",
 			story:    "The ScaledDeployment is scaled, as a Deployment would be.",
 			commands: []string{"scale sdeploy web --replicas=3"},
 			missing:  func(_ *progress, s state) string { return first(isKept(s, name, 3), isSettled(nil, s)) },
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:    "rise",
@@ -79,21 +79,21 @@ func ownedPlay() []phase {
 			story:    "The Deployment gets another name: the old one goes, then the new one comes, never two.",
 			commands: []string{rename(renamed)},
 			missing:  func(_ *progress, s state) string { return isKept(s, renamed, 3) },
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:     "refused",
 			story:    "Now it gets a name that somebody else's Deployment has: touch neither of the two.",
 			commands: []string{"create deployment legacy --image=registry.example/legacy:1", rename(foreign)},
 			missing:  isRefused,
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:     "taken over",
 			story:    "The other Deployment is deleted: take the name.",
 			commands: []string{"delete deployment legacy"},
 			missing:  func(_ *progress, s state) string { return isKept(s, foreign, 3) },
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 		{
 			name:    "calm",
@@ -106,7 +106,7 @@ func ownedPlay() []phase {
 			story:    "The ScaledDeployment is deleted: the garbage collector takes all the rest.",
 			commands: []string{"delete sdeploy web"},
 			missing:  isGone,
-			within:   time.Minute,
+			within:   2 * time.Minute,
 		},
 	}
 }

@@ -173,7 +173,6 @@ func TestAnOwnerIsDeletedAndMadeAgainAtOnce(t *testing.T) {
 			}
 			return said(err)
 		})
-		testkit.Eventually(w.T, promptly, func() string { return unlike(w.owner(name), "Ready", "True", "Available") })
 		d := w.settled(name)
 		if s := w.scaler(name); s.OwnerReferences[0].UID == before.UID || d.OwnerReferences[0].UID == before.UID {
 			w.Errorf("owned by %v and %v", d.OwnerReferences, s.OwnerReferences)

@@ -22,13 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-const (
-	// promptly is sooner than what was refused is asked for again, so that what
-	// happens within it was woken by an event.
-	promptly = 45 * time.Second
-	// fast is a resync for what nobody tells the operator.
-	fast = 2 * time.Second
-)
+// fast is a resync for what nobody tells the operator.
+const fast = 2 * time.Second
 
 func quota(w *world, what corev1.ResourceName, most string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{
@@ -118,7 +113,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			}
 
 			tc.free(w, name)
-			testkit.Eventually(t, promptly, func() string { return unlike(w.owner(name), "Stalled", "False", "Working") })
+			w.eventually(func() string { return unlike(w.owner(name), "Stalled", "False", "Working") })
 			d := w.settled(name)
 			if got := d.Spec.Template.Spec.Containers[0].Image; got != "example.com/mine:1" || *d.Spec.Replicas != 4 {
 				t.Errorf("the Deployment runs %s, %d times", got, *d.Spec.Replicas)
@@ -171,7 +166,7 @@ func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.edit("web", scaled("InPlace"))
 	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
 	w.remove(testkit.Scaler(w.namespace, "web", ""))
-	testkit.Eventually(t, promptly, func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
+	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
 	w.settled("web")
 	if now := w.scaler("web"); !metav1.IsControlledBy(now, owner) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
@@ -278,14 +273,14 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		t.Parallel()
 		w := w.in(t)
 		owner := w.own("slow")
-		// Not the owner's to say, so it stays.
-		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":4}}`)
 		nowhere := func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Template.Spec.NodeSelector = map[string]string{"is": "nowhere"}
 		}
 		w.edit("slow", nowhere)
 		w.ownerSays("slow", "Reconciling", "True", "Progressing", "Deployment slow")
 		w.ownerSays("slow", "Ready", "False", "Progressing")
+		// Not the owner's to say, so it stays.
+		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":1}}`)
 		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
 		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
 		w.ownerSays("slow", "Reconciling", "False", "Working")

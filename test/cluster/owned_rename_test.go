@@ -131,7 +131,7 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 		t.Errorf("the status counts %d pods, of the three that run", o.Status.AvailableReplicas)
 	}
 	w.remove(testkit.Deployment(w.namespace, "taken"))
-	testkit.Eventually(t, promptly, func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
+	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
 	counted(w.settled("web"))
 	if got := w.owned(owner); len(got) != 1 || got[0] != "taken" {
 		t.Errorf("the owner's Deployments are %v", got)

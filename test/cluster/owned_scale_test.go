@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -132,13 +133,24 @@ func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
 		}
 		return ""
 	})
-	if n := count(w.writes(mark), "deployments"); total(n) != 1 {
+	if n := count(accepted(w.writes(mark)), "deployments"); total(n) != 1 {
 		t.Errorf("writes of the Deployment for one new image: %v", n)
 	}
-	w.remove(hpa)
+	// To nothing and back is the owner's to say: an HPA does neither.
+	for _, n := range []int32{0, 3} {
+		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = &n })
+		w.eventually(func() string {
+			if got := *w.deployment("web").Spec.Replicas; got < n || (n == 0) != (got == 0) {
+				return fmt.Sprintf("there are %d replicas, and the owner says %d", got, n)
+			}
+			return ""
+		})
+	}
+	// It looks elsewhere now.
+	w.patch(hpa, `{"spec":{"scaleTargetRef":{"name":"other"}}}`)
 	w.eventually(func() string {
 		if d := w.deployment("web"); *d.Spec.Replicas != 3 {
-			return fmt.Sprintf("there are %d replicas after the HPA has gone", *d.Spec.Replicas)
+			return fmt.Sprintf("there are %d replicas, and no HPA", *d.Spec.Replicas)
 		}
 		return ""
 	})
@@ -201,12 +213,12 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 			}
 			decision := w.scaler(name).Status.Decision
 			mark := env.Mark()
-			seen := 0
+			var seen atomic.Int32
 			until := w.follow(func(event watch.Event, d *appsv1.Deployment) {
 				if d.Name != name || event.Type != watch.Modified {
 					return
 				}
-				seen++
+				seen.Add(1)
 				if got := d.Spec.Template.Spec.Containers[0].Resources; got.Requests.Cpu().Cmp(*want.Requests.Cpu()) != 0 || got.Requests.Memory().Cmp(*want.Requests.Memory()) != 0 ||
 					got.Limits.Cpu().Cmp(*want.Limits.Cpu()) != 0 || got.Limits.Memory().Cmp(*want.Limits.Memory()) != 0 {
 					w.Errorf("edit %s: the template has %+v, not %+v", d.Spec.Template.Annotations["edit"], got, want)
@@ -257,7 +269,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 			}
 			// One write for each edit at most: neither has undone the other's.
 			written := count(accepted(w.writes(mark)), "deployments")[name]
-			t.Logf("%d edits, %d writes of the Deployment, %d changes of it", edits, written, seen)
+			t.Logf("%d edits, %d writes of the Deployment, %d changes of it", edits, written, seen.Load())
 			if written > edits {
 				t.Errorf("%d writes of the Deployment for %d edits", written, edits)
 			}

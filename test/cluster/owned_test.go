@@ -448,9 +448,12 @@ func TestADeletedDeploymentIsMadeAnew(t *testing.T) {
 			if now := podUIDs(w.pods(name)); (how == "Orphan") != slices.Equal(now, pods) {
 				t.Errorf("the pods were %v and are %v", pods, now)
 			}
-			if n := w.eventsOf(owner.UID, "Created"); len(n) != 2 {
-				t.Errorf("events: %q", n)
-			}
+			w.eventually(func() string {
+				if n := w.eventsOf(owner.UID, "Created"); len(n) != 2 {
+					return fmt.Sprintf("events: %q", n)
+				}
+				return ""
+			})
 		})
 	}
 }
