@@ -32,6 +32,10 @@ func tryOwner(ctx context.Context, c client.Client, s Setting, example *unstruct
 	if err := setImages(object, s.Image, "spec", "template", "spec", "containers"); err != nil {
 		return err
 	}
+	// Deleting waits for the pods, which may be told to end before they listen.
+	if err := unstructured.SetNestedField(object.Object, int64(1), "spec", "template", "spec", "terminationGracePeriodSeconds"); err != nil {
+		return fmt.Errorf("setting the pods' grace: %w", err)
+	}
 	owner := &v1beta1.ScaledDeployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, owner); err != nil {
 		return fmt.Errorf("reading it: %w", err)
