@@ -115,7 +115,19 @@ func (e *entry) decode(ctx context.Context) {
 // With calls f with the scaler's history, and says whether there was one in memory.
 // f must not keep it.
 func (s *Store) With(key types.NamespacedName, f func(history.Book)) bool {
-	return s.Feed(key, nil, f)
+	s.mu.Lock()
+	e := s.entries[key]
+	s.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book == nil {
+		return false
+	}
+	f(e.book)
+	return true
 }
 
 // Forget drops the history of a scaler that is gone. Its checkpoint goes with it by
