@@ -42,7 +42,7 @@ func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 		if n := restarts(pods); len(n) != 1 || n[victim.Name+"/app"] != 1 {
 			t.Errorf("restarts: %v", n)
 		}
-		if n := count(w.writes(mark), "pods/resize"); len(n) != 3 || total(n) != 3 {
+		if n := count(accepted(w.writes(mark)), "pods/resize"); len(n) != 3 || total(n) != 3 {
 			t.Errorf("resizes by pod: %v", n)
 		}
 	}
