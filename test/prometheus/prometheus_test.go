@@ -127,7 +127,7 @@ func startPrometheus(dir string) (*url.URL, func(), error) {
 const past = "past"
 
 // write writes the usage of two pods of web, one after the other, with a peak of memory
-// of one minute on the second day; and of others that must not be taken for them.
+// of one minute a day after the first sample; and of others that must not be taken for them.
 func write(path string, now time.Time) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -136,6 +136,7 @@ func write(path string, now time.Time) error {
 	out := bufio.NewWriter(f)
 	now = now.Truncate(time.Minute)
 	start, change := now.Add(-days*24*time.Hour), now.Add(-2*24*time.Hour)
+	peak := start.Add(24 * time.Hour).Truncate(5 * time.Minute).Add(2 * time.Minute) // inside of one interval
 	series := []struct {
 		pod, container, namespace string
 		from, to                  time.Time
@@ -165,7 +166,7 @@ func write(path string, now time.Time) error {
 					fmt.Fprintf(out, "%s_total%s %g %d\n", name, labels, s.cores*at.Sub(s.from).Seconds(), at.Unix())
 					continue
 				}
-				if s.container == "app" && at.Equal(start.Add(24*time.Hour)) && s.pod == "web-7c9b5d8f44-x2z9k" {
+				if s.container == "app" && at.Equal(peak) && s.pod == "web-7c9b5d8f44-x2z9k" {
 					value = 900 * mebi
 				}
 				fmt.Fprintf(out, "%s%s %d %d\n", name, labels, value, at.Unix())
