@@ -266,12 +266,35 @@ type ResourceBounds struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
+// RecommendationProfile weighs what is reserved against what may be lacking.
+// +kubebuilder:validation:Enum=Balanced;Frugal;Safe;Calm
+type RecommendationProfile string
+
+// The profiles.
+const (
+	ProfileBalanced RecommendationProfile = "Balanced"
+	ProfileFrugal   RecommendationProfile = "Frugal"
+	ProfileSafe     RecommendationProfile = "Safe"
+	ProfileCalm     RecommendationProfile = "Calm"
+)
+
 // RecommendationPolicy says how much risk recommendations may take.
 type RecommendationPolicy struct {
-	// safetyMarginPercent is added on top of what the usage asks for. 0 means none.
-	// Defaults to 15.
+	// profile says how to weigh what is reserved against what may be lacking. Balanced
+	// reserves least for few starved minutes, and needs no tuning. Frugal reserves less
+	// and starves more, Safe the other way round. Calm resizes about twice a day at
+	// most. Defaults to Balanced.
 	// +optional
-	// +kubebuilder:default=15
+	// +kubebuilder:default=Balanced
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Profile",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Balanced","urn:alm:descriptor:com.tectonic.ui:select:Frugal","urn:alm:descriptor:com.tectonic.ui:select:Safe","urn:alm:descriptor:com.tectonic.ui:select:Calm"}
+	Profile RecommendationProfile `json:"profile,omitempty"`
+
+	// safetyMarginPercent is added to the level at which the profile holds CPU, and is
+	// the least that memory gets on top of its peak; the profile alone gives memory 10
+	// to 25 %, by how much the workload's own peaks change. 0 leaves it to the profile.
+	// Defaults to 0.
+	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=500
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Safety margin in percent",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
@@ -423,8 +446,8 @@ type ContainerRecommendation struct {
 type RecommendationReason struct {
 	// resource is cpu or memory.
 	Resource ControlledResource `json:"resource"`
-	// code names the step: Percentile, RecentUsage, Peak, OOMFloor, SafetyMargin,
-	// MinAllowed, MaxAllowed, Minimum, Kept.
+	// code names the step: RecentPeak, RecentUsage, DayPeak, WeekPeak, SameTime, Peak,
+	// Volatility, OOMFloor, SafetyMargin, MinAllowed, MaxAllowed, Minimum, Kept.
 	Code string `json:"code"`
 	// value is the amount after the step.
 	// +kubebuilder:validation:XIntOrString

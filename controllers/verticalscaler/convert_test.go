@@ -38,7 +38,7 @@ func TestAStatusReadsBack(t *testing.T) {
 		}
 		rec := recommend.Container{
 			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,
-			Reasons: []recommend.Reason{{Resource: "cpu", Code: "Percentile", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}},
+			Reasons: []recommend.Reason{{Resource: "cpu", Code: "RecentPeak", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}},
 		}
 		held := []plan.Held{
 			{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: some(), Limits: some()}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -18,7 +19,7 @@ import (
 
 const (
 	defaultCooldownSeconds     = 300
-	defaultSafetyMarginPercent = 15
+	defaultSafetyMarginPercent = 0
 )
 
 // policyOf reads the scaler's spec for the plan. The schema has defaults for most
@@ -64,12 +65,22 @@ func recommendPolicyOf(scaler *v1beta1.VerticalScaler, container string) recomme
 		margin = ptr.Deref(p.SafetyMarginPercent, margin)
 	}
 	return recommend.Policy{
+		Profile:       profileOf(scaler),
 		MarginPercent: int(margin),
 		CPU:           controls(policy, v1beta1.ControlledCPU),
 		Memory:        controls(policy, v1beta1.ControlledMemory),
 		MinAllowed:    boundsOf(policy.MinAllowed),
 		MaxAllowed:    boundsOf(policy.MaxAllowed),
 	}
+}
+
+// profileOf is the profile that the scaler has chosen. Balanced stands for one of a newer
+// version, too.
+func profileOf(scaler *v1beta1.VerticalScaler) profile.Profile {
+	if p := scaler.Spec.RecommendationPolicy; p != nil && slices.Contains(profile.All(), profile.Profile(p.Profile)) {
+		return profile.Profile(p.Profile)
+	}
+	return profile.Balanced
 }
 
 // containerPolicyOf is the policy that names the container, else the one for any.

@@ -81,13 +81,13 @@ func TestPolicyOf(t *testing.T) {
 
 func TestRecommendPolicyOf(t *testing.T) {
 	got := recommendPolicyOf(checkout(), "app")
-	if diff := cmp.Diff(recommend.Policy{MarginPercent: 15, CPU: true, Memory: true}, got); diff != "" {
+	if diff := cmp.Diff(recommend.Policy{Profile: "Balanced", CPU: true, Memory: true}, got); diff != "" {
 		t.Errorf("by default (-want +got):\n%s", diff)
 	}
 	got = recommendPolicyOf(checkout(func(s *v1beta1.VerticalScaler) {
-		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](0)}
+		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: "Safe", SafetyMarginPercent: ptr.To[int32](7)}
 	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})), "app")
-	if diff := cmp.Diff(recommend.Policy{CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
+	if diff := cmp.Diff(recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
 		t.Errorf("as said (-want +got):\n%s", diff)
 	}
 }

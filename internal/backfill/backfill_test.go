@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -203,7 +202,7 @@ func (w *world) load() {
 func (w *world) feed(after time.Duration, memoryMebi int64) {
 	w.Helper()
 	sample := usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: noon.Add(after), CPUMillis: 100, MemoryBytes: memoryMebi * mebi}
-	if !w.filler.Histories.Feed(client.ObjectKeyFromObject(w.scaler), []usage.Sample{sample}, func(history.Book) {}) {
+	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Book) {}) {
 		w.Fatal("the history is not loaded")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -35,9 +34,9 @@ type filling struct {
 
 // Feed adds samples to the scaler's history, calls f with it, and says whether there was
 // one in memory. f must not keep it.
-func (s *Store) Feed(key types.NamespacedName, samples []usage.Sample, f func(history.Book)) bool {
+func (s *Store) Feed(scaler *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Book)) bool {
 	s.mu.Lock()
-	e := s.entries[key]
+	e := s.entries[client.ObjectKeyFromObject(scaler)]
 	s.mu.Unlock()
 	if e == nil {
 		return false
@@ -47,8 +46,9 @@ func (s *Store) Feed(key types.NamespacedName, samples []usage.Sample, f func(hi
 	if e.book == nil {
 		return false
 	}
+	params := s.ParamsOf(scaler)
 	for _, sample := range samples {
-		e.book.Add(sample, s.Params)
+		e.book.Add(sample, params)
 	}
 	if e.filling.active {
 		e.filling.newer = append(e.filling.newer, samples...)
@@ -108,13 +108,13 @@ func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time
 	if !e.filling.active {
 		return 0 // it was retargeted meanwhile, and began anew
 	}
-	newer := e.filling.newer
+	params, newer := s.ParamsOf(scaler), e.filling.newer
 	e.filling.active, e.filling.newer = false, nil
 	slices.SortStableFunc(newer, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) })
 	for _, sample := range newer {
 		// What is not after the end is in the past already, and must not count twice.
 		if past[sample.Container] != nil && sample.Time.After(end) {
-			past.Add(sample, s.Params)
+			past.Add(sample, params)
 		}
 	}
 	for name, c := range past {
@@ -126,7 +126,7 @@ func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time
 			if live.Observed() >= c.Observed() {
 				continue
 			}
-			keepMemory(live, c, s.Params)
+			keepMemory(live, c, params)
 		}
 		e.book[name] = c
 		filled++
@@ -139,11 +139,11 @@ func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time
 
 // keepMemory tells the past of the peak and the OOM kill that only the live history
 // knows of, so that no gap in the past lowers what is known to be needed. The floor of a
-// kill is 20 % above the limit that was hit; the sample is one of many, with nothing
-// unusual about its CPU.
+// kill is 20 % above the limit that was hit; and no usage of CPU at a moment that is known
+// already changes nothing about CPU.
 func keepMemory(live, past *history.Container, p history.Params) {
 	if peak := live.Peak(); peak > past.Peak() {
-		past.Add(usage.Sample{Time: past.NewestSample(), CPUMillis: past.CPUQuantile(0.5), MemoryBytes: peak}, p)
+		past.Add(usage.Sample{Time: past.NewestSample(), MemoryBytes: peak}, p)
 	}
 	if at := live.NewestKill(); !at.IsZero() {
 		past.RecordOOM(at, (live.OOMFloor(p)*5+5)/6, p)

@@ -28,17 +28,19 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-// version is the version of the encoding in ContainerCheckpoint.data.
-const version = 1
+// version is the version of the encoding in ContainerCheckpoint.data that is written.
+// Older ones may still be read: the data begins with its own.
+const version = history.Version
 
 // Store holds the histories of all scalers. It is safe for concurrent use.
 type Store struct {
 	// Client reads checkpoints live, not from a cache, and writes them.
 	Client client.Client
-	// Params are those of the histories.
+	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
 
 	mu      sync.Mutex
@@ -59,6 +61,18 @@ type entry struct {
 type mark struct {
 	recommendation recommend.Container
 	newestKill     time.Time
+}
+
+// ParamsOf are the parameters of the scaler's history, with the prices of its profile. What
+// was charged by those of another one fades.
+func (s *Store) ParamsOf(scaler *v1beta1.VerticalScaler) history.Params {
+	params := s.Params
+	name := profile.Balanced
+	if p := scaler.Spec.RecommendationPolicy; p != nil {
+		name = profile.Profile(p.Profile)
+	}
+	params.Prices = profile.Of(name).Prices
+	return params
 }
 
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
@@ -100,8 +114,8 @@ func (e *entry) isOurs() bool {
 func (e *entry) decode(ctx context.Context) {
 	for _, c := range e.object.Spec.Containers {
 		container, err := history.Decode(c.Data)
-		if c.Version != version {
-			err = fmt.Errorf("version %d is not %d", c.Version, version)
+		if err == nil && c.Version != int32(c.Data[0]) {
+			err = fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
 		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",

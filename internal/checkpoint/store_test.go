@@ -292,7 +292,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
 		"for its data":    func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
 		"for no data":     func(c *v1beta1.ContainerCheckpoint) { c.Data = nil },
-		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = 2 },
+		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = 3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -193,7 +193,7 @@ func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, sa
 		}
 	}
 	moved := false
-	loaded := c.Histories.Feed(key, news, func(book history.Book) {
+	loaded := c.Histories.Feed(scaler, news, func(book history.Book) {
 		moved = c.Moved(scaler, &deployment, book)
 	})
 	if !loaded {

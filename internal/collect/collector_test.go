@@ -5,7 +5,6 @@ package collect
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,10 +29,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/histogram"
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -657,26 +654,10 @@ func (w *world) history(namespace, name string) map[string]seen {
 	out := map[string]seen{}
 	w.collector.Histories.With(types.NamespacedName{Namespace: namespace, Name: name}, func(book history.Book) {
 		for container, c := range book {
-			out[container] = seen{Peak: c.Peak(), Samples: samplesOf(w.t, c)}
+			out[container] = seen{Peak: c.Peak(), Samples: int(c.Samples())}
 		}
 	})
 	return out
-}
-
-// samplesOf counts a history's samples. Only its encoding tells: a version, 40
-// numbers, and the distribution, in which a sample weighs 64 where nothing fades.
-func samplesOf(t *testing.T, c *history.Container) int {
-	t.Helper()
-	data := c.Encode()[1:]
-	for range 40 {
-		_, n := binary.Uvarint(data)
-		data = data[n:]
-	}
-	values, _, err := histogram.DecodeBinary(data, quantity.MaxCPUMillis)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(values.Total() / 64)
 }
 
 func (w *world) must(err error) {

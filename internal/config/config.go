@@ -82,9 +82,11 @@ type Collection struct {
 // or a test compresses days into minutes with it; elsewhere the defaults need no
 // tuning.
 type Recommendation struct {
-	// CPUHalfLife is the time after which a CPU sample counts half. Default 24h.
+	// CPUHalfLife is the time after which what a level of CPU would have cost counts
+	// half. The windows of hours and days go with it. Default 72h.
 	CPUHalfLife metav1.Duration `json:"cpuHalfLife"`
-	// RecentHalfLife is the same for the recent usage that raises at once.
+	// RecentHalfLife is the same for the windows of minutes, which raise at once, and for
+	// the pauses between two falls of CPU. Default 20m.
 	RecentHalfLife metav1.Duration `json:"recentHalfLife"`
 	// MemoryWindow is how long a peak of memory counts. Default 192h.
 	MemoryWindow metav1.Duration `json:"memoryWindow"`
@@ -95,8 +97,8 @@ type Recommendation struct {
 	MinEvidence metav1.Duration `json:"minEvidence"`
 	// FullEvidence is the observed time from which on more proves nothing more.
 	FullEvidence metav1.Duration `json:"fullEvidence"`
-	// ConfidenceUnit is the observed time at which the upper bound is twice what
-	// usage asks for. Default 24h.
+	// ConfidenceUnit is the observed time that bounds are wide for: that of memory is
+	// twice what usage asks for after a quarter of it. Default 24h.
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
 }
 
@@ -244,6 +246,7 @@ func (c Operator) Params() recommend.Params {
 		OOMHalfLife:    c.Recommendation.OOMHalfLife.Duration,
 		// Two rounds may be lost before time stands still.
 		MaxGap: max(p.History.MaxGap, 3*c.Collection.Interval.Duration),
+		Prices: p.History.Prices,
 	}
 	p.MinEvidence = c.Recommendation.MinEvidence.Duration
 	p.FullEvidence = c.Recommendation.FullEvidence.Duration

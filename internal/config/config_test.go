@@ -50,7 +50,7 @@ provision:
   networkPolicy: true
 recommendation:
   confidenceUnit: 24h0m0s
-  cpuHalfLife: 24h0m0s
+  cpuHalfLife: 72h0m0s
   fullEvidence: 192h0m0s
   memoryWindow: 192h0m0s
   minEvidence: 2m0s
@@ -243,6 +243,7 @@ recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfL
 		want.History = history.Params{
 			CPUHalfLife: time.Second, RecentHalfLife: 2 * time.Second, MemoryWindow: 3 * time.Second, OOMHalfLife: 4 * time.Second,
 			MaxGap: 15 * time.Minute, // three intervals
+			Prices: want.History.Prices,
 		}
 		want.MinEvidence, want.FullEvidence, want.ConfidenceUnit = 5*time.Second, 6*time.Second, 7*time.Second
 		if diff := cmp.Diff(want, c.Params()); diff != "" {

@@ -11,15 +11,16 @@
 //
 //	samples at 10:00, 10:01 and 16:01, MaxGap 2 min → 3 min observed
 //
-// A container's history takes some 800 bytes of memory whatever its age, and half of
-// that when encoded; 2 KB and 700 bytes where usage spans four decades. Nothing in here is safe for use by several goroutines at once.
+// A container's history takes 3.1 KB of memory whatever its age, and less than 2 KB when
+// encoded. Nothing in here is safe for use by several goroutines at once.
 package history
 
 import (
 	"math"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/histogram"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -29,25 +30,19 @@ const (
 	// window is kept to within one of them: with 8 days, a peak is forgotten after
 	// 7.75 to 8 days.
 	slotCount = 32
-
-	// sampleWeight is the weight of a sample right after a halving. It lets a sample
-	// count for 6 halvings more before it is dropped.
-	sampleWeight = 64
 )
 
 // Params say how fast usage is forgotten. All are in observed time; of all but
 // MaxGap, 0 or less means never.
 type Params struct {
-	// CPUHalfLife is the time after which CPU usage counts half in the long
-	// distribution. From an hour to weeks; less follows the hours of the day, more
-	// takes longer to follow a lasting change. Default 24 h: one daily cycle counts
-	// about as much as all before it.
+	// CPUHalfLife is the time after which what a level of CPU would have cost counts
+	// half. The long windows of CPU, half an hour to eight days, go with it: a tenth of
+	// it makes them a tenth as long. From an hour to weeks; less follows a change of
+	// habit sooner, more is misled by chance less often. Default 72 h.
 	CPUHalfLife time.Duration
 
-	// RecentHalfLife is the same for the recent distribution, which sees a rise that
-	// the long one does not see yet. From 5 minutes to an hour; less takes noise for
-	// a rise. Default 20 min: with a sample a minute, a rise is a tenth of the
-	// distribution after 4 samples.
+	// RecentHalfLife is the same for the short windows, of 5 minutes to three hours at
+	// the default of 20 min, and for the time between two falls of a level.
 	RecentHalfLife time.Duration
 
 	// MemoryWindow is the time for which a peak of memory is remembered. From a day
@@ -63,16 +58,40 @@ type Params struct {
 	// with much more, outages age what was seen. Default 2 min. At 0, time stands
 	// still, and nothing is ever forgotten or proven.
 	MaxGap time.Duration
+
+	// Prices are what levels of CPU are charged.
+	Prices ensemble.Prices
 }
+
+const (
+	usualCPUHalfLife    = 72 * time.Hour
+	usualRecentHalfLife = 20 * time.Minute
+)
 
 // DefaultParams are those used unless configured otherwise.
 func DefaultParams() Params {
 	return Params{
-		CPUHalfLife:    24 * time.Hour,
-		RecentHalfLife: 20 * time.Minute,
+		CPUHalfLife:    usualCPUHalfLife,
+		RecentHalfLife: usualRecentHalfLife,
 		MemoryWindow:   8 * 24 * time.Hour,
 		OOMHalfLife:    4 * 24 * time.Hour,
 		MaxGap:         2 * time.Minute,
+		Prices:         profile.Of(profile.Balanced).Prices,
+	}
+}
+
+// forCPU makes the ensemble's parameters.
+func (p Params) forCPU() ensemble.Params {
+	faster := func(usual, wanted time.Duration) float64 {
+		if wanted <= 0 {
+			return 0 // time stands still for what is never forgotten
+		}
+		return float64(usual) / float64(wanted)
+	}
+	return ensemble.Params{
+		Prices: p.Prices,
+		Recent: faster(usualRecentHalfLife, p.RecentHalfLife),
+		Long:   faster(usualCPUHalfLife, p.CPUHalfLife),
 	}
 }
 
@@ -81,21 +100,21 @@ func DefaultParams() Params {
 type Container struct {
 	observed time.Duration
 	newest   int64 // time of the newest sample in ns since 1970; 0 without one
+	samples  int64
 
-	cpu    fading
-	recent fading
+	cpu ensemble.CPU
+	// cpuFrom is the observed time before the ensemble's: that of an older version.
+	cpuFrom time.Duration
 
 	// peaks are those of memory in each slot, the current slot first.
 	peaks   [slotCount]int64
 	slotAge time.Duration // observed time since the current slot began
+	// changes is the mean |ln(peak / peak before)| of successive slots, and counted
+	// how many of them there were.
+	changes float32
+	counted int64
 
 	oom oomFloor
-}
-
-// fading is a distribution and the observed time since it was last halved.
-type fading struct {
-	values histogram.Histogram
-	age    time.Duration
 }
 
 // oomFloor is the memory below which the container is known to be killed.
@@ -109,52 +128,72 @@ type oomFloor struct {
 // order. One that is older than the newest counts like a new one, but does not turn
 // time back.
 func (c *Container) Add(s usage.Sample, p Params) {
-	c.advanceTo(nanos(s.Time), p)
+	step := c.advanceTo(nanos(s.Time), p)
+	c.samples++
 	cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
-	c.cpu.add(cpu, p.CPUHalfLife)
-	c.recent.add(cpu, p.RecentHalfLife)
+	c.cpu.Add(cpu, fromNanos(c.newest), step, p.forCPU())
 	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
 }
 
-// advanceTo moves observed time on.
-func (c *Container) advanceTo(at int64, p Params) {
+// advanceTo moves observed time on, and tells by how much.
+func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	before := c.newest
 	if at <= before {
-		return
+		return 0
 	}
 	c.newest = at
 	if before == 0 {
-		return // the first sample: there is nothing yet that could have aged
+		return 0 // the first sample: there is nothing yet that could have aged
 	}
 	step := max(min(time.Duration(at-before), p.MaxGap), 0)
 	c.observed = min(c.observed+step, longest)
-	c.cpu.advance(step, p.CPUHalfLife)
-	c.recent.advance(step, p.RecentHalfLife)
 	c.slotAge = min(c.slotAge+step, longest)
 	for range due(&c.slotAge, p.MemoryWindow/slotCount, slotCount) {
+		c.countChange()
 		copy(c.peaks[1:], c.peaks[:])
 		c.peaks[0] = 0
 	}
+	return step
 }
 
-// advance halves the distribution as often as is due.
-func (f *fading) advance(step, halfLife time.Duration) {
-	f.age = min(f.age+step, longest)
-	for range due(&f.age, halfLife, 32) {
-		f.values.Halve()
+const (
+	// firstChange is what a peak is expected to change by while no two are known; it
+	// weighs like firstCounted of them. mostCounted makes older ones fade: a week of
+	// slots.
+	firstChange  = 0.07
+	firstCounted = 2
+	mostCounted  = 28
+)
+
+// countChange takes the change to the slot that ends into account.
+func (c *Container) countChange() {
+	if c.peaks[0] <= 0 || c.peaks[1] <= 0 {
+		return
 	}
+	mean := c.Volatility()
+	c.counted = min(c.counted+1, mostCounted-firstCounted)
+	change := math.Abs(math.Log(float64(c.peaks[0]) / float64(c.peaks[1])))
+	c.changes = float32(mean + (change-mean)/float64(c.counted+firstCounted))
 }
 
-// add counts a value. Its weight grows within a half-life, so that nothing jumps
-// when all is halved at its end:
+// Volatility tells by how much the peak of memory changes from one slot to the next, a
+// 32nd of the memory window: the mean of |ln(peak / peak before)|, over about a week.
 //
-//	after the halving → 64   a quarter later → 80   half → 96   just before → 127
-func (f *fading) add(value int64, halfLife time.Duration) {
-	weight := uint32(sampleWeight)
-	if halfLife > 0 {
-		weight += uint32(sampleWeight * (float64(f.age) / float64(halfLife)))
+//	peaks 400, 400, 440, 400 MiB, and so on → 0.095   nothing known yet → 0.07
+func (c *Container) Volatility() float64 {
+	if c.counted == 0 {
+		return firstChange
 	}
-	f.values.Add(value, weight)
+	return float64(c.changes)
+}
+
+// Growth tells by what share the current slot's peak is above the highest of the slot
+// before it; 0 where it is not, or where that is not the highest of the window.
+func (c *Container) Growth() float64 {
+	if c.peaks[1] <= 0 || c.peaks[0] < c.Peak() || c.peaks[0] <= c.peaks[1] {
+		return 0
+	}
+	return float64(c.peaks[0])/float64(c.peaks[1]) - 1
 }
 
 // due takes whole periods out of age and tells how many they were. What has
@@ -211,6 +250,13 @@ func (c *Container) OOMFloor(p Params) int64 {
 // Observed is the length of time that the history is about.
 func (c *Container) Observed() time.Duration { return c.observed }
 
+// ObservedCPU is the length of time that CPU is about. It is less than Observed only
+// where a checkpoint of an older version was read.
+func (c *Container) ObservedCPU() time.Duration { return c.observed - c.cpuFrom }
+
+// Samples is how many samples were added.
+func (c *Container) Samples() int64 { return c.samples }
+
 // IsEmpty tells whether no sample was added yet.
 func (c *Container) IsEmpty() bool { return c.newest == 0 }
 
@@ -223,12 +269,14 @@ func (c *Container) Peak() int64 {
 	return peak
 }
 
-// CPUQuantile tells the millicores that were enough for the part q of the time, by
-// the long distribution.
-func (c *Container) CPUQuantile(q float64) int64 { return c.cpu.values.Quantile(q) }
+// CPU is what the ensemble asks for.
+func (c *Container) CPU() ensemble.Need { return c.cpu.Need() }
 
-// RecentCPUQuantile tells the same by the recent distribution.
-func (c *Container) RecentCPUQuantile(q float64) int64 { return c.recent.values.Quantile(q) }
+// KnowsCPU tells whether any usage of CPU was added.
+func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
+
+// CPUPeak is the highest usage of CPU of about eight days, in millicores.
+func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
 // NewestSample is the time of the newest sample; zero without one.
 func (c *Container) NewestSample() time.Time { return fromNanos(c.newest) }
@@ -239,8 +287,6 @@ func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 // Clone makes a copy that shares nothing.
 func (c *Container) Clone() *Container {
 	clone := *c
-	clone.cpu.values = c.cpu.values.Clone()
-	clone.recent.values = c.recent.values.Clone()
 	return &clone
 }
 

@@ -4,16 +4,20 @@
 package history
 
 import (
+	"bytes"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/histogram"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -24,7 +28,7 @@ var (
 	params = DefaultParams()
 
 	// exported lets cmp look into everything of ours.
-	exported = cmp.AllowUnexported(Container{}, fading{}, oomFloor{}, histogram.Histogram{})
+	exported = cmp.AllowUnexported(Container{}, oomFloor{}, ensemble.CPU{})
 )
 
 // sample is one of the container, a while after noon.
@@ -60,8 +64,8 @@ func TestObservedTime(t *testing.T) {
 			if got := c.Observed(); got != tc.want {
 				t.Errorf("Observed() = %v, want %v", got, tc.want)
 			}
-			if got, want := c.cpu.values.Total(), uint64(len(tc.at)*sampleWeight); got < want || c.IsEmpty() != (want == 0) {
-				t.Errorf("the samples weigh %d, want at least %d", got, want)
+			if got, want := c.Samples(), int64(len(tc.at)); got != want || c.IsEmpty() != (want == 0) {
+				t.Errorf("there are %d samples, want %d", got, want)
 			}
 		})
 	}
@@ -85,22 +89,48 @@ func TestTimesThatCannotBeMoveNothing(t *testing.T) {
 
 func TestCPUFollowsAChange(t *testing.T) {
 	var c Container
+	between := func(when string, least, most int64) {
+		t.Helper()
+		if got := c.CPU().Millis; got < least || got > most {
+			t.Errorf("%s: %dm, want %dm to %dm", when, got, least, most)
+		}
+	}
 	feed(&c, 0, 24*time.Hour, 100, mebi)
-	feed(&c, 24*time.Hour+time.Minute, 24*time.Hour+4*time.Minute, 1000, mebi)
-	if long, recent := c.CPUQuantile(0.95), c.RecentCPUQuantile(0.9); long > 110 || recent < 970 {
-		t.Errorf("4 minutes after a rise from 100m to 1000m: long %dm, recent %dm; want about 100m and 1000m", long, recent)
+	between("after a day of 100m", 100, 110)
+	feed(&c, 24*time.Hour+time.Minute, 24*time.Hour+time.Minute, 1000, mebi)
+	between("with the first sample of 1000m", 1000, 1300)
+	feed(&c, 24*time.Hour+2*time.Minute, 26*time.Hour, 1000, mebi)
+	between("2 hours after the rise", 1000, 1300)
+	feed(&c, 26*time.Hour+time.Minute, 30*time.Hour, 100, mebi)
+	between("4 hours after the fall", 100, 1300)
+	feed(&c, 30*time.Hour+time.Minute, 6*24*time.Hour, 100, mebi)
+	between("5 days after the fall", 100, 110)
+}
+
+func TestVolatilityFollowsThePeaks(t *testing.T) {
+	p := params
+	p.MemoryWindow = slotCount * time.Hour // slots of an hour
+	grow := func(share float64) *Container {
+		c, bytes := &Container{}, 400.0*mebi
+		for m := range 48 * 60 {
+			if m%60 == 0 {
+				bytes *= 1 + share
+			}
+			c.Add(sample(time.Duration(m)*time.Minute, 100, int64(bytes)), p)
+		}
+		return c
 	}
-	feed(&c, 24*time.Hour+5*time.Minute, 26*time.Hour, 1000, mebi)
-	if long := c.CPUQuantile(0.95); long < 970 {
-		t.Errorf("2 hours after a rise from 100m to 1000m: long %dm, want about 1000m", long)
+	for share, want := range map[float64]float64{0: 0, 0.02: 0.02, 0.1: 0.095} {
+		c := grow(share)
+		if got := c.Volatility(); math.Abs(got-want) > 0.01 {
+			t.Errorf("growing by %g each slot: Volatility() = %g, want about %g", share, got, want)
+		}
+		if got := c.Growth(); math.Abs(got-share) > 1e-6 {
+			t.Errorf("growing by %g each slot: Growth() = %g", share, got)
+		}
 	}
-	feed(&c, 26*time.Hour+time.Minute, 36*time.Hour, 100, mebi)
-	if long, recent := c.CPUQuantile(0.95), c.RecentCPUQuantile(0.9); long < 970 || recent > 110 {
-		t.Errorf("10 hours after a fall from 1000m to 100m: long %dm, recent %dm; want about 1000m and 100m", long, recent)
-	}
-	feed(&c, 36*time.Hour+time.Minute, 6*24*time.Hour, 100, mebi)
-	if long := c.CPUQuantile(0.95); long > 110 {
-		t.Errorf("5 days after a fall from 1000m to 100m: long %dm, want about 100m", long)
+	if got := (&Container{}).Volatility(); got != 0.07 {
+		t.Errorf("knowing nothing: Volatility() = %g, want 0.07", got)
 	}
 }
 
@@ -124,9 +154,9 @@ func TestAGapAgesNothing(t *testing.T) {
 	c.RecordOOM(noon.Add(time.Hour), 1000*mebi, params)
 	before := c.Clone()
 	c.Add(sample(365*24*time.Hour, 1, mebi), params)
-	if c.Peak() != before.Peak() || c.CPUQuantile(0.5) != before.CPUQuantile(0.5) || c.OOMFloor(params) < before.OOMFloor(params)*999/1000 {
+	if c.Peak() != before.Peak() || c.CPU().Millis != before.CPU().Millis || c.CPUPeak() != before.CPUPeak() || c.OOMFloor(params) < before.OOMFloor(params)*999/1000 {
 		t.Errorf("a year without metrics: peak %d → %d, CPU %d → %d, OOM floor %d → %d; want no change",
-			before.Peak(), c.Peak(), before.CPUQuantile(0.5), c.CPUQuantile(0.5), before.OOMFloor(params), c.OOMFloor(params))
+			before.Peak(), c.Peak(), before.CPU().Millis, c.CPU().Millis, before.OOMFloor(params), c.OOMFloor(params))
 	}
 }
 
@@ -189,12 +219,12 @@ func TestTheOOMFloorFadesDownToThePeak(t *testing.T) {
 func TestNegativeAndAbsurdAmountsAreCut(t *testing.T) {
 	var c Container
 	c.Add(sample(0, -5, -5), params)
-	if c.CPUQuantile(1) != 0 || c.Peak() != 0 {
-		t.Errorf("negative usage: CPU %d, memory %d; want 0", c.CPUQuantile(1), c.Peak())
+	if c.CPUPeak() != 0 || c.Peak() != 0 {
+		t.Errorf("negative usage: CPU %d, memory %d; want 0", c.CPUPeak(), c.Peak())
 	}
 	c.Add(sample(0, math.MaxInt64, math.MaxInt64), params)
-	if c.CPUQuantile(1) > 10_400_000 || c.Peak() != 1<<50 {
-		t.Errorf("absurd usage: CPU %d, memory %d; want about 10,000,000 and 1 PiB", c.CPUQuantile(1), c.Peak())
+	if c.CPUPeak() > 10_400_000 || c.Peak() != 1<<50 {
+		t.Errorf("absurd usage: CPU %d, memory %d; want about 10,000,000 and 1 PiB", c.CPUPeak(), c.Peak())
 	}
 }
 
@@ -205,8 +235,8 @@ func TestParamsOf0ForgetNothing(t *testing.T) {
 		c.Add(sample(time.Duration(at)*time.Hour, int64(at), int64(10_000-at)), p)
 	}
 	c.RecordOOM(noon, 20_000, p)
-	if c.Peak() != 10_000 || c.CPUQuantile(0) != 0 || c.OOMFloor(p) != 24_000 {
-		t.Errorf("peak %d, least CPU %d, OOM floor %d; want 10000, 0, 24000", c.Peak(), c.CPUQuantile(0), c.OOMFloor(p))
+	if c.Peak() != 10_000 || c.CPUPeak() < 9_999 || c.OOMFloor(p) != 24_000 {
+		t.Errorf("peak %d, peak of CPU %d, OOM floor %d; want 10000, 9999, 24000", c.Peak(), c.CPUPeak(), c.OOMFloor(p))
 	}
 }
 
@@ -262,11 +292,14 @@ func FuzzEncode(f *testing.F) {
 		c := random(seed)
 		encoded := c.Encode()
 		decoded, err := Decode(encoded)
-		if err != nil || len(encoded) > MaxEncoded {
+		if err != nil || len(encoded) > 2<<10 {
 			t.Fatalf("Decode() of %d bytes: %v", len(encoded), err)
 		}
-		if diff := cmp.Diff(c, &decoded, exported); diff != "" {
-			t.Errorf("encoding does not round-trip (-want +got):\n%s", diff)
+		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
+			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
+		}
+		if a, b := c.CPU(), decoded.CPU(); a != b && c.cpu.Observed() > 0 {
+			t.Errorf("the ensemble asks for %+v, and once it was read for %+v", a, b)
 		}
 	})
 }
@@ -280,7 +313,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Decode(c.Encode()); err != nil || !cmp.Equal(c, again, exported) {
+		if again, err := Decode(c.Encode()); err != nil || !bytes.Equal(again.Encode(), c.Encode()) {
 			t.Errorf("what was decoded does not round-trip: %v", err)
 		}
 		before := c.Observed()
@@ -292,10 +325,16 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// first is what version 1 has written, with some of its eight numbers.
+func first(numbers ...byte) []byte {
+	b := append([]byte{1}, numbers...)
+	return append(b, make([]byte, 8+slotCount+4-len(numbers))...)
+}
+
 func TestDecodeRefusesEverythingElse(t *testing.T) {
 	valid := random(1).Encode()
 	future := append([]byte{}, valid...)
-	future[0] = 2
+	future[0] = 3
 	cases := map[string][]byte{
 		"nothing":                  nil,
 		"another version":          future,
@@ -304,9 +343,9 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 		"a byte too many":          append(append([]byte{}, valid...), 0),
 		"more than 8 KiB":          make([]byte, MaxEncoded+1),
 		"a number above 63 bits":   append([]byte{Version, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, valid...),
-		"usage without a sample":   append([]byte{Version, 60}, make([]byte, 7+slotCount+4)...),
-		"an age above all time":    append([]byte{Version, 0, 0, 60}, make([]byte, 5+slotCount+4)...),
-		"a kill before Kubernetes": append([]byte{Version, 0, 0, 0, 0, 0, 0, 0, 60}, make([]byte, slotCount+4)...),
+		"usage without a sample":   first(60),
+		"an age above all time":    first(0, 0, 0, 0, 60),
+		"a kill before Kubernetes": first(0, 0, 0, 0, 0, 0, 0, 60),
 	}
 	for name, b := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -317,21 +356,28 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 	}
 }
 
-// TestTheFirstVersionStaysReadable holds bytes written by version 1. Change it only
-// along with the version.
+// TestTheFirstVersionStaysReadable holds bytes written by version 1.
 func TestTheFirstVersionStaysReadable(t *testing.T) {
-	var c Container
-	feed(&c, 0, 2*time.Minute, 250, 400*mebi)
-	c.RecordOOM(noon, 500*mebi, params)
-	want := "01" + // version
+	text := "01" + // version
 		"80e0ba84bf03" + "80e094a3dabeadcc18" + // observed, newest sample
 		"80e0ba84bf03" + "80e0ba84bf03" + "80e0ba84bf03" + // ages: CPU, recent CPU, slot of memory
 		"808080ac02" + "80e0ba84bf03" + "8080da9e9bbbadcc18" + // OOM floor: bytes, set, newest kill
 		"808080c801" + strings.Repeat("00", slotCount-1) + // peaks
 		"4f01c001" + // CPU: 1 bucket from 79 on
 		"4f01c901" // recent CPU
-	if got := fmt.Sprintf("%x", c.Encode()); got != want {
-		t.Errorf("Encode() = %s, want %s", got, want)
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Peak() != 400*mebi || c.OOMFloor(params) != 600*mebi || !c.NewestKill().Equal(noon) || !c.NewestSample().Equal(noon.Add(2*time.Minute)) {
+		t.Errorf("peak %d, OOM floor %d, kill %v, newest sample %v", c.Peak(), c.OOMFloor(params), c.NewestKill(), c.NewestSample())
+	}
+	if c.Observed() != 2*time.Minute || c.ObservedCPU() != 0 || c.CPU() != (ensemble.Need{}) {
+		t.Errorf("observed %v, CPU for %v: %+v; want the evidence of CPU to start over", c.Observed(), c.ObservedCPU(), c.CPU())
 	}
 }
 
@@ -365,16 +411,41 @@ func TestSizeOfAUsualContainer(t *testing.T) {
 }
 
 func TestTheWorstContainerStillEncodes(t *testing.T) {
-	c := Container{newest: math.MaxInt64 / 2, observed: longest}
-	for v := int64(1); v <= 10_000_000; v += v/16 + 1 {
-		c.cpu.values.Add(v, math.MaxUint32)
-		c.recent.values.Add(v, math.MaxUint32)
-	}
+	c := tenDays(loads["heavy tail"])
+	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
+	c.oom = oomFloor{bytes: 1 << 50, set: longest, kill: math.MaxInt64 / 2}
 	for i := range c.peaks {
 		c.peaks[i] = 1 << 50
 	}
-	if got := len(c.Encode()); got > MaxEncoded {
-		t.Errorf("%d B encoded, want at most %d", got, MaxEncoded)
+	if got := len(c.Encode()); got > 2<<10 {
+		t.Errorf("%d B encoded, want at most 2 KiB", got)
+	}
+}
+
+// TestHeapOfAContainer is the promise of 3.3 KB, all of them together and with the book
+// that holds them.
+func TestHeapOfAContainer(t *testing.T) {
+	const n = 10_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	books := make([]Book, n)
+	for i := range books {
+		books[i] = Book{}
+		for m := range 10 {
+			books[i].Add(sample(time.Duration(m)*time.Minute, int64(100+i%7*m), int64(m)*mebi), params)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (after.HeapAlloc - before.HeapAlloc) / n
+	runtime.KeepAlive(books)
+	t.Logf("%d B a container", each)
+	if each > 3_500 {
+		t.Errorf("a container and its book take %d B of heap, want at most 3.3 KB and a little for the book", each)
+	}
+	if size := unsafe.Sizeof(Container{}); size > 3_300 {
+		t.Errorf("a container takes %d B, want at most 3.3 KB", size)
 	}
 }
 

@@ -23,7 +23,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
@@ -35,13 +37,22 @@ const (
 
 // The codes of reasons, as the API spells them.
 const (
-	// Percentile is the 95th percentile of CPU usage, recent usage weighing more.
-	Percentile = "Percentile"
-	// RecentUsage is the 90th percentile of the CPU usage of about the last hour. It
-	// stands in Percentile's place where it is higher.
+	// RecentPeak is a level held by the highest CPU usage of the last quarter of an hour
+	// to three hours.
+	RecentPeak = "RecentPeak"
+	// RecentUsage is one held by the mean CPU usage of about the last half-hour, and by
+	// how far usage is from it as a rule.
 	RecentUsage = "RecentUsage"
+	// DayPeak and WeekPeak are held by the highest CPU usage of a day, without rare
+	// spikes or with them, and of eight days.
+	DayPeak  = "DayPeak"
+	WeekPeak = "WeekPeak"
+	// SameTime is held by the highest CPU usage around this time of the last days.
+	SameTime = "SameTime"
 	// Peak is the highest memory usage in the memory window.
 	Peak = "Peak"
+	// Volatility is what memory gets for changing as much as it does.
+	Volatility = "Volatility"
 	// SafetyMargin is what the policy adds to usage.
 	SafetyMargin = "SafetyMargin"
 	// OOMFloor is memory that an OOM kill has proven necessary. It has a margin of
@@ -60,7 +71,10 @@ const (
 
 // Policy is what the user wants for one container.
 type Policy struct {
-	// MarginPercent is added to usage. 0 to 500.
+	// Profile chooses the margin of memory. Prices of CPU are the history's.
+	Profile profile.Profile
+	// MarginPercent is added to the level of CPU, and is the least that memory gets on
+	// top of its peak. 0 to 500.
 	MarginPercent int
 	// CPU and Memory say which resources are recommended at all.
 	CPU, Memory bool
@@ -96,6 +110,34 @@ type Reason struct {
 	Resource string // CPU or Memory
 	Code     string
 	Value    int64 // the amount after the step, in millicores or bytes
+	// PerMille is the margin that the step adds to the amount before it; 0 for a step
+	// that needs none. It is not known of a step that was read from a status.
+	PerMille int64
+}
+
+// Recompute makes the target anew from its steps, in order. What For says is always
+// what its own steps lead to.
+//
+//	RecentPeak 200m, SafetyMargin 15 % → 230m    and MaxAllowed 220m → 220m
+func Recompute(steps []Reason) int64 {
+	amount := int64(0)
+	for _, s := range steps {
+		amount = s.after(amount)
+	}
+	return amount
+}
+
+// after is the amount after the step.
+func (r Reason) after(amount int64) int64 {
+	if r.PerMille == 0 {
+		return max(r.Value, 0)
+	}
+	amount = raised(amount, r.PerMille)
+	if r.Resource == Memory {
+		amount = quantity.RoundMemory(amount)
+	}
+	_, most := valueOf(r.Resource)
+	return min(amount, most)
 }
 
 // Params say how much evidence is wanted, and how small a change is none.
@@ -112,14 +154,19 @@ type Params struct {
 	// lost history keeps a target up. Default 8 days, the memory window.
 	FullEvidence time.Duration
 
-	// ConfidenceUnit is the observed time at which the upper bound is twice what
-	// usage asks for. Default 24 h: a whole day has been seen.
+	// ConfidenceUnit is the observed time after which there is no doubt that a day was
+	// seen. The upper bound of memory is twice what usage asks for after a quarter of
+	// it, that of CPU after a 24th. Default 24 h.
 	ConfidenceUnit time.Duration
 
-	// PublishTolerancePercent is the difference up to which a target stays as it is.
-	// From 0 to 20. Default 7: neighbours in the histogram differ by up to 6.7 %,
-	// and usage at the edge of a bucket must not be published back and forth.
-	PublishTolerancePercent int
+	// RaiseCPUPercent and RaiseMemoryPercent are how far above the published target
+	// usage must ask for more. From 0 to 20. Default 12 for CPU, which is raised for
+	// less as soon as it does not suffice; and 2 for memory, which cannot wait for that.
+	RaiseCPUPercent, RaiseMemoryPercent int
+
+	// LowerPercent is how far below it usage must ask for less. From 0 to 20. Default
+	// 10.
+	LowerPercent int
 
 	// BoundsTolerancePercent is the same for the bounds. Default 20: nobody acts on
 	// their last digits.
@@ -135,27 +182,21 @@ type Params struct {
 // DefaultParams are those used unless configured otherwise.
 func DefaultParams() Params {
 	return Params{
-		History:                 history.DefaultParams(),
-		MinEvidence:             2 * time.Minute,
-		FullEvidence:            8 * 24 * time.Hour,
-		ConfidenceUnit:          24 * time.Hour,
-		PublishTolerancePercent: 7,
-		BoundsTolerancePercent:  20,
-		MinCPUMillis:            10,
-		MinMemoryBytes:          16 << 20,
+		History:                history.DefaultParams(),
+		MinEvidence:            2 * time.Minute,
+		FullEvidence:           8 * 24 * time.Hour,
+		ConfidenceUnit:         24 * time.Hour,
+		RaiseCPUPercent:        12,
+		RaiseMemoryPercent:     2,
+		LowerPercent:           10,
+		BoundsTolerancePercent: 20,
+		MinCPUMillis:           10,
+		MinMemoryBytes:         16 << 20,
 	}
 }
 
-const (
-	lowerQuantile     = 0.50
-	recentQuantile    = 0.90
-	targetQuantile    = 0.95
-	toleratedQuantile = 0.98
-	upperQuantile     = 0.99
-
-	// maxMarginPercent keeps absurd margins from overflowing.
-	maxMarginPercent = 1000
-)
+// maxMarginPercent keeps absurd margins from overflowing.
+const maxMarginPercent = 1000
 
 // For says what a container needs by its history, which may be nil where it was
 // lost. previous is the last answer, or nil. The result is false while nothing can
@@ -167,8 +208,11 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 	if h == nil {
 		h = &history.Container{}
 	}
-	evidence := min(h.Observed(), p.FullEvidence).Truncate(time.Second)
-	isEnough := !h.IsEmpty() && h.Observed() >= p.MinEvidence
+	evidenceOf := func(observed time.Duration) (evidence time.Duration, isEnough bool) {
+		return min(observed, p.FullEvidence).Truncate(time.Second), !h.IsEmpty() && observed >= p.MinEvidence
+	}
+	evidence, isEnough := evidenceOf(h.Observed())
+	evidenceCPU, isEnoughCPU := evidenceOf(h.ObservedCPU())
 	oomFloor := h.OOMFloor(p.History)
 
 	var before Container
@@ -180,10 +224,10 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 	isSame := true
 	if policy.CPU {
 		var now estimate
-		if isEnough {
-			now = cpuEstimate(h, policy, confidence(evidence, p), p)
+		if isEnoughCPU && h.KnowsCPU() {
+			now = cpuEstimate(h, policy, confidence(evidenceCPU, p), p)
 		}
-		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), evidence, before.Observed, p)
+		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), evidenceCPU, before.Observed, p)
 		out.put(CPU, cpu)
 		isSame = isSame && cpu.isOld
 	}
@@ -214,10 +258,10 @@ type estimate struct {
 	target, lower, upper int64
 	// needed is what an old target must not stay below, however close it is.
 	needed int64
-	// tolerated is what an old target may be without being lowered. Where it is less
-	// than the target, that tells nothing.
-	tolerated int64
-	reasons   []Reason
+	// raise and fall are the shares, in percent, by which an old target may be less
+	// and more than this one without being moved.
+	raise, fall int64
+	reasons     []Reason
 }
 
 // step moves an estimate's target up to an amount, if it is not there yet.
@@ -228,85 +272,111 @@ func (e *estimate) step(resource, code string, amount int64) {
 	}
 }
 
-// cpuEstimate asks for the 95th percentile of the long distribution, or the 90th of
-// the recent one where that is higher, and the margin. The bounds are the median and
-// the 99th percentile, both with the margin, and moved apart as far as there is
-// little evidence:
-//
-//	usage                            margin   target   bounds after 8 days
-//	200m, 5 min at 600m each hour    15 %      680m     233m..800m
-//	200m all the time                15 %      234m     218m..276m
-//
-// An old target is lowered only when the 98th percentile would ask for less, too.
-// Spikes that make up about a 20th of the time would otherwise move the 95th up and
-// down with each of them.
-func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
-	long, recent := h.CPUQuantile(targetQuantile), h.RecentCPUQuantile(recentQuantile)
-
-	var e estimate
-	if recent > long {
-		e.step(CPU, RecentUsage, recent)
-	} else {
-		e.step(CPU, Percentile, long)
+// add moves it up by a margin.
+func (e *estimate) add(resource, code string, perMille int64) {
+	step := Reason{Resource: resource, Code: code, PerMille: perMille}
+	if step.Value = step.after(e.target); step.Value > e.target {
+		e.target = step.Value
+		e.reasons = append(e.reasons, step)
 	}
-	e.step(CPU, SafetyMargin, withMargin(e.target, policy))
-	e.target = min(e.target, quantity.MaxCPUMillis)
+}
+
+// codeOf says what a basis of CPU is called.
+func codeOf(b ensemble.Basis) string {
+	switch b {
+	case ensemble.Mean, ensemble.Mean2:
+		return RecentUsage
+	case ensemble.Day, ensemble.Usual:
+		return DayPeak
+	case ensemble.Week:
+		return WeekPeak
+	case ensemble.SameTime2, ensemble.SameTime7:
+		return SameTime
+	default:
+		return RecentPeak
+	}
+}
+
+// cpuEstimate asks for the level that is held by the ensemble's cheapest candidate, and
+// the policy's margin. The level is already one to be held: it has risen at once with
+// usage, and falls slowly. The bounds say how far a request may be from it:
+//
+//	level   margin   target   bounds after 8 days
+//	200m         -     200m     178m..201m
+//	200m      15 %     230m     205m..231m
+//
+// A request below what is used now is too small however close it is; the lower bound
+// then is the target.
+func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
+	need := h.CPU()
+	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent}
+	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
+	e.add(CPU, SafetyMargin, policy.perMille())
 	e.step(CPU, Minimum, p.MinCPUMillis)
 
-	// A target may stay PublishTolerancePercent too low, and must then still be
-	// above the lower bound; hence the second term.
-	e.lower = min(
-		narrowed(withMargin(h.CPUQuantile(lowerQuantile), policy), c),
-		e.target*100/(100+int64(p.PublishTolerancePercent)))
+	e.lower = narrowed(e.target*100/(100+e.raise), c/24)
 	e.lower = max(e.lower, min(p.MinCPUMillis, e.target))
-	e.tolerated = withMargin(h.CPUQuantile(toleratedQuantile), policy)
-	e.upper = widened(max(withMargin(h.CPUQuantile(upperQuantile), policy), e.target), c, quantity.MaxCPUMillis)
+	e.upper = widened(e.target, c/24, quantity.MaxCPUMillis)
 	return e
 }
 
-// memoryEstimate asks for the peak of the memory window and the margin, and for the
-// OOM floor as it is. A percentile would not do: a container that lacks memory for a
-// moment is dead, and a fading one forgets a peak after two days.
+// memoryEstimate asks for the peak of the memory window and a margin, and for the OOM
+// floor as it is. A percentile would not do: a container that lacks memory for a moment
+// is dead, and a fading one forgets a peak after two days.
 //
-// Below the peak or the floor, the container is known to fail. The lower bound is a
-// little above that, so that a slow growth does not move it each time:
+// The margin is the profile's, by the workload's own volatility, or by the growth of
+// the last slot where that is more; and at least the policy's. Growth is what a leak or
+// a filling cache shows: it will go on.
 //
-//	peak      floor      margin   target    bounds after 8 days
-//	400 MiB   -          15 %     460 MiB   428..541 MiB
-//	400 MiB   1200 MiB   15 %    1200 MiB  1200..1411 MiB
+// Below the peak or the floor, the container is known to fail. The lower bound is right
+// below the target, so that what asks for more is answered at once:
+//
+//	peak      floor      volatility   margin   target    bounds after 8 days
+//	400 MiB   -                0.02     10 %   440 MiB   432..460 MiB
+//	400 MiB   -                0.10     20 %   480 MiB   471..501 MiB
+//	400 MiB   1200 MiB         0.02     10 %  1200 MiB  1200..1253 MiB
 func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64, p Params) estimate {
 	peak := h.Peak()
 
-	var e estimate
+	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor)}
 	if !h.IsEmpty() {
 		e.step(Memory, Peak, quantity.RoundMemory(peak))
-		e.step(Memory, SafetyMargin, quantity.RoundMemory(withMargin(peak, policy)))
+		m := profile.Of(policy.Profile).Memory
+		share := max(m.PerChange*h.Volatility(), h.Growth())
+		volatility := int64(math.Round(1000 * min(max(share, m.Least), m.Most)))
+		if margin := policy.perMille(); margin > volatility {
+			e.add(Memory, SafetyMargin, margin)
+		} else {
+			e.add(Memory, Volatility, volatility)
+		}
 	}
 	e.step(Memory, OOMFloor, quantity.RoundMemory(oomFloor))
-	e.target = min(e.target, quantity.MaxMemoryBytes)
 	e.step(Memory, Minimum, quantity.RoundMemory(p.MinMemoryBytes))
 
-	e.needed = max(peak, oomFloor)
-	e.lower = quantity.RoundMemory(max(peak+peak*int64(p.PublishTolerancePercent)/100, oomFloor))
+	e.lower = quantity.RoundMemory(max(e.target*100/(100+e.raise), e.needed))
 	e.lower = min(max(e.lower, p.MinMemoryBytes), e.target)
-	e.upper = quantity.RoundMemory(widened(e.target, c, quantity.MaxMemoryBytes))
+	e.upper = quantity.RoundMemory(widened(e.target, c/4, quantity.MaxMemoryBytes))
 	return e
 }
 
-func withMargin(amount int64, policy Policy) int64 {
-	percent := int64(min(max(policy.MarginPercent, 0), maxMarginPercent))
-	return (amount*(100+percent) + 99) / 100
+func (p Policy) perMille() int64 {
+	return 10 * int64(min(max(p.MarginPercent, 0), maxMarginPercent))
+}
+
+// raised is an amount and a margin on top, rounded up.
+func raised(amount, perMille int64) int64 {
+	return (amount*(1000+perMille) + 999) / 1000
 }
 
 // confidence is the number of times that the evidence would fit into the confidence
 // unit. Evidence counts by its doublings: 1, 2, 4, 8, ... minutes. The bounds
 // then move when it has doubled, and not with every sample.
 //
-//	evidence   counts as   confidence   upper bound × (1 + c)   lower bound × (1 + c/1000)^-2
-//	   2 min       2 min          720                     721                           0.338
-//	   1 h        32 min           45                      46                           0.916
-//	   1 d      1024 min          1.4                     2.4                           0.997
-//	   8 d      8192 min         0.18                    1.18                           1.000
+//	evidence   counts as   confidence   upper bound of CPU × (1 + c/24)   of memory × (1 + c/4)
+//	   2 min       2 min          720                                31                     181
+//	   1 h        32 min           45                               2.9                    12.2
+//	   1 d      1024 min          1.4                              1.06                    1.35
+//	   8 d      8192 min         0.18                              1.01                    1.04
 func confidence(evidence time.Duration, p Params) float64 {
 	return float64(p.ConfidenceUnit) / float64(time.Minute<<doublings(evidence))
 }

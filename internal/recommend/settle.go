@@ -38,18 +38,21 @@ func (p Policy) limits(resource string) limits {
 //	less                       less               the old one, Kept
 //	nothing, not enough is known                  the old one
 //
-// About the same is within PublishTolerancePercent of the old target, or so little
-// less that the estimate tolerates it. The old target must also lie within the new
-// bounds. The policy's bounds are applied last and to
-// either target, so that a change of theirs takes effect at once.
+// About the same is less than RaiseCPUPercent or RaiseMemoryPercent above the old
+// target, or less than LowerPercent below it, unless the old target is less than what
+// is needed. The policy's bounds are applied last and to either target, so that a
+// change of theirs takes effect at once.
 func settle(resource string, now estimate, before settled, l limits, evidence, evidenceBefore time.Duration, p Params) settled {
 	var (
 		isKnown = now.target > 0
 		isLess  = evidence < evidenceBefore
-		isSame  = now.allows(before.uncapped, p)
+		isSame  = now.allows(before.uncapped)
 		isWorse = isLess && now.target < before.uncapped
 	)
 	if before.uncapped == 0 || isKnown && !isSame && !isWorse {
+		if before.uncapped > 0 && before.uncapped < now.needed {
+			now.lower = now.target // the old target is too small however close it is
+		}
 		return settled{
 			uncapped: now.target, lower: now.lower, upper: now.upper,
 			reasons: now.reasons,
@@ -79,9 +82,10 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 
 // allows tells whether an old target may stay, though usage asks for a slightly
 // different one.
-func (e estimate) allows(target int64, p Params) bool {
-	isNear := isClose(e.target, target, p.PublishTolerancePercent) || e.target <= target && target <= e.tolerated
-	return isNear && max(e.lower, e.needed) <= target && target <= e.upper
+func (e estimate) allows(target int64) bool {
+	return e.needed <= target &&
+		e.target <= target+target/100*e.raise+target%100*e.raise/100 &&
+		e.target >= target-target/100*e.fall-target%100*e.fall/100
 }
 
 // confirms tells whether the bounds published before are still good enough.

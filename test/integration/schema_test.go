@@ -137,6 +137,8 @@ func TestScalerSpec(t *testing.T) {
 		"cooldownSeconds above a day is refused":  {spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 86401}}`, want: refusal{"spec.updatePolicy.cooldownSeconds", "should be less than or equal to 86400"}},
 		"cooldownSeconds is no duration":          {spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 5m}}`, want: refusal{"spec.updatePolicy.cooldownSeconds", `must be of type integer: "string"`}},
 
+		"the profile Calm is accepted":               {spec: `{deploymentName: web, recommendationPolicy: {profile: Calm}}`},
+		"another profile is refused":                 {spec: `{deploymentName: web, recommendationPolicy: {profile: Bold}}`, want: refusal{"spec.recommendationPolicy.profile", `supported values: "Balanced", "Frugal", "Safe", "Calm"`}},
 		"safetyMarginPercent 0 is accepted":          {spec: `{deploymentName: web, recommendationPolicy: {safetyMarginPercent: 0}}`},
 		"safetyMarginPercent 500 is accepted":        {spec: `{deploymentName: web, recommendationPolicy: {safetyMarginPercent: 500}}`},
 		"safetyMarginPercent below 0 is refused":     {spec: `{deploymentName: web, recommendationPolicy: {safetyMarginPercent: -1}}`, want: refusal{"spec.recommendationPolicy.safetyMarginPercent", "should be greater than or equal to 0"}},
@@ -340,11 +342,11 @@ func TestDefaults(t *testing.T) {
 		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 0}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a margin is filled in": {
 			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300}, recommendationPolicy: {safetyMarginPercent: 15}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
@@ -536,7 +538,7 @@ func TestScalerStatus(t *testing.T) {
 	}
 	entry := func(int) string { return `{time: "2026-03-01T12:00:00Z", message: Raised}` }
 	recommended := func(i int) string { return fmt.Sprintf(`{containerName: c%d, target: {cpu: 310m, memory: 640Mi}}`, i) }
-	reason := func(int) string { return `{resource: cpu, code: Percentile, value: 270m}` }
+	reason := func(int) string { return `{resource: cpu, code: RecentPeak, value: 270m}` }
 	decided := func(i int) string { return fmt.Sprintf(`{containerName: c%d, requests: {cpu: 310m}}`, i) }
 	held := func(i int) string { return fmt.Sprintf(`{containerName: c%d, requests: {cpu: 0}}`, i) }
 

@@ -156,7 +156,7 @@ func replay(t *testing.T, s series) string {
 	t.Helper()
 	var (
 		params   = recommend.DefaultParams()
-		policy   = recommend.Policy{MarginPercent: 15, CPU: true, Memory: true}
+		policy   = recommend.Policy{CPU: true, Memory: true}
 		random   = rand.New(rand.NewPCG(1, 2))
 		book     = history.Book{}
 		previous *recommend.Container

@@ -172,8 +172,8 @@ func lostOfCheckpoint(before, now *v1beta1.VerticalScalerCheckpoint) (lost []str
 		if is.NewestKill().Before(was.NewestKill()) {
 			say("the OOM kill of container %s of %s is forgotten", w.ContainerName, was.NewestKill())
 		}
-		if q := 0.95; is.CPUQuantile(q)*10 < was.CPUQuantile(q)*9 {
-			say("the 95th percentile of CPU of container %s was %dm and is %dm", w.ContainerName, was.CPUQuantile(q), is.CPUQuantile(q))
+		if is.CPUPeak()*10 < was.CPUPeak()*9 {
+			say("the peak of CPU of container %s was %dm and is %dm", w.ContainerName, was.CPUPeak(), is.CPUPeak())
 		}
 	}
 	return lost

@@ -60,7 +60,7 @@ func TestEachVersionHasStoredAllThatCouldBeLost(t *testing.T) {
 			owned += len(one.deployment.GetManagedFields())
 			for _, c := range checkpoint.Spec.Containers {
 				h, err := history.Decode(c.Data)
-				if err != nil || h.Observed() < 2*time.Minute || h.CPUQuantile(0.95) == 0 || h.Peak() == 0 {
+				if err != nil || h.Observed() < 2*time.Minute || h.Peak() == 0 {
 					t.Errorf("what was learned about %s of %s: %s, %v", c.ContainerName, scaler.Name, h.Observed(), err)
 				}
 				if c.ContainerName == "app" && h.NewestKill().IsZero() {
@@ -192,7 +192,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{
 				"container app was observed for 2m0s, and 0s are left", "the peak of memory of container app was 188743680 bytes and is 0",
-				"the OOM kill of container app of 2026", "the 95th percentile of CPU of container app was", "what was learned about container proxy is gone",
+				"the OOM kill of container app of 2026", "what was learned about container proxy is gone",
 			},
 		},
 		"not if a checkpoint is left": {

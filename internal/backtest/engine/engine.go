@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -22,9 +24,8 @@ import (
 )
 
 const (
-	// The API's defaults.
-	cooldown      = 5 * time.Minute
-	marginPercent = 15
+	// cooldown is the API's default.
+	cooldown = 5 * time.Minute
 
 	// sampleEvery is how often the operator reads metrics.
 	sampleEvery = time.Minute
@@ -38,14 +39,23 @@ var beginning = 10 * 52 * 7 * 24 * time.Hour
 
 // Rule is the operator's rule under the name ours.
 func Rule() backtest.Rule {
+	rule := Of(profile.Balanced)
+	rule.About = "VerticalScaler with its defaults, resizing in place"
+	return rule
+}
+
+// Of is that rule with a profile.
+func Of(p profile.Profile) backtest.Rule {
+	params := recommend.DefaultParams()
+	params.History.Prices = profile.Of(p).Prices
 	return backtest.Rule{
 		Name:  "ours",
-		About: "VerticalScaler with its defaults, resizing in place",
+		About: fmt.Sprintf("VerticalScaler with the profile %s, resizing in place", p),
 		New: func(c backtest.Container) backtest.Policy {
 			return &policy{
 				container: c,
-				params:    recommend.DefaultParams(),
-				policy:    recommend.Policy{MarginPercent: marginPercent, CPU: true, Memory: c.HasMemory},
+				params:    params,
+				policy:    recommend.Policy{Profile: p, CPU: true, Memory: c.HasMemory},
 			}
 		},
 	}
