@@ -1,0 +1,75 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+)
+
+// answers runs lines through the engine.
+func answers(t *testing.T, name profile.Profile, lines string) []answer {
+	t.Helper()
+	var out strings.Builder
+	if err := run(strings.NewReader(lines), &out, name); err != nil {
+		t.Fatal(err)
+	}
+	var list []answer
+	for line := range strings.Lines(out.String()) {
+		var a answer
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+const gibi = 1 << 30
+
+func TestEachSampleIsAnswered(t *testing.T) {
+	for _, name := range profile.All() {
+		var in strings.Builder
+		fmt.Fprintf(&in, `{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":2,"init_mem":%d}`+"\n", 4*gibi)
+		const samples = 3 * 288
+		for i := range samples {
+			fmt.Fprintf(&in, `{"type":"sample","t":%d,"cpu":0.4,"mem":%d,"oom":false,"cur_cpu":2,"cur_mem":%d}`+"\n", i*300, gibi, 4*gibi)
+		}
+		in.WriteString(`{"type":"end"}` + "\n")
+		list := answers(t, name, in.String())
+		if len(list) != samples {
+			t.Fatalf("%s: %d answers to %d samples", name, len(list), samples)
+		}
+		last := list[samples-1]
+		if !last.Apply || last.CPU < 0.4 || last.CPU > 0.5 || last.Mem < 1.04*gibi || last.Mem > 1.3*gibi {
+			t.Errorf("%s: after 3 days of 0.4 cores and 1 GiB the answer is %+v", name, last)
+		}
+	}
+}
+
+func TestAKillIsAnsweredAtOnce(t *testing.T) {
+	list := answers(t, profile.Balanced, fmt.Sprintf(`{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":1,"init_mem":%[1]d}
+{"type":"sample","t":0,"cpu":0.4,"mem":%[1]d,"oom":true,"cur_cpu":1,"cur_mem":%[1]d}
+`, gibi))
+	if len(list) != 1 || !list[0].Apply || list[0].Mem < 1.2*gibi {
+		t.Errorf("a kill at 1 GiB is answered by %+v, want 1.2 GiB or more", list)
+	}
+}
+
+func TestWhatIsNotTheProtocolIsRefused(t *testing.T) {
+	for lines, name := range map[string]profile.Profile{
+		``:                        "Bold",
+		`{"type":"sample"}`:       profile.Balanced,
+		`{"type":"hello"}`:        profile.Balanced,
+		`{"type":"init"}` + "\n{": profile.Balanced,
+	} {
+		if err := run(strings.NewReader(lines), &strings.Builder{}, name); err == nil {
+			t.Errorf("%q with profile %s: no error", lines, name)
+		}
+	}
+}
