@@ -97,8 +97,8 @@ type Recommendation struct {
 	MinEvidence metav1.Duration `json:"minEvidence"`
 	// FullEvidence is the observed time from which on more proves nothing more.
 	FullEvidence metav1.Duration `json:"fullEvidence"`
-	// ConfidenceUnit is the observed time that bounds are wide for: that of memory is
-	// twice what usage asks for after a quarter of it. Default 24h.
+	// ConfidenceUnit is the observed time that bounds are wide for: the upper
+	// one is twice what usage asks for after a quarter of it. Default 24h.
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
 }
 

@@ -99,6 +99,10 @@ const (
 	noiseSpan    = 8 * time.Hour
 	meanSpan     = 24 * time.Hour
 
+	// leastSpan is the time in days before any candidate is chosen: the cheapest of
+	// some minutes is a lucky one, and another in the next.
+	leastSpan = 3.0 / 24
+
 	levels     = 34
 	candidates = levels * 4
 )
@@ -334,7 +338,11 @@ func (c *CPU) close(p Params) {
 		}
 	}
 	c.fadeResizes(age)
-	c.chosen = c.cheapest(prices)
+	if c.span >= leastSpan {
+		c.chosen = c.cheapest(prices)
+	} else {
+		c.chosen = first
+	}
 }
 
 // learn moves the means.
@@ -398,13 +406,16 @@ func (c *CPU) follow(k int, t *table, proposal, usage float32, now uint16) {
 // next is the level that follows a held one, and whether it fell. since is the time since
 // it fell last, in minutes.
 func (t *table) next(held, proposal, usage float32, since uint16) (float32, bool) {
+	if held == 0 {
+		return max(proposal, usage), false
+	}
 	if !t.calm {
 		if usage > held {
 			return max(proposal, usage*clearance), false
 		}
 		proposal = max(proposal, usage)
 	}
-	if proposal > held*raiseShare || held == 0 {
+	if proposal > held*raiseShare {
 		return proposal, false
 	}
 	if proposal < held*t.share && since >= t.gap {

@@ -155,8 +155,8 @@ type Params struct {
 	FullEvidence time.Duration
 
 	// ConfidenceUnit is the observed time after which there is no doubt that a day was
-	// seen. The upper bound of memory is twice what usage asks for after a quarter of
-	// it, that of CPU after a 24th. Default 24 h.
+	// seen. The upper bound is twice what usage asks for after a quarter of it. Default
+	// 24 h.
 	ConfidenceUnit time.Duration
 
 	// RaiseCPUPercent and RaiseMemoryPercent are how far above the published target
@@ -258,6 +258,9 @@ type estimate struct {
 	target, lower, upper int64
 	// needed is what an old target must not stay below, however close it is.
 	needed int64
+	// proven is what an old lower bound must not stay below: memory without which the
+	// container is known to fail.
+	proven int64
 	// raise and fall are the shares, in percent, by which an old target may be less
 	// and more than this one without being moved.
 	raise, fall int64
@@ -302,8 +305,8 @@ func codeOf(b ensemble.Basis) string {
 // usage, and falls slowly. The bounds say how far a request may be from it:
 //
 //	level   margin   target   bounds after 8 days
-//	200m         -     200m     178m..201m
-//	200m      15 %     230m     205m..231m
+//	200m         -     200m     177m..209m
+//	200m      15 %     230m     204m..241m
 //
 // A request below what is used now is too small however close it is; the lower bound
 // then is the target.
@@ -314,9 +317,9 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 	e.add(CPU, SafetyMargin, policy.perMille())
 	e.step(CPU, Minimum, p.MinCPUMillis)
 
-	e.lower = narrowed(e.target*100/(100+e.raise), c/24)
+	e.lower = narrowed(e.target*100/(100+e.raise), c/4)
 	e.lower = max(e.lower, min(p.MinCPUMillis, e.target))
-	e.upper = widened(e.target, c/24, quantity.MaxCPUMillis)
+	e.upper = widened(e.target, c/4, quantity.MaxCPUMillis)
 	return e
 }
 
@@ -339,6 +342,7 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	peak := h.Peak()
 
 	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor)}
+	e.proven = e.needed
 	if !h.IsEmpty() {
 		e.step(Memory, Peak, quantity.RoundMemory(peak))
 		m := profile.Of(policy.Profile).Memory
@@ -372,11 +376,11 @@ func raised(amount, perMille int64) int64 {
 // unit. Evidence counts by its doublings: 1, 2, 4, 8, ... minutes. The bounds
 // then move when it has doubled, and not with every sample.
 //
-//	evidence   counts as   confidence   upper bound of CPU × (1 + c/24)   of memory × (1 + c/4)
-//	   2 min       2 min          720                                31                     181
-//	   1 h        32 min           45                               2.9                    12.2
-//	   1 d      1024 min          1.4                              1.06                    1.35
-//	   8 d      8192 min         0.18                              1.01                    1.04
+//	evidence   counts as   confidence   upper bound × (1 + c/4)   lower bound × (1 + c/4000)^-2
+//	   2 min       2 min          720                       181                           0.718
+//	   1 h        32 min           45                      12.2                           0.978
+//	   1 d      1024 min          1.4                      1.35                           0.999
+//	   8 d      8192 min         0.18                      1.04                           1.000
 func confidence(evidence time.Duration, p Params) float64 {
 	return float64(p.ConfidenceUnit) / float64(time.Minute<<doublings(evidence))
 }

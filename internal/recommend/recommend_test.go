@@ -94,7 +94,7 @@ func steady() *Container {
 		Name:       "app",
 		Target:     amounts(230, 460),
 		LowerBound: quantity.Amounts{CPUMillis: 204, MemoryBytes: 451 * mebi},
-		UpperBound: amounts(232, 481),
+		UpperBound: amounts(241, 481),
 		Uncapped:   amounts(230, 460),
 		Observed:   8 * day,
 		Reasons: []Reason{
@@ -125,16 +125,16 @@ func TestFor(t *testing.T) {
 		"after 2 minutes, the bounds are wide": {
 			history: seen(2*time.Minute, constant(200, 400)), policy: policy,
 			want: &Container{
-				Target: amounts(230, 460), LowerBound: amounts(193, 451), UpperBound: amounts(230*31, 460*181),
+				Target: amounts(230, 460), LowerBound: amounts(147, 451), UpperBound: amounts(230*181, 460*181),
 				Uncapped: amounts(230, 460), Observed: 2 * time.Minute, Reasons: steady().Reasons,
 			},
 		},
 		"spikes of 5 minutes an hour count": {
 			history: seen(8*day, spikes), policy: with(func(p *Policy) { p.Memory = false }),
 			want: &Container{
-				Target: amounts(690, 0), LowerBound: amounts(615, 0), UpperBound: amounts(696, 0),
+				Target: amounts(690, 0), LowerBound: amounts(615, 0), UpperBound: amounts(721, 0),
 				Uncapped: amounts(690, 0), Observed: 8 * day,
-				Reasons: []Reason{{Resource: "cpu", Code: "DayPeak", Value: 600}, {Resource: "cpu", Code: "SafetyMargin", Value: 690, PerMille: 150}},
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 600}, {Resource: "cpu", Code: "SafetyMargin", Value: 690, PerMille: 150}},
 			},
 		},
 		"a rise counts at once": {
@@ -145,9 +145,9 @@ func TestFor(t *testing.T) {
 			}(),
 			policy: with(func(p *Policy) { p.Memory = false }),
 			want: &Container{
-				Target: amounts(2300, 0), LowerBound: amounts(2052, 0), UpperBound: amounts(2317, 0),
-				Uncapped: amounts(2300, 0), Observed: 8 * day,
-				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 2000}, {Resource: "cpu", Code: "SafetyMargin", Value: 2300, PerMille: 150}},
+				Target: amounts(2369, 0), LowerBound: amounts(2114, 0), UpperBound: amounts(2474, 0),
+				Uncapped: amounts(2369, 0), Observed: 8 * day,
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 2060}, {Resource: "cpu", Code: "SafetyMargin", Value: 2369, PerMille: 150}},
 			},
 		},
 		"without a margin of the policy, memory has the profile's": {
@@ -337,7 +337,7 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 			want: func() *Container {
 				c := steady()
 				c.Target.CPUMillis, c.Uncapped.CPUMillis = 280, 280
-				c.LowerBound.CPUMillis, c.UpperBound.CPUMillis = 256, 291
+				c.LowerBound.CPUMillis, c.UpperBound.CPUMillis = 256, 301
 				return c
 			}(),
 		},
@@ -402,8 +402,8 @@ func TestSteadyUsageIsNotTouched(t *testing.T) {
 		"next to nothing":               {load: constant(3, 30), firstHour: 5, firstDay: 5, firstWeek: 3},
 		"usage at the edge of buckets":  {load: func(m int) (float64, float64) { return 255 + float64(m*7%3), 64 - float64(m%2)/100 }, firstHour: 5, firstDay: 5, firstWeek: 3},
 		"noise of 5 %":                  {load: noisy(0.05), firstHour: 7, firstDay: 7, firstWeek: 5},
-		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 8, firstWeek: 3},
-		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 9, firstWeek: 8},
+		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 13, firstWeek: 3},
+		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 21, firstWeek: 8},
 		"spikes for a 12th of the time": {load: spikes, firstHour: 6, firstDay: 5, firstWeek: 3},
 		"spikes for a 20th of the time": {load: func(m int) (float64, float64) {
 			if m%20 == 0 {

@@ -74,7 +74,7 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 		out.lower, out.upper = now.lower, now.upper
 		out.isOld = false
 	}
-	if out.lower < l.clamp(now.needed) {
+	if out.lower < l.clamp(now.proven) {
 		out.lower = now.lower
 	}
 	return out.within(resource, l)
@@ -88,10 +88,11 @@ func (e estimate) allows(target int64) bool {
 		e.target >= target-target/100*e.fall-target%100*e.fall/100
 }
 
-// confirms tells whether the bounds published before are still good enough.
+// confirms tells whether the bounds published before are still good enough. A lower
+// bound nearer to the target is: it was put there when the old target did not suffice.
 func (e estimate) confirms(before settled, l limits, evidence, evidenceBefore time.Duration, p Params) bool {
 	return doublings(evidence) == doublings(evidenceBefore) &&
-		isClose(l.clamp(e.lower), before.lower, p.BoundsTolerancePercent) &&
+		(isClose(l.clamp(e.lower), before.lower, p.BoundsTolerancePercent) || l.clamp(e.lower) < before.lower) &&
 		isClose(l.clamp(e.upper), before.upper, p.BoundsTolerancePercent)
 }
 
