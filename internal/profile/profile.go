@@ -58,7 +58,7 @@ func Of(p Profile) Params {
 		balanced.Prices.Unserved, balanced.Prices.Starved = 300, 100
 		balanced.Memory = Margin{PerChange: 3, Least: 0.20, Most: 0.50}
 	case Calm:
-		balanced.Prices = ensemble.Prices{Unserved: 40, Starved: 15, Resize: 1, ResizesPerDay: 0.9, Excess: 14}
+		balanced.Prices = ensemble.Prices{Unserved: 35, Starved: 12, Resize: 1, ResizesPerDay: 0.9, Excess: 14}
 		balanced.Memory = Margin{PerChange: 1.6, Least: 0.06, Most: 0.20}
 	}
 	return balanced
