@@ -100,8 +100,8 @@ const (
 	meanSpan     = 24 * time.Hour
 
 	// leastSpan is the time in days before any candidate is chosen: the cheapest of
-	// some minutes is a lucky one, and another in the next.
-	leastSpan = 3.0 / 24
+	// some hours is a lucky one, and another in the next.
+	leastSpan = 12.0 / 24
 
 	levels     = 34
 	candidates = levels * 4
@@ -131,8 +131,8 @@ var (
 		}
 		return out
 	}()
-	// first is followed while nothing is known: the highest of the last hour.
-	first = uint8(4 * len(habits))
+	// first is followed until then: the highest of the last hour, and hardly ever lowered.
+	first = uint8(4*len(habits) + 2)
 )
 
 // CPU is what is remembered. Its zero value knows nothing and is ready for use. It may

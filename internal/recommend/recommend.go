@@ -53,6 +53,8 @@ const (
 	Peak = "Peak"
 	// Volatility is what memory gets for changing as much as it does.
 	Volatility = "Volatility"
+	// ThinEvidence is what CPU gets until a day is known, where the policy adds less.
+	ThinEvidence = "ThinEvidence"
 	// SafetyMargin is what the policy adds to usage.
 	SafetyMargin = "SafetyMargin"
 	// OOMFloor is memory that an OOM kill has proven necessary. It has a margin of
@@ -155,8 +157,9 @@ type Params struct {
 	FullEvidence time.Duration
 
 	// ConfidenceUnit is the observed time after which there is no doubt that a day was
-	// seen. The upper bound is twice what usage asks for after a quarter of it. Default
-	// 24 h.
+	// seen. The upper bound is twice what usage asks for after a quarter of it. Until it
+	// has passed, margins are higher: a peak that was not seen yet is likely to come.
+	// Default 24 h.
 	ConfidenceUnit time.Duration
 
 	// RaiseCPUPercent and RaiseMemoryPercent are how far above the published target
@@ -314,10 +317,17 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 	need := h.CPU()
 	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent}
 	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
-	e.add(CPU, SafetyMargin, policy.perMille())
+	if margin := policy.perMille(); margin < thinPerMille && isThin(c) {
+		e.add(CPU, ThinEvidence, thinPerMille)
+	} else {
+		e.add(CPU, SafetyMargin, margin)
+	}
 	e.step(CPU, Minimum, p.MinCPUMillis)
 
-	e.lower = narrowed(e.target*100/(100+e.raise), c/4)
+	e.lower = narrowed(e.target*100/(100+int64(p.RaiseCPUPercent)), c/4)
+	if isThin(c) {
+		e.raise = max(e.raise, thinPerMille/10) // what the margin is for
+	}
 	e.lower = max(e.lower, min(p.MinCPUMillis, e.target))
 	e.upper = widened(e.target, c/4, quantity.MaxCPUMillis)
 	return e
@@ -329,7 +339,10 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 //
 // The margin is the profile's, by the workload's own volatility, or by the growth of
 // the last slot where that is more; and at least the policy's. Growth is what a leak or
-// a filling cache shows: it will go on.
+// a filling cache shows: it will go on. The profile's is doubled while evidence is thin.
+//
+// A peak that creeps up changes nothing while it leaves half of the margin: that is what
+// the margin is for.
 //
 // Below the peak or the floor, the container is known to fail. The lower bound is right
 // below the target, so that what asks for more is answered at once:
@@ -348,20 +361,35 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 		m := profile.Of(policy.Profile).Memory
 		share := max(m.PerChange*h.Volatility(), h.Growth())
 		volatility := int64(math.Round(1000 * min(max(share, m.Least), m.Most)))
+		if isThin(c) {
+			volatility *= 2
+		}
 		if margin := policy.perMille(); margin > volatility {
 			e.add(Memory, SafetyMargin, margin)
+			e.raise = max(e.raise, halfOf(margin))
 		} else {
 			e.add(Memory, Volatility, volatility)
+			e.raise = max(e.raise, halfOf(volatility))
 		}
 	}
 	e.step(Memory, OOMFloor, quantity.RoundMemory(oomFloor))
 	e.step(Memory, Minimum, quantity.RoundMemory(p.MinMemoryBytes))
 
-	e.lower = quantity.RoundMemory(max(e.target*100/(100+e.raise), e.needed))
+	e.lower = quantity.RoundMemory(max(e.target*100/(100+int64(p.RaiseMemoryPercent)), e.needed))
 	e.lower = min(max(e.lower, p.MinMemoryBytes), e.target)
 	e.upper = quantity.RoundMemory(widened(e.target, c/4, quantity.MaxMemoryBytes))
 	return e
 }
+
+// halfOf is by how many percent an amount with a margin is above the same with half of it.
+func halfOf(perMille int64) int64 { return 100 * (perMille / 2) / (1000 + perMille/2) }
+
+// thinPerMille is the least margin of CPU while evidence is thin.
+const thinPerMille = 150
+
+// isThin tells whether so much evidence may be about less than a day: it is, until 34
+// hours are known. That is when the bounds move anyway.
+func isThin(confidence float64) bool { return confidence > 1 }
 
 func (p Policy) perMille() int64 {
 	return 10 * int64(min(max(p.MarginPercent, 0), maxMarginPercent))

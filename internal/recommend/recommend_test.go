@@ -125,8 +125,17 @@ func TestFor(t *testing.T) {
 		"after 2 minutes, the bounds are wide": {
 			history: seen(2*time.Minute, constant(200, 400)), policy: policy,
 			want: &Container{
-				Target: amounts(230, 460), LowerBound: amounts(147, 451), UpperBound: amounts(230*181, 460*181),
-				Uncapped: amounts(230, 460), Observed: 2 * time.Minute, Reasons: steady().Reasons,
+				Target: amounts(230, 512), LowerBound: amounts(147, 502), UpperBound: amounts(230*181, 512*181),
+				Uncapped: amounts(230, 512), Observed: 2 * time.Minute,
+				Reasons: append(steady().Reasons[:3:3], Reason{Resource: "memory", Code: "Volatility", Value: 512 * mebi, PerMille: 280}),
+			},
+		},
+		"after 2 minutes, there is a margin that nobody asked for": {
+			history: seen(2*time.Minute, constant(200, 400)), policy: Policy{CPU: true},
+			want: &Container{
+				Target: amounts(230, 0), LowerBound: amounts(147, 0), UpperBound: amounts(230*181, 0),
+				Uncapped: amounts(230, 0), Observed: 2 * time.Minute,
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "ThinEvidence", Value: 230, PerMille: 150}},
 			},
 		},
 		"spikes of 5 minutes an hour count": {
@@ -401,9 +410,9 @@ func TestSteadyUsageIsNotTouched(t *testing.T) {
 		"constant usage":                {load: constant(250, 400), firstHour: 5, firstDay: 5, firstWeek: 3},
 		"next to nothing":               {load: constant(3, 30), firstHour: 5, firstDay: 5, firstWeek: 3},
 		"usage at the edge of buckets":  {load: func(m int) (float64, float64) { return 255 + float64(m*7%3), 64 - float64(m%2)/100 }, firstHour: 5, firstDay: 5, firstWeek: 3},
-		"noise of 5 %":                  {load: noisy(0.05), firstHour: 7, firstDay: 7, firstWeek: 5},
-		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 13, firstWeek: 3},
-		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 21, firstWeek: 8},
+		"noise of 5 %":                  {load: noisy(0.05), firstHour: 6, firstDay: 6, firstWeek: 3},
+		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 8, firstWeek: 3},
+		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 9, firstWeek: 6},
 		"spikes for a 12th of the time": {load: spikes, firstHour: 6, firstDay: 5, firstWeek: 3},
 		"spikes for a 20th of the time": {load: func(m int) (float64, float64) {
 			if m%20 == 0 {

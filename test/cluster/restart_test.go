@@ -43,7 +43,7 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	}
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.between("memory", *requests.Memory(), "345Mi", "346Mi")
+	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
 	w.says("web", "Ready", "True", "Working")
 	if n := restarts(w.pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
@@ -154,7 +154,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 		for _, pod := range w.pods("web") {
 			now := inForce(pod, "app").Requests
 			w.between("cpu", *now.Cpu(), "330m", "380m")
-			w.between("memory", *now.Memory(), "345Mi", "346Mi")
+			w.between("memory", *now.Memory(), "384Mi", "385Mi")
 		}
 	}
 	w.says("web", "Ready", "True", "Working")

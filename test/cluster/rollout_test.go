@@ -36,7 +36,7 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	w.says("web", "Applied", "True", "Applied")
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.between("memory", *requests.Memory(), "345Mi", "346Mi")
+	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
 
 	// The real controller has replaced the pods; nothing was resized in place.
 	d := w.runs("web")

@@ -90,7 +90,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 			}
 			target := s.Status.Recommendation.ContainerRecommendations[0].Target
 			w.between("cpu", *target.CPU, "330m", "380m")
-			w.between("memory", *target.Memory, "345Mi", "346Mi")
+			w.between("memory", *target.Memory, "384Mi", "385Mi")
 			for _, write := range w.writes(w.began) {
 				if write.Resource != "verticalscalers/status" && write.Resource != "verticalscalercheckpoints" {
 					t.Errorf("written: %s", write)
