@@ -292,6 +292,7 @@ type RecommendationPolicy struct {
 	// safetyMarginPercent is added to the level at which the profile holds CPU, and is
 	// the least that memory gets on top of its peak; the profile alone gives memory 10
 	// to 25 %, by how much the workload's own peaks change. 0 leaves it to the profile.
+	// Until a day is known, CPU gets 15 % at least, and memory twice the profile's.
 	// Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
@@ -447,8 +448,16 @@ type RecommendationReason struct {
 	// resource is cpu or memory.
 	Resource ControlledResource `json:"resource"`
 	// code names the step: RecentPeak, RecentUsage, DayPeak, WeekPeak, SameTime, Peak,
-	// Volatility, OOMFloor, SafetyMargin, MinAllowed, MaxAllowed, Minimum, Kept.
+	// Volatility, ThinEvidence, SafetyMargin, OOMFloor, Minimum, MinAllowed, MaxAllowed,
+	// Kept.
 	Code string `json:"code"`
+	// marginPerMille is what the step adds to the amount before it, in thousandths of it.
+	// The sum is rounded up: CPU to millicores, memory to MiB, or to 64 KiB below 64 MiB.
+	// Without it, the step leads to value whatever was before.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=5000
+	MarginPerMille int32 `json:"marginPerMille,omitempty"`
 	// value is the amount after the step.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32

@@ -60,9 +60,10 @@ func recommendationStatus(recs []recommend.Container) *v1beta1.Recommendation {
 		}
 		for _, reason := range rec.Reasons {
 			container.Reasons = append(container.Reasons, v1beta1.RecommendationReason{
-				Resource: v1beta1.ControlledResource(reason.Resource),
-				Code:     reason.Code,
-				Value:    valueOf(reason),
+				Resource:       v1beta1.ControlledResource(reason.Resource),
+				Code:           reason.Code,
+				Value:          valueOf(reason),
+				MarginPerMille: int32(min(max(reason.PerMille, 0), recommend.MaxPerMille)),
 			})
 		}
 		out.ContainerRecommendations = append(out.ContainerRecommendations, container)
@@ -106,7 +107,10 @@ func publishedFor(published *v1beta1.Recommendation, container string) *recommen
 const maxObservedSeconds = 10 * 365 * 24 * 3600
 
 func readReason(reason v1beta1.RecommendationReason) recommend.Reason {
-	out := recommend.Reason{Resource: string(reason.Resource), Code: reason.Code}
+	out := recommend.Reason{
+		Resource: string(reason.Resource), Code: reason.Code,
+		PerMille: min(max(int64(reason.MarginPerMille), 0), recommend.MaxPerMille),
+	}
 	if reason.Resource == v1beta1.ControlledCPU {
 		out.Value, _ = quantity.CPUMillis(reason.Value)
 	} else {

@@ -112,8 +112,8 @@ type Reason struct {
 	Resource string // CPU or Memory
 	Code     string
 	Value    int64 // the amount after the step, in millicores or bytes
-	// PerMille is the margin that the step adds to the amount before it; 0 for a step
-	// that needs none. It is not known of a step that was read from a status.
+	// PerMille is the margin that the step adds to the amount before it, at most
+	// MaxPerMille; 0 for a step that needs none.
 	PerMille int64
 }
 
@@ -198,8 +198,9 @@ func DefaultParams() Params {
 	}
 }
 
-// maxMarginPercent keeps absurd margins from overflowing.
-const maxMarginPercent = 1000
+// MaxPerMille is the highest margin of a step, in thousandths. It keeps absurd ones from
+// overflowing.
+const MaxPerMille = 5_000
 
 // For says what a container needs by its history, which may be nil where it was
 // lost. previous is the last answer, or nil. The result is false while nothing can
@@ -392,7 +393,7 @@ const thinPerMille = 150
 func isThin(confidence float64) bool { return confidence > 1 }
 
 func (p Policy) perMille() int64 {
-	return 10 * int64(min(max(p.MarginPercent, 0), maxMarginPercent))
+	return 10 * int64(min(max(p.MarginPercent, 0), MaxPerMille/10))
 }
 
 // raised is an amount and a margin on top, rounded up.

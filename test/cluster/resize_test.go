@@ -24,7 +24,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	w.scale("web")
 
 	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m") // usage, 15 %, and a little for its noise
+	w.between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
 	w.between("memory", *requests.Memory(), "384Mi", "385Mi") // twice the margin while evidence is thin
 	pods := w.pods("web")
 	for _, pod := range pods {
