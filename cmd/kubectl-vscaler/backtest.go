@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
@@ -55,7 +56,8 @@ needed. Credentials for Prometheus come from the files that flags name, and from
 
 The policies are:
 
-  ours     VerticalScaler with its defaults, resizing in place: the code that the operator runs
+  ours     VerticalScaler with its defaults, resizing in place: the code that the operator runs. --profile is what
+           spec.recommendationPolicy.profile would be
   vpa      the Vertical Pod Autoscaler's rule with its defaults, resizing in place
   static   today's requests, never changed
 
@@ -77,6 +79,9 @@ const backtestExample = `  # All policies, for the containers in a folder
   # A page with plots, for a browser
   %[1]s backtest internal/backtest/testdata/traces -o html --output-file backtest.html
 
+  # What fewer resizes would cost
+  %[1]s backtest internal/backtest/testdata/traces --profile Calm
+
   # Usage from somewhere else, of containers that request 500m and 512Mi today
   gunzip -c usage.csv.gz | %[1]s backtest - --cpu-request 500m --memory-request 512Mi --policy ours,static -o json
 
@@ -97,6 +102,7 @@ type backtestOptions struct {
 	past    pastOptions
 
 	policies   []string
+	profile    string
 	output     string
 	outputFile string
 	warmUp     time.Duration
@@ -108,7 +114,7 @@ type backtestOptions struct {
 func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
 	o := &backtestOptions{
 		IOStreams: streams, cluster: cluster, clock: clock.RealClock{},
-		policies: ruleNames(), output: "table", warmUp: 3 * 24 * time.Hour,
+		policies: ruleNames(), profile: string(profile.Balanced), output: "table", warmUp: 3 * 24 * time.Hour,
 	}
 	c := &cobra.Command{
 		Use:     "backtest FILE|FOLDER|- ...|--prometheus=URL",
@@ -128,6 +134,7 @@ func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Co
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&o.policies, "policy", o.policies, "The policies to replay, in the order to show them.")
+	flags.StringVar(&o.profile, "profile", o.profile, "The profile of the policy ours: "+strings.Join(profileNames(), ", ")+".")
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format of the report: "+strings.Join(outputs, ", ")+".")
 	flags.StringVar(&o.outputFile, "output-file", "", "A file for the report. Standard output without.")
 	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container that is replayed, but not measured.")
@@ -135,7 +142,7 @@ func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Co
 	flags.StringVar(&o.memory, "memory-request", "", "Today's memory request, such as 512Mi, of containers for which nothing else tells it.")
 	flags.IntVar(&o.workers, "workers", 0, "The number of replays at the same time. 0 is one for each processor.")
 	o.past.bind(c)
-	for flag, values := range map[string][]string{"policy": ruleNames(), "output": outputs} {
+	for flag, values := range map[string][]string{"policy": ruleNames(), "profile": profileNames(), "output": outputs} {
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
 			panic(err) // there is no such flag
@@ -147,6 +154,13 @@ func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Co
 func ruleNames() (names []string) {
 	for _, rule := range rules {
 		names = append(names, rule.Name)
+	}
+	return names
+}
+
+func profileNames() (names []string) {
+	for _, p := range profile.All() {
+		names = append(names, string(p))
 	}
 	return names
 }
@@ -209,6 +223,17 @@ func (o *backtestOptions) rules() ([]backtest.Rule, error) {
 			return nil, fmt.Errorf("--policy names %s twice", name)
 		}
 		chosen = append(chosen, rules[i])
+	}
+	switch {
+	case !slices.Contains(profileNames(), o.profile):
+		return nil, fmt.Errorf("--profile %q is not one of %s", o.profile, strings.Join(profileNames(), ", "))
+	case o.profile != string(profile.Balanced):
+		rule := engine.Of(profile.Profile(o.profile))
+		for i := range chosen {
+			if chosen[i].Name == rule.Name {
+				chosen[i] = rule
+			}
+		}
 	}
 	if len(chosen) == 0 {
 		return nil, errors.New("--policy names none")

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 )
 
 const folder = "../../internal/backtest/testdata/traces"
@@ -92,6 +93,29 @@ func TestBacktestReadsStandardInput(t *testing.T) {
 	}
 }
 
+// TestBacktestProfiles: each reserves more and resizes less, or the other way round.
+func TestBacktestProfiles(t *testing.T) {
+	ours := map[string]backtest.PolicyReport{}
+	for _, name := range profileNames() {
+		var report backtest.Report
+		out, errOut, code := run(t, nil, "backtest", folder, "-o", "json", "--policy", "static,ours", "--profile", name)
+		if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
+			t.Fatalf("%s: %d, %s, %v", name, code, errOut, err)
+		}
+		ours[name] = report.Policies[1]
+	}
+	balanced := ours["Balanced"]
+	if balanced.About != engine.Rule().About || ours["Safe"].About == balanced.About {
+		t.Errorf("the profiles are called %q and %q", balanced.About, ours["Safe"].About)
+	}
+	if f, s := ours["Frugal"].CPU.RequestedCores, ours["Safe"].CPU.RequestedCores; f > s {
+		t.Errorf("Frugal reserves %.3f cores, Safe %.3f", f, s)
+	}
+	if c, b := ours["Calm"].ResizesPerDay, balanced.ResizesPerDay; c > b {
+		t.Errorf("Calm resizes %.2f times a day, Balanced %.2f", c, b)
+	}
+}
+
 func TestBacktestRefuses(t *testing.T) {
 	leak := filepath.Join(folder, "leak.csv")
 	scratch := t.TempDir()
@@ -106,6 +130,7 @@ func TestBacktestRefuses(t *testing.T) {
 		"unknown requests":      {[]string{"backtest", leak}, 1, `series "leak": today's requests are not known: give --cpu-request and --memory-request, or a table with the header series,init_cpu,init_mem`},
 		"an unknown policy":     {[]string{"backtest", leak, "--policy=best"}, 2, `--policy "best" is not one of ours, vpa, static`},
 		"a policy twice":        {[]string{"backtest", leak, "--policy=vpa,vpa"}, 2, "--policy names vpa twice"},
+		"an unknown profile":    {[]string{"backtest", leak, "--profile=calm"}, 2, `--profile "calm" is not one of Balanced, Frugal, Safe, Calm`},
 		"no policy":             {[]string{"backtest", leak, "--policy="}, 2, `--policy names none`},
 		"an unknown format":     {[]string{"backtest", leak, "-o", "xml"}, 2, `--output "xml" is not one of table, wide, json, yaml, html`},
 		"an unknown flag":       {[]string{"backtest", leak, "--best"}, 2, `unknown flag: --best: see "kubectl vscaler backtest --help"`},
@@ -168,6 +193,7 @@ func TestExamplesRun(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for want, args := range map[string][]string{
 		"ours\nvpa\nstatic\n:4\n":             {"__complete", "backtest", "--policy", ""},
+		"Balanced\nFrugal\nSafe\nCalm\n:4\n":  {"__complete", "backtest", "--profile", ""},
 		"table\nwide\njson\nyaml\nhtml\n:4\n": {"__complete", "backtest", "-o", ""},
 		"csv\ngz\n:8\n":                       {"__complete", "backtest", ""},
 	} {
