@@ -65,8 +65,8 @@ Usage is taken as what a container wants: it does not react to what is reserved.
 and there is no CPU limit. A container that wants more memory than its limit is killed, and wants what was recorded
 for the next interval. An answer takes effect with the next interval, and every resize succeeds.
 
-What the operator has stored cannot be replayed: a VerticalScalerCheckpoint holds distributions of usage, not its course
-over time.
+What the operator has stored cannot be replayed: a VerticalScalerCheckpoint holds peaks of usage and what rules would have
+cost, not its course over time.
 
 Exit codes: 0 for a report, 1 where something has failed, 2 where the command line makes no sense.`
 
