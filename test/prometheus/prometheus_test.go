@@ -305,7 +305,7 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 		t.Errorf("the first recommendation rests on %s, want %d days", got, days)
 	}
 	between(t, "memory", *rec.Target.Memory, "900Mi", "1300Mi") // the peak of one minute, four days ago
-	between(t, "cpu", *rec.Target.CPU, "200m", "300m")
+	between(t, "cpu", *rec.Target.CPU, "190m", "300m")
 	if n := way.asked(); n != 64 {
 		t.Errorf("%d queries for 8 days, want 64", n)
 	}
