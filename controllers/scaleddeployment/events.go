@@ -5,7 +5,6 @@ package scaleddeployment
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
 )
 
 // The events that are recorded on the owner, by reason.
@@ -53,8 +53,8 @@ func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
 	if now.Status != metav1.ConditionTrue {
 		return
 	}
-	note := truncated(now.Reason + ": " + now.Message)
-	if before != nil && before.Status == metav1.ConditionTrue && truncated(before.Reason+": "+before.Message) == note {
+	note := conditions.Truncated(now.Reason + ": " + now.Message)
+	if before != nil && before.Status == metav1.ConditionTrue && conditions.Truncated(before.Reason+": "+before.Message) == note {
 		return
 	}
 	var about runtime.Object
@@ -79,11 +79,4 @@ func kindOf(object client.Object) string {
 		return "VerticalScaler"
 	}
 	return "Deployment"
-}
-
-func truncated(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
 }

@@ -6,7 +6,6 @@ package scaleddeployment
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
 )
-
-// maxMessage keeps what an API server said from filling the status.
-const maxMessage = 1024
 
 // writeStatus writes the status if it says anything new.
 func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
@@ -58,25 +55,16 @@ func statusOf(owner *v1beta1.ScaledDeployment, p *pass) v1beta1.ScaledDeployment
 }
 
 // conditionsOf makes all conditions, keeping the transition times of those that stay.
-func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) (conditions []metav1.Condition) {
-	state := stateOf(p)
-	all := []metav1.Condition{ready(state), reconciling(state), stalled(state)}
+func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) []metav1.Condition {
+	before, state := owner.Status.Conditions, stateOf(p)
+	said := []metav1.Condition{ready(state), reconciling(state), stalled(state)}
+	if was := meta.FindStatusCondition(before, v1beta1.ConditionStalled); was != nil && state.kind == isUnfinished {
+		said[2] = *was // nothing was found out
+	}
 	if owner.Spec.Scaling != nil {
-		all = append(all, sized(p))
+		said = append(said, sized(p))
 	}
-	for _, c := range all {
-		if before := meta.FindStatusCondition(owner.Status.Conditions, c.Type); before != nil {
-			conditions = append(conditions, *before)
-			if state.kind == isUnfinished && c.Type == v1beta1.ConditionStalled {
-				c.Status, c.Reason, c.Message = before.Status, before.Reason, before.Message // nothing was found out
-			}
-		}
-		c.ObservedGeneration = owner.Generation
-		c.Message = truncated(c.Message)
-		c.LastTransitionTime = metav1.NewTime(p.now.Truncate(time.Second))
-		meta.SetStatusCondition(&conditions, c)
-	}
-	return conditions
+	return conditions.Merge(before, said, owner.Generation, p.now)
 }
 
 // state is where the workload is, in kstatus's terms.

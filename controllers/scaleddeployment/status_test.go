@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -331,16 +330,5 @@ func TestARefusalOutlivesAPassThatFails(t *testing.T) {
 	(&Reconciler{Recorder: recorder}).tellRefusal(owner, &refused)
 	if n := len(recorder.Events); n > 0 {
 		t.Errorf("told %d times more", n)
-	}
-}
-
-func TestTruncated(t *testing.T) {
-	long := strings.Repeat("é", 600) + "x"
-	got := truncated(long)
-	if len(got) > maxMessage || !utf8.ValidString(got) || !strings.HasSuffix(got, "é...") {
-		t.Errorf("%d bytes, ending with %q", len(got), got[len(got)-8:])
-	}
-	if whole := strings.Repeat("x", maxMessage); truncated(whole) != whole {
-		t.Error("what is short enough is cut")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
@@ -58,7 +59,7 @@ func sayApplied(mode v1beta1.UpdateMode, summary *v1beta1.Summary) string {
 }
 
 func (r *Reconciler) event(scaler *v1beta1.VerticalScaler, p pass, kind, reason, note string) {
-	note = truncated(note)
+	note = conditions.Truncated(note)
 	if p.observation.deployment == nil {
 		r.Recorder.Eventf(scaler, nil, kind, reason, actionSize, "%s", note)
 		return

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -21,9 +21,6 @@ import (
 
 // maxHistory is the number of changes that the status remembers.
 const maxHistory = 10
-
-// maxMessage keeps what an API server said from filling the status.
-const maxMessage = 1024
 
 // completeStatus turns what a pass found, decided and did into the status. It is
 // the only place that does.
@@ -66,7 +63,7 @@ func isPlanned(p *pass) bool { return p.plan.Reason != "" }
 
 // conditionsOf makes all conditions, keeping the transition times of those that
 // stay.
-func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) (conditions []metav1.Condition) {
+func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
 	target, provided, applied := targetFound(scaler, p), recommendationProvided(p), applied(p)
 	stalled := stalled(p, target, provided)
 	all := []metav1.Condition{
@@ -75,16 +72,7 @@ func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) (conditions []metav1.
 	if c, ok := p.scope.condition(); ok {
 		all = append(all, c)
 	}
-	for _, c := range all {
-		if before := meta.FindStatusCondition(scaler.Status.Conditions, c.Type); before != nil {
-			conditions = append(conditions, *before)
-		}
-		c.ObservedGeneration = scaler.Generation
-		c.Message = truncated(c.Message)
-		c.LastTransitionTime = metav1.NewTime(p.now.Truncate(time.Second))
-		meta.SetStatusCondition(&conditions, c)
-	}
-	return conditions
+	return conditions.Merge(scaler.Status.Conditions, all, scaler.Generation, p.now)
 }
 
 func targetFound(scaler *v1beta1.VerticalScaler, p *pass) metav1.Condition {
@@ -203,13 +191,6 @@ func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, s
 	return c
 }
 
-func truncated(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
-}
-
 // summaryOf makes what kubectl get shows: a pod's requests, now and as they shall
 // be.
 func summaryOf(p *pass) *v1beta1.Summary {
@@ -293,7 +274,7 @@ func sayDecision(s plan.Situation, d *plan.Decision) string {
 	if len(parts) == 0 { // the pods that have the least have it already
 		parts = sayRequests(s, d, true)
 	}
-	return truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
+	return conditions.Truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
 }
 
 func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {

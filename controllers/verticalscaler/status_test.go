@@ -457,16 +457,3 @@ func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 		t.Errorf("sayDecision() = %q, want %q", got, want)
 	}
 }
-
-func TestLongMessagesAreCut(t *testing.T) {
-	for name, message := range map[string]string{
-		"short":                       "as it is",
-		"long":                        strings.Repeat("a", 5000),
-		"long, of several bytes each": strings.Repeat("é", 5000),
-	} {
-		got := truncated(message)
-		if len(got) > 1024 || len(message) <= 1024 && got != message || !strings.HasPrefix(message, strings.TrimSuffix(got, "...")) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
