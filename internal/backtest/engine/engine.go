@@ -7,6 +7,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -26,9 +27,6 @@ import (
 const (
 	// cooldown is the API's default.
 	cooldown = 5 * time.Minute
-
-	// sampleEvery is how often the operator reads metrics.
-	sampleEvery = time.Minute
 
 	podUID = "pod"
 )
@@ -52,6 +50,9 @@ func Of(p profile.Profile) backtest.Rule {
 		Name:  "ours",
 		About: fmt.Sprintf("VerticalScaler with the profile %s, resizing in place", p),
 		New: func(c backtest.Container) backtest.Policy {
+			params := params
+			// As where the interval of collection is configured.
+			params.History.MaxGap = max(params.History.MaxGap, 3*c.Step)
 			return &policy{
 				container: c,
 				params:    params,
@@ -70,30 +71,30 @@ type policy struct {
 	recommended *recommend.Container
 	decision    *plan.Decision
 	started     time.Time
+	// shift is added to all times.
+	shift time.Duration
 
 	// settled says that the last plan was to do nothing, until wake if that is not zero.
 	settled bool
 	wake    time.Time
 }
 
-// Next feeds the interval's averages as one sample a minute, and then makes one pass.
+// Next feeds the interval as one sample, and then makes one pass: what an operator does
+// that collects usage once in an interval of that length. The same average several times
+// over would be usage that stands still in between, and no container's does.
 func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
-	start := o.Start
-	if start.Year() < 1971 {
-		start = start.Add(beginning)
-	}
-	now := start.Add(o.Step)
 	if p.started.IsZero() {
-		p.started = start
+		if o.Start.Year() < 1971 {
+			p.shift = beginning
+		}
+		p.started = o.Start.Add(p.shift)
 	}
+	now := o.Start.Add(p.shift + o.Step)
 
-	every := min(o.Step, sampleEvery)
-	for at := every; at <= o.Step; at += every {
-		p.history.Add(usage.Sample{
-			Container: p.container.Name, Time: start.Add(at), Window: every,
-			CPUMillis: int64(o.CPUMillis), MemoryBytes: o.MemoryBytes,
-		}, p.params.History)
-	}
+	p.history.Add(usage.Sample{
+		Container: p.container.Name, Time: now, Window: o.Step,
+		CPUMillis: int64(math.Round(o.CPUMillis)), MemoryBytes: o.MemoryBytes,
+	}, p.params.History)
 	if o.OOMKilled {
 		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
 	}

@@ -138,7 +138,7 @@ func (e *engine) step(m message) answer {
 		return answer{}
 	}
 	e.published = &rec
-	current := quantity.Amounts{CPUMillis: int64(math.Ceil(m.CurCPU * 1000)), MemoryBytes: int64(m.CurMem)}
+	current := quantity.Amounts{CPUMillis: int64(math.Round(m.CurCPU * 1000)), MemoryBytes: int64(m.CurMem)}
 	next := plan.Follow(current, rec, cooldown, now.Sub(e.moved))
 	if next == current {
 		return answer{}

@@ -6,10 +6,18 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	backtested "github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
 // answers runs lines through the engine.
@@ -70,6 +78,40 @@ func TestWhatIsNotTheProtocolIsRefused(t *testing.T) {
 	} {
 		if err := run(strings.NewReader(lines), &strings.Builder{}, name); err == nil {
 			t.Errorf("%q with profile %s: no error", lines, name)
+		}
+	}
+}
+
+// lines is the engine behind the protocol as a rule for a backtest.
+func lines(name profile.Profile) backtest.Rule {
+	return backtest.Rule{Name: "lines", New: func(c backtest.Container) backtest.Policy {
+		return protocol{newEngine(name, message{StepS: int64(c.Step.Seconds()), HasMem: c.HasMemory})}
+	}}
+}
+
+type protocol struct{ engine *engine }
+
+func (p protocol) Next(o backtest.Observation) (quantity.Amounts, bool) {
+	a := p.engine.step(message{
+		T: o.Start.Unix(), CPU: o.CPUMillis / 1000, Mem: float64(o.MemoryBytes), OOM: o.OOMKilled,
+		CurCPU: float64(o.Requests.CPUMillis) / 1000, CurMem: float64(o.Requests.MemoryBytes),
+	})
+	return quantity.Amounts{CPUMillis: int64(math.Round(a.CPU * 1000)), MemoryBytes: int64(a.Mem)}, a.Apply
+}
+
+// TestABacktestSaysTheSame: what is replayed line by line, and what "kubectl vscaler
+// backtest" replays through the whole plan, are one engine.
+func TestABacktestSaysTheSame(t *testing.T) {
+	o := backtest.Options{Record: true}
+	for _, name := range profile.All() {
+		for _, trace := range traces.Make(5, 5*24*time.Hour, 15*time.Minute) {
+			trace.Requests.MemoryBytes /= 2 // some are killed
+			for i := range trace.Samples {
+				trace.Samples[i].At -= traces.Monday.Unix()
+			}
+			if diff := cmp.Diff(backtest.Replay(trace, backtested.Of(name), o), backtest.Replay(trace, lines(name), o)); diff != "" {
+				t.Errorf("%s, %s (-backtest +lines):\n%s", trace.Name, name, diff)
+			}
 		}
 	}
 }
