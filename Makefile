@@ -184,6 +184,14 @@ bench: ## Run the benchmarks, those against real API servers among them.
 	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
+# The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
+RECORD_ARGS ?=
+
+.PHONY: record
+record: ## Replay a folder of recorded usage, TRACES, with each profile and with VPA's rule, and compare them.
+	@: $${TRACES:?names no folder of tables: docs/record.md}
+	go run ./test/replay/record $(RECORD_ARGS) "$(TRACES)"
+
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.
 	@grep -rlE --include='*_test.go' 'flag\.Bool\("update"' controllers hack internal test | xargs -r -n1 dirname | sort -u | \

@@ -345,7 +345,10 @@ func (r *Reader) trace(name string, s *series, requests quantity.Amounts) (Trace
 	if step > longestStep {
 		return Trace{}, fmt.Errorf("its rows are usually %s apart, and at most %s is of use", seconds(step), seconds(longestStep))
 	}
-	t := Trace{Name: name, Step: seconds(step), HasMemory: s.hasMemory, Samples: make([]Sample, len(s.rows))}
+	t := Trace{
+		Name: name, Table: r.tables[s.rows[0].table], Step: seconds(step), HasMemory: s.hasMemory,
+		Samples: make([]Sample, len(s.rows)),
+	}
 	for i, row := range s.rows {
 		t.Samples[i] = row.Sample
 	}

@@ -35,7 +35,7 @@ func read(tables ...string) ([]backtest.Trace, error) {
 func TestReader(t *testing.T) {
 	const usage = "series,timestamp,cpu_cores,memory_bytes\nweb,600,0.25,1048576\nweb,0,0.5,2097152\nweb,300,1,0\n"
 	web := backtest.Trace{
-		Name: "web", Step: 5 * time.Minute, Requests: today, HasMemory: true,
+		Name: "web", Table: "a.csv", Step: 5 * time.Minute, Requests: today, HasMemory: true,
 		Samples: []backtest.Sample{{0, 500, 2 << 20}, {300, 1000, 0}, {600, 250, 1 << 20}},
 	}
 	changed := func(change func(*backtest.Trace)) []backtest.Trace {
@@ -75,7 +75,7 @@ func TestReader(t *testing.T) {
 		"a table of containers tells the interval and today's requests": {
 			[]string{"series,source,step_s,init_cpu,init_mem\nweb,us,60,1.5,1000\nother,us,60,1,1\n", usage},
 			changed(func(web *backtest.Trace) {
-				web.Step, web.Requests = time.Minute, quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1000}
+				web.Table, web.Step, web.Requests = "b.csv", time.Minute, quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1000}
 			}),
 		},
 		"the interval is the most frequent distance": {

@@ -12,6 +12,9 @@ import (
 // Trace is what one container wanted over time.
 type Trace struct {
 	Name string
+	// Table is the name of the table with the first sample. It is for telling traces apart
+	// by where they are from; empty where they were not read.
+	Table string
 	// Step is the length of the intervals.
 	Step time.Duration
 	// Requests are those that the container has today.

@@ -1,0 +1,62 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+)
+
+const (
+	// groupAll is the group of all series.
+	groupAll = "all"
+	// groupContainers is the group that the targets for usage like that of containers
+	// apply to.
+	groupContainers = "containers"
+)
+
+// group is a name for some of the series; those of groupAll are all.
+type group struct {
+	name     string
+	patterns patterns
+}
+
+func (g group) match(t backtest.Trace) bool { return g.name == groupAll || g.patterns.match(t) }
+
+// patterns are those of path.Match.
+type patterns []string
+
+// match says whether one of them is the name of the series, or of its table.
+func (p patterns) match(t backtest.Trace) bool {
+	table := strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
+	return slices.ContainsFunc(p, func(pattern string) bool {
+		byName, _ := path.Match(pattern, t.Name) // parsePatterns has tried all patterns
+		byTable, _ := path.Match(pattern, table)
+		return byName || byTable
+	})
+}
+
+func parsePatterns(text string) (patterns, error) {
+	list := patterns(strings.Split(text, ","))
+	for _, pattern := range list {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return nil, fmt.Errorf("%q is not a pattern such as borg-*", pattern)
+		}
+	}
+	return list, nil
+}
+
+func parseGroup(text string) (g group, err error) {
+	name, list, ok := strings.Cut(text, "=")
+	if !ok || name == "" || name == groupAll {
+		return g, fmt.Errorf("%q is not like %s=borg-*,smd-*", text, groupContainers)
+	}
+	g.name = name
+	g.patterns, err = parsePatterns(list)
+	return g, err
+}

@@ -1,0 +1,175 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Record replays a folder of recorded usage with each profile of the operator and with
+// the rule of the Vertical Pod Autoscaler (VPA), in one run, and tells which of the
+// project's targets are reached:
+//
+//	go run ./test/replay/record [flags] FOLDER
+//
+// The folder holds tables as "kubectl vscaler backtest" reads them, and the model is that
+// of internal/backtest. Series are told apart by patterns such as borg-* that match the
+// name of a series or that of its table, without .csv and .gz:
+//
+//	-skip 'synthetic*' -group 'containers=borg-*,smd-*'
+//
+// The targets for usage like that of containers apply to the group "containers". The
+// same folder leads to the same record, byte for byte, on any number of processors.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// The exit codes: 1 where something has failed, or a target is missed and -check is
+// given; 2 where the command line makes no sense.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, time.Now())) }
+
+type options struct {
+	folder  string
+	skip    patterns
+	groups  []group
+	warmUp  time.Duration
+	workers int
+	draws   int
+	output  string
+	into    string
+	isCheck bool
+}
+
+func run(args []string, out, errOut io.Writer, now time.Time) int {
+	o, err := parse(args, errOut)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(errOut, "record:", err)
+		return exitUsage
+	}
+	r, err := replay(o, errOut)
+	if err == nil {
+		err = publish(r, o, out, now)
+	}
+	if err == nil && o.isCheck {
+		err = r.missed()
+	}
+	if err != nil {
+		fmt.Fprintln(errOut, "record:", err)
+		return exitFailed
+	}
+	return 0
+}
+
+func parse(args []string, errOut io.Writer) (options, error) {
+	o := options{groups: []group{{name: groupAll}}}
+	flags := flag.NewFlagSet("record", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.Func("skip", "leave out the series that match one of these `patterns`", func(text string) (err error) {
+		o.skip, err = parsePatterns(text)
+		return err
+	})
+	flags.Func("group", "a group of series, besides all: `name=patterns`. May be repeated", func(text string) error {
+		g, err := parseGroup(text)
+		o.groups = append(o.groups, g)
+		return err
+	})
+	flags.DurationVar(&o.warmUp, "warm-up", 3*24*time.Hour, "the time at the beginning of each series that is replayed, but not measured")
+	flags.IntVar(&o.workers, "workers", 0, "the number of replays at the same time; 0 is one for each processor")
+	flags.IntVar(&o.draws, "draws", 10_000, "how often the bootstrap draws series")
+	flags.StringVar(&o.output, "o", "table", "the format: table, markdown or json")
+	flags.StringVar(&o.into, "into", "", "a document whose record is replaced by this one, in markdown, with today's date")
+	flags.BoolVar(&o.isCheck, "check", false, "fail if a target is missed")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.folder = flags.Arg(0)
+	switch {
+	case flags.NArg() != 1:
+		return o, errors.New("name one folder of tables: see -help")
+	case !slices.Contains([]string{"table", "markdown", "json"}, o.output):
+		return o, fmt.Errorf("-o %q is not one of table, markdown, json", o.output)
+	case o.warmUp < 0 || o.workers < 0 || o.draws < 1:
+		return o, errors.New("-warm-up and -workers must not be negative, and -draws at least 1")
+	}
+	return o, nil
+}
+
+func replay(o options, errOut io.Writer) (*record, error) {
+	traces, err := readFolder(o.folder)
+	if err != nil {
+		return nil, err
+	}
+	traces = slices.DeleteFunc(traces, o.skip.match)
+	if len(traces) == 0 {
+		return nil, errors.New("no series is left to replay")
+	}
+	all := rules()
+	outcomes := backtest.Run(traces, all, backtest.Options{
+		WarmUp: o.warmUp, Workers: o.workers,
+		Progress: func(done, of int) {
+			if step := max(of/20, 1); done%step == 0 || done == of {
+				fmt.Fprintf(errOut, "Replayed %d of %d\n", done, of)
+			}
+		},
+	})
+	return newRecord(traces, all, outcomes, o)
+}
+
+// readFolder reads all tables of a folder. They tell the requests to begin with.
+func readFolder(folder string) ([]backtest.Trace, error) {
+	var (
+		reader backtest.Reader
+		tables []string
+		files  = os.DirFS(folder)
+	)
+	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
+		found, err := fs.Glob(files, pattern)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, found...)
+	}
+	slices.Sort(tables)
+	for _, name := range tables {
+		file, err := files.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(reader.Read(name, file), file.Close()); err != nil {
+			return nil, err
+		}
+	}
+	traces, err := reader.Traces(quantity.Amounts{})
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", folder, err)
+	}
+	return traces, nil
+}
+
+func publish(r *record, o options, out io.Writer, now time.Time) error {
+	if o.into != "" {
+		return replaceRecord(o.into, r, now)
+	}
+	switch o.output {
+	case "json":
+		return r.writeJSON(out)
+	case "markdown":
+		return r.writeMarkdown(out)
+	}
+	return r.writeTable(out)
+}
