@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -310,6 +311,50 @@ func TestOnlyOwnUsageCounts(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
+// What a round reads grows with pods and with scalers, and not with the one times the
+// other: each object is read once, however many others there are, and each scaler asks
+// for its Deployment, its ReplicaSets, and the pods of each of these.
+func TestARoundReadsEachPodOnce(t *testing.T) {
+	for _, tc := range []struct{ namespaces, scalers, pods int }{
+		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},
+	} {
+		t.Run(fmt.Sprintf("%d pods of %d scalers in %d namespaces", tc.pods, tc.scalers, tc.namespaces), func(t *testing.T) {
+			w := newWorld(t)
+			want := map[string]int{}
+			for i := range tc.namespaces {
+				namespace := fmt.Sprintf("ns-%d", i)
+				for j := range tc.scalers {
+					name := fmt.Sprintf("d-%d", j)
+					want["*v1beta1.VerticalScaler "+namespace+"/"+name] = 1
+					want["*v1.Deployment "+namespace+"/"+name] = 1
+					want["*v1.PartialObjectMetadata "+namespace+"/"+name+"-1"] = 1
+					var pods []string
+					for k := range tc.pods {
+						pod := fmt.Sprintf("%s-1-%d", name, k)
+						want["*v1.Pod "+namespace+"/"+pod] = 1
+						pods = append(pods, pod)
+						w.reports(namespace, pod, "app", 200, 400*mebi)
+						w.reports(namespace, pod, "sidecar", 10, 40*mebi)
+					}
+					w.deployment(namespace, name, pods...)
+					w.scaler(namespace, name, name)
+				}
+			}
+			w.reads, w.read = 0, map[string]int{}
+			w.round()
+			if diff := cmp.Diff(want, w.read); diff != "" {
+				t.Errorf("how often each was read (-want +got):\n%s", diff)
+			}
+			if got, want := w.reads, 1+3*tc.scalers*tc.namespaces; got != want {
+				t.Errorf("%d requests to the cache, want %d: one, and three for each scaler", got, want)
+			}
+			if got := w.history("ns-0", "d-0")["app"].Samples; got != tc.pods {
+				t.Errorf("a history has %d samples, want one of each pod: %d", got, tc.pods)
+			}
+		})
+	}
+}
+
 // The source is asked more often than it measures, and may stand still for minutes.
 func TestASampleCountsOnce(t *testing.T) {
 	w := newWorld(t)
@@ -452,6 +497,8 @@ type world struct {
 	moved      map[string]bool
 
 	asked   []string
+	reads   int            // requests to the cache
+	read    map[string]int // how often the cache told of an object, by type and name
 	samples map[string]map[[2]string]usage.Sample
 	refused map[string][]usage.Refused
 	fails   map[string]func() error
@@ -469,16 +516,24 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100), moved: map[string]bool{},
 		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
-		fails: map[string]func() error{}, counted: map[usage.Refusal]int{},
+		fails: map[string]func() error{}, counted: map[usage.Refusal]int{}, read: map[string]int{},
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	w.must(inventory.Index(t.Context(), indexer{builder}))
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			w.hasRead(obj)
+			return err
+		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if fmt.Sprintf("%T", list) == w.unlistable {
 				return errors.New("the cache is broken")
 			}
-			return c.List(ctx, list, opts...)
+			err := c.List(ctx, list, opts...)
+			items, _ := meta.ExtractList(list)
+			w.hasRead(items...)
+			return err
 		},
 	}).Build()
 	w.collector = &Collector{
@@ -498,6 +553,18 @@ func newWorld(t *testing.T) *world {
 		},
 	}
 	return w
+}
+
+// hasRead counts what one request to the cache was answered with.
+func (w *world) hasRead(objects ...runtime.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	for _, o := range objects {
+		if m, err := meta.Accessor(o); err == nil {
+			w.read[fmt.Sprintf("%T %s/%s", o, m.GetNamespace(), m.GetName())]++
+		}
+	}
 }
 
 // indexer hands the indexes of a cache to the fake client.
