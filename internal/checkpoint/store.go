@@ -52,7 +52,7 @@ type entry struct {
 	owner      types.UID
 	deployment string
 	book       history.Book                      // nil until loaded
-	object     *v1beta1.VerticalScalerCheckpoint // as last read or written; nil while there is none
+	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved      map[string]mark                   // what the object leads to
 	filling    filling
 }
@@ -173,14 +173,23 @@ func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recomm
 		return nil
 	}
 	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
-		e.saved = marks // the first pass after a restart: what was read is what we have
+		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return nil
 	}
 	if err := s.write(ctx, scaler, e, now); err != nil {
 		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
 	}
-	e.saved, e.filling.unsaved = marks, false
+	e.settle(marks)
+	e.filling.unsaved = false
 	return nil
+}
+
+// settle notes what the object leads to. What it holds is in the book, and takes as much
+// again in its encoded form: only what the next write needs is kept of it. An update
+// without managed fields leaves those that there are.
+func (e *entry) settle(marks map[string]mark) {
+	e.saved = marks
+	e.object.Spec.Containers, e.object.ManagedFields = nil, nil
 }
 
 // current says whether the checkpoint read at the start still holds all that the
