@@ -179,7 +179,7 @@ fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
 FUZZTIME ?= 1m
 
 .PHONY: bench
-bench: ## Run the benchmarks, those against real API servers among them.
+bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, those against real API servers among them.
 	assets="$${KUBEBUILDER_ASSETS:-}"; \
 	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
@@ -191,6 +191,10 @@ RECORD_ARGS ?=
 record: ## Replay a folder of recorded usage, TRACES, with each profile and with VPA's rule, and compare them.
 	@: $${TRACES:?names no folder of tables: docs/record.md}
 	go run ./test/replay/record $(RECORD_ARGS) "$(TRACES)"
+
+.PHONY: bench-vpa
+bench-vpa: ## Compare what a container costs with VPA's own packages, in one run: heap, CPU and checkpoint.
+	cd hack/vpa && CGO_ENABLED=0 go test -trimpath -run '^$$' -bench . -timeout $(TEST_TIMEOUT) $(ARGS) .
 
 .PHONY: golden
 golden: ## Rewrite the golden files. Read the difference before you commit it.
