@@ -83,7 +83,8 @@ type decided struct {
 //
 // A resource moves when its request
 //   - is below the floor of an OOM kill, outside the allowed bounds, or below the
-//     lower bound: at once;
+//     lower bound: at once; but CPU in the mode Rollout, which restarts pods, only by
+//     more than the tolerance;
 //   - is below the target by more than the tolerance: after the cooldown;
 //   - is above the upper bound, and above the target by more than the tolerance:
 //     after the cooldown. The upper bound is wide while evidence is thin, so that
@@ -188,6 +189,9 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 	}
 	allowed = left.bound(container.Name, allowed)
 	to, why := moveOf(current, target, rec, r, policy.Tolerance, allowed)
+	if why == DecidedLowerBound && r.name == cpu.name && policy.Mode == v1beta1.UpdateModeRollout && !differs(current, to, policy.Tolerance) {
+		why = "" // to restart pods costs more than to go without a little CPU
+	}
 	if why == "" && mixed {
 		to, why = current, DecidedAdopted
 	}

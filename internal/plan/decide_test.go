@@ -126,6 +126,14 @@ func TestWhatIsDecided(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
+		"No rollout is made for a little more CPU, even where usage is above the request": {
+			given(rollout, onlyCPU, template(large()), atSize(),
+				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				recommends(rec(amounts(215, 0), amounts(210, 0), amounts(300, 0)))),
+			`keeps app 200m -, written
+			Applied: The Deployment's pod template has the decided size
+			2/2 applied`,
+		},
 		"What does not wait takes along nothing that does": {
 			given(atSize(), decidedBefore(recently),
 				recommends(rec(amounts(50, 400), amounts(40, 300), amounts(90, 500)))),
