@@ -49,7 +49,7 @@ type Margin struct {
 // Of finds the parameters of a profile. Any other name is Balanced.
 func Of(p Profile) Params {
 	balanced := Params{
-		Prices: ensemble.Prices{Unserved: 40, Starved: 5, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
+		Prices: ensemble.Prices{Unserved: 60, Starved: 6, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
 		Memory: Margin{PerChange: 2, Least: 0.10, Most: 0.25},
 	}
 	switch p {

@@ -389,7 +389,8 @@ func halfOf(perMille int64) int64 { return 100 * (perMille / 2) / (1000 + perMil
 const thinPerMille = 150
 
 // isThin tells whether so much evidence may be about less than a day: it is, until 34
-// hours are known. That is when the bounds move anyway.
+// hours are known. That is when the bounds move anyway. A request that was raised by it is
+// lowered when it is above the upper bound, which may take until 68 hours are known.
 func isThin(confidence float64) bool { return confidence > 1 }
 
 func (p Policy) perMille() int64 {
