@@ -71,7 +71,7 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:Minimum=1
 	Version int32 `json:"version,omitempty"`
 
-	// data is the container's history: distribution of CPU usage, memory peaks and
+	// data is the container's history: what levels of CPU would have cost, memory peaks and
 	// the OOM floor, in the operator's own encoding. At most 8 KiB, which is 10,924
 	// characters of base64.
 	// +required
