@@ -1,0 +1,195 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package window
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+var both = []Direction{Raise, Lower}
+
+func at(t *testing.T, s string) time.Time {
+	t.Helper()
+	v, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func parsed(t *testing.T, specs ...Spec) (ws Windows) {
+	t.Helper()
+	for _, spec := range specs {
+		w, err := Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+func TestWhenAWindowIsOpen(t *testing.T) {
+	const open = "open"
+	nightly := Spec{Schedule: "0 2 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}
+	cases := map[string]struct {
+		windows []Spec
+		raise   map[string]string // by time: open, or how long until it is
+	}{
+		"it opens at the minute and closes after its duration": {
+			[]Spec{nightly},
+			map[string]string{
+				"2026-06-10T00:00:00+02:00": "2h0m0s", "2026-06-10T01:59:59+02:00": "1s",
+				"2026-06-10T02:00:00+02:00": open, "2026-06-10T03:59:59+02:00": open,
+				"2026-06-10T04:00:00+02:00": "22h0m0s",
+			},
+		},
+		"the zone of who asks does not matter": {
+			[]Spec{nightly},
+			map[string]string{"2026-06-10T00:00:00Z": open, "2026-06-09T19:00:00-04:00": "1h0m0s"},
+		},
+		"without a zone it is UTC": {
+			[]Spec{{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both}},
+			map[string]string{"2026-06-10T02:00:00Z": open, "2026-06-10T00:00:00Z": "2h0m0s"},
+		},
+		"it may last over midnight, over days and over its next opening": {
+			[]Spec{{Schedule: "0 22 * * SAT", Duration: 30 * time.Hour, Directions: both}, {Schedule: "0 * * * WED", Duration: 90 * time.Minute, Directions: both}},
+			map[string]string{
+				"2026-06-14T12:00:00Z": open, "2026-06-15T04:00:00Z": "44h0m0s",
+				"2026-06-10T00:30:00Z": open, "2026-06-10T23:59:00Z": open, "2026-06-11T00:29:59Z": open,
+			},
+		},
+		"a skipped hour opens nothing: in Berlin 2:30 did not exist on 29 March 2026": {
+			[]Spec{{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin", Duration: time.Hour, Directions: both}},
+			map[string]string{
+				"2026-03-29T01:59:59+01:00": "23h30m1s", "2026-03-29T03:30:00+02:00": "23h0m0s", "2026-03-30T02:30:00+02:00": open,
+			},
+		},
+		"a window over a skipped hour is as long as ever, and so ends later by the wall": {
+			[]Spec{{Schedule: "0 1 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}},
+			map[string]string{"2026-03-29T03:59:59+02:00": open, "2026-03-29T04:00:00+02:00": "21h0m0s"},
+		},
+		"an hour that comes twice opens twice: in New York 1:30 on 1 November 2026": {
+			[]Spec{{Schedule: "30 1 * * *", TimeZone: "America/New_York", Duration: 20 * time.Minute, Directions: both}},
+			map[string]string{
+				"2026-11-01T01:30:00-04:00": open, "2026-11-01T01:50:00-04:00": "40m0s",
+				"2026-11-01T01:30:00-05:00": open, "2026-11-01T01:50:00-05:00": "23h40m0s",
+			},
+		},
+		"the hour before a change of the clocks is the hour that it is called": {
+			[]Spec{{Schedule: "0 9 * * *", TimeZone: "Europe/Berlin", Duration: time.Hour, Directions: both}},
+			map[string]string{"2026-03-28T08:00:00Z": open, "2026-03-29T08:00:00Z": "23h0m0s", "2026-03-29T07:00:00Z": open},
+		},
+		"a day that is there every four years": {
+			[]Spec{{Schedule: "0 0 29 2 *", Duration: time.Hour, Directions: both}},
+			map[string]string{"2028-02-29T00:30:00Z": open, "2028-02-28T00:00:00Z": "24h0m0s"},
+		},
+		"a direction that no window names is always open": {
+			[]Spec{{Schedule: "0 2 * * *", Duration: time.Hour, Directions: []Direction{Lower}}},
+			map[string]string{"2026-06-10T12:00:00Z": open},
+		},
+		"without windows it is always open": {nil, map[string]string{"2026-06-10T12:00:00Z": open}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ws := parsed(t, tc.windows...)
+			for when, want := range tc.raise {
+				isOpen, in := ws.Opens(Raise, at(t, when))
+				got := in.String()
+				if isOpen {
+					got = open
+				}
+				if got != want {
+					t.Errorf("at %s: %s, want %s", when, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoWindow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schedule, zone, want string
+	}{
+		"four fields":               {"0 2 * *", "UTC", "no cron expression of five fields"},
+		"seconds":                   {"0 0 2 * * *", "UTC", "no cron expression of five fields"},
+		"a word for a schedule":     {"@daily", "UTC", "no cron expression of five fields"},
+		"a zone in the schedule":    {"TZ=UTC 0 2 * *", "UTC", "no cron expression of five fields"},
+		"what ends the parser":      {"TZ=", "UTC", "no cron expression of five fields"},
+		"hour 24":                   {"0 24 * * *", "UTC", "above maximum"},
+		"a range that is backwards": {"0 5-2 * * *", "UTC", "beyond end of range"},
+		"a step of nothing":         {"*/0 * * * *", "UTC", "step of range should be a positive number"},
+		"a day that no year has":    {"0 0 30 2 *", "UTC", "no year has"},
+		"a zone that is not there":  {"0 2 * * *", "Mars/Olympus", "not known"},
+		"a path as a zone":          {"0 2 * * *", "../../etc/passwd", "not known"},
+		"wherever we are":           {"0 2 * * *", "Local", "happens to run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := Parse(Spec{Schedule: tc.schedule, TimeZone: tc.zone, Duration: time.Hour, Directions: both})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("Parse() says %v, want %s", err, tc.want)
+			}
+			for h := range 48 {
+				if open, in := (Windows{w}).Opens(Raise, at(t, "2026-06-10T00:00:00Z").Add(time.Duration(h)*time.Hour)); open || in != 0 {
+					t.Fatalf("it opens: %t, in %s", open, in)
+				}
+			}
+			// A good one beside it still opens.
+			good := parsed(t, Spec{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both})
+			if open, _ := append(good, w).Opens(Raise, at(t, "2026-06-10T02:10:00Z")); !open {
+				t.Error("one that is not understood closes another")
+			}
+		})
+	}
+}
+
+// What Opens promises must come true, at the second: closed until then, open from then.
+func TestAWindowOpensWhenItSays(t *testing.T) {
+	schedules := []string{"0 2 * * *", "30 2 * * SUN", "*/17 1,3 * * *", "0 0 1 * *", "59 23 * * 1-5", "0 12 29 2 *", "15 2 28-31 3,10 *"}
+	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Havana", "Pacific/Apia"}
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		ws := parsed(t, Spec{
+			Schedule: schedules[r.IntN(len(schedules))], TimeZone: zones[r.IntN(len(zones))],
+			Duration: time.Duration(1+r.IntN(1440)) * time.Minute, Directions: both,
+		})
+		now := at(t, "2025-01-01T00:00:00Z").Add(time.Duration(r.Int64N(int64(3 * 365 * 24 * time.Hour)))).Truncate(time.Second)
+		open, in := ws.Opens(Lower, now)
+		if open {
+			continue
+		}
+		if in <= 0 {
+			t.Fatalf("seed %d: closed at %s, and never opens", seed, now)
+		}
+		if early, _ := ws.Opens(Lower, now.Add(in-time.Second)); early {
+			t.Errorf("seed %d: %+v opens before it says: %s after %s", seed, ws[0].spec, in, now)
+		}
+		if then, _ := ws.Opens(Lower, now.Add(in)); !then {
+			t.Errorf("seed %d: %+v is not open when it says: %s after %s", seed, ws[0].spec, in, now)
+		}
+	}
+}
+
+func TestEqual(t *testing.T) {
+	spec := Spec{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both}
+	one := parsed(t, spec)[0]
+	if !one.Equal(parsed(t, spec)[0]) {
+		t.Error("it does not equal itself")
+	}
+	for name, change := range map[string]func(*Spec){
+		"schedule":   func(s *Spec) { s.Schedule = "0 3 * * *" },
+		"zone":       func(s *Spec) { s.TimeZone = "Europe/Berlin" },
+		"duration":   func(s *Spec) { s.Duration = time.Minute },
+		"directions": func(s *Spec) { s.Directions = []Direction{Lower} },
+	} {
+		other := spec
+		change(&other)
+		if one.Equal(parsed(t, other)[0]) {
+			t.Errorf("another %s is no difference", name)
+		}
+	}
+}
