@@ -75,6 +75,11 @@ const (
 	ReasonWithinBounds = "WithinBounds"
 	// ReasonInCooldown: the last decision is too recent.
 	ReasonInCooldown = "InCooldown"
+	// ReasonOutsideWindow: the change waits for a window of updatePolicy.windows to open.
+	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonInvalidWindow: a window of updatePolicy.windows cannot be understood, and
+	// never opens.
+	ReasonInvalidWindow = "InvalidWindow"
 	// ReasonNoPods: the Deployment has no pods that could be sized.
 	ReasonNoPods = "NoPods"
 	// ReasonNothingControlled: the policies leave no resource to manage.
@@ -105,7 +110,8 @@ const (
 	ReasonNodeCapacity = "NodeCapacity"
 	// ReasonUnsupported: the node cannot resize pods in place.
 	ReasonUnsupported = "Unsupported"
-	// ReasonQuotaExceeded: a ResourceQuota does not allow the size.
+	// ReasonQuotaExceeded: a ResourceQuota has no room for the size, or for the first new
+	// pod of a rollout.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonForbidden: the operator lacks a right.
 	ReasonForbidden = "Forbidden"

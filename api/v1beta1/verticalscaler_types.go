@@ -77,7 +77,8 @@ type ControlledValues string
 
 const (
 	// RequestsAndLimits keeps each limit in the proportion to its request that the
-	// pod template has. Limits are never added or removed.
+	// pod template has, or as the container's policy for limits says. Limits are never
+	// added or removed.
 	RequestsAndLimits ControlledValues = "RequestsAndLimits"
 	// RequestsOnly leaves limits as they are; a request is never raised above its limit.
 	RequestsOnly ControlledValues = "RequestsOnly"
@@ -98,7 +99,7 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.deploymentName`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
-// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{ReplicaSet,v1},{Pod,v1},{Node,v1},{LimitRange,v1},{HorizontalPodAutoscaler,v2},{Event,v1},{VerticalScalerCheckpoint,v1beta1}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{ReplicaSet,v1},{Pod,v1},{Node,v1},{LimitRange,v1},{ResourceQuota,v1},{HorizontalPodAutoscaler,v2},{Event,v1},{VerticalScalerCheckpoint,v1beta1}}
 type VerticalScaler struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -189,6 +190,105 @@ type UpdatePolicy struct {
 	// +kubebuilder:validation:Maximum=86400
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Cooldown in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
+
+	// tolerancePercent is the least change of a request, in percent of it, that is worth
+	// making. What is urgent is made whatever it changes: after an OOM kill, below the
+	// lower bound, outside of what is allowed. Defaults to 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=50
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tolerance in percent",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	TolerancePercent *int32 `json:"tolerancePercent,omitempty"`
+
+	// raise bounds the changes that raise a request.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Raise",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Raise *DirectionPolicy `json:"raise,omitempty"`
+
+	// lower bounds the changes that lower a request. Its maxStepPercent is below 100.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.maxStepPercent) || self.maxStepPercent < 100",message="must be below 100 for lower: nothing is lowered by all that it has",fieldPath=".maxStepPercent"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Lower",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Lower *DirectionPolicy `json:"lower,omitempty"`
+
+	// windows are when requests may be changed. Outside of all windows for a direction,
+	// changes of that direction wait; a direction that no window names never waits. What
+	// is urgent does not wait: after an OOM kill, below the lower bound, outside of what
+	// is allowed. Unset means always.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Windows",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	Windows []UpdateWindow `json:"windows,omitempty"`
+}
+
+// DirectionPolicy bounds the changes of one direction.
+type DirectionPolicy struct {
+	// cooldownSeconds is the least time between the last decision, of whichever direction,
+	// and one of this direction. Defaults to updatePolicy.cooldownSeconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	CooldownSeconds *int32 `json:"cooldownSeconds,omitempty"`
+
+	// maxStepPercent is the most that one decision changes a request, in percent of it.
+	// The next step waits for the cooldown. What is urgent goes at once as far as it is
+	// urgent: to the lower bound, to what is allowed, and after an OOM kill all the way.
+	// Unset means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxStepPercent *int32 `json:"maxStepPercent,omitempty"`
+}
+
+// ChangeDirection is which way a request is changed.
+// +kubebuilder:validation:Enum=Raise;Lower
+type ChangeDirection string
+
+// The directions.
+const (
+	DirectionRaise ChangeDirection = "Raise"
+	DirectionLower ChangeDirection = "Lower"
+)
+
+// UpdateWindow is when requests may be changed.
+type UpdateWindow struct {
+	// schedule says when the window opens: a cron expression of five fields, such as
+	// "0 2 * * SAT". Minute, hour, day of month, month (1-12 or JAN-DEC), day of week (0-6
+	// or SUN-SAT), each a number, a range 1-5, a list 1,3 or *, and any of these with a
+	// step /2. Where both days are restricted, either is enough. What cannot be understood
+	// never opens, and the scaler is Stalled with the reason InvalidWindow.
+	// +required
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=100
+	// +kubebuilder:validation:XValidation:rule="self.matches('(?i)^([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)* +([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)* +([*?]|(0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/[1-9][0-9]?)?(,([*?]|(0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0?[1-9]|1[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/[1-9][0-9]?)?)* +([*?]|([0-6]|SUN|MON|TUE|WED|THU|FRI|SAT)(-([0-6]|SUN|MON|TUE|WED|THU|FRI|SAT))?)(/[1-9][0-9]?)?(,([*?]|([0-6]|SUN|MON|TUE|WED|THU|FRI|SAT)(-([0-6]|SUN|MON|TUE|WED|THU|FRI|SAT))?)(/[1-9][0-9]?)?)*$')",message="must be a cron expression of five fields, such as '0 2 * * SAT': minute, hour, day of month, month, day of week"
+	Schedule string `json:"schedule,omitempty"`
+
+	// timeZone is the zone that the schedule is in, by its IANA name: Europe/Berlin. A
+	// time that its clocks skip opens nothing, one that comes twice opens twice. Defaults
+	// to UTC.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self != 'Local' && self.matches('^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$') && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="must be the IANA name of a time zone, such as Europe/Berlin or UTC"
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// durationMinutes is how long the window stays open, by the clock that knows no
+	// summer time. A decision made in it is carried out to its end; a rollout begins in
+	// it. From 1 to 10080, which is a week.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10080
+	DurationMinutes int32 `json:"durationMinutes,omitempty"`
+
+	// directions are the changes that the window is for. Defaults to both.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={Raise,Lower}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	Directions []ChangeDirection `json:"directions,omitempty"`
 }
 
 // ResourcePolicy bounds what is recommended.
@@ -206,6 +306,9 @@ type ResourcePolicy struct {
 // ContainerPolicy bounds what is recommended for one container.
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.limits.maxAllowed.cpu) || [self.minAllowed.cpu, self.limits.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.memory) || !has(self.limits.maxAllowed.memory) || [self.minAllowed.memory, self.limits.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.limits.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most limits.maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.controlledValues) || self.controlledValues != 'RequestsOnly'",message="cannot be set with controlledValues RequestsOnly, which leaves limits as they are",fieldPath=".limits"
 type ContainerPolicy struct {
 	// containerName is the container's name in the pod template, or "*" for all
 	// containers that no other policy names.
@@ -229,7 +332,8 @@ type ContainerPolicy struct {
 	ControlledResources []ControlledResource `json:"controlledResources,omitempty"`
 
 	// controlledValues says what becomes of limits. RequestsAndLimits: each limit
-	// keeps the proportion to its request that the pod template has. RequestsOnly:
+	// keeps the proportion to its request that the pod template has, or follows as limits
+	// says. RequestsOnly:
 	// limits stay as they are. Defaults to RequestsAndLimits.
 	// +optional
 	// +kubebuilder:default=RequestsAndLimits
@@ -242,6 +346,46 @@ type ContainerPolicy struct {
 	// maxAllowed is the most that is requested, whatever is recommended.
 	// +optional
 	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
+
+	// limits shapes the limits that follow their requests. Limits are never added or
+	// removed, never below their request, and never beyond what a LimitRange allows.
+	// Unset means that each keeps the proportion to its request that the template has.
+	// +optional
+	Limits *LimitPolicy `json:"limits,omitempty"`
+}
+
+// LimitPolicy shapes limits.
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+type LimitPolicy struct {
+	// headroomPercent is what a limit has above its request, instead of the template's
+	// proportion.
+	// +optional
+	HeadroomPercent *ResourcePercents `json:"headroomPercent,omitempty"`
+
+	// minAllowed is the least that a limit is set to.
+	// +optional
+	MinAllowed *ResourceBounds `json:"minAllowed,omitempty"`
+
+	// maxAllowed is the most that a limit is set to, and so also the most that is
+	// requested where there is a limit. A memory limit is not lowered below what the
+	// container is known to use.
+	// +optional
+	MaxAllowed *ResourceBounds `json:"maxAllowed,omitempty"`
+}
+
+// ResourcePercents is a percentage for each resource.
+type ResourcePercents struct {
+	// cpu is from 0 to 1000. Unset keeps the template's proportion.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	CPU *int32 `json:"cpu,omitempty"`
+	// memory is from 0 to 1000. Unset keeps the template's proportion.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Memory *int32 `json:"memory,omitempty"`
 }
 
 // ResourceBounds is one end of what is allowed, for each resource.

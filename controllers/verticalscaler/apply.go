@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -73,8 +74,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		verdict := plan.Refused{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
 		r.pods.remember(key, step.UID, func(what *remembered) {
 			what.refused = slices.DeleteFunc(what.refused, func(old refusedUntil) bool { return !p.now.Before(old.until) })
-			// Most refusals end with something that we do not watch: the resync asks again.
-			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.resync(scaler.UID))})
+			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.patience(scaler, p, refused.Reason))})
 		})
 		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.Reason, "message", refused.Message)
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
@@ -94,6 +94,18 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 	countAction("resize", outcomeOf(err))
 	return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
 }
+
+// patience is how long a refusal stands. Most end with something that we do not watch: the
+// resync asks again. A quota that we could judge, and did, was only seen late.
+func (r *Reconciler) patience(scaler *v1beta1.VerticalScaler, p *pass, reason string) time.Duration {
+	if reason == v1beta1.ReasonQuotaExceeded && p.observation.judgesQuotas {
+		return min(lateQuota, r.resync(scaler.UID))
+	}
+	return r.resync(scaler.UID)
+}
+
+// lateQuota is how long a quota may take to arrive in the cache.
+const lateQuota = 10 * time.Second
 
 // outcomeOf tells a write that came too late from one that failed.
 func outcomeOf(err error) string {

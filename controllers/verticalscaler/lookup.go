@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -196,6 +197,26 @@ func ofNamespace(reader client.Reader) func(context.Context, client.Object) []re
 		var keys []types.NamespacedName
 		for i := range scalers.Items {
 			keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+		}
+		return requests(keys)
+	}
+}
+
+// heldByQuota maps a ResourceQuota to the scalers of its namespace that say to wait for
+// one. The others need not know.
+func heldByQuota(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		var scalers v1beta1.VerticalScalerList
+		if err := reader.List(ctx, &scalers, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot list scalers", "namespace", obj.GetNamespace())
+			return nil
+		}
+		var keys []types.NamespacedName
+		for i := range scalers.Items {
+			applied := meta.FindStatusCondition(scalers.Items[i].Status.Conditions, v1beta1.ConditionApplied)
+			if applied != nil && applied.Reason == v1beta1.ReasonQuotaExceeded {
+				keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+			}
 		}
 		return requests(keys)
 	}

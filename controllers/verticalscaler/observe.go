@@ -32,6 +32,8 @@ type observation struct {
 	winner string
 	// situation is what the plan rests on, less the recommendations.
 	situation plan.Situation
+	// judgesQuotas says that the situation tells of all the ResourceQuotas.
+	judgesQuotas bool
 	// problems is what is wrong with the usage.
 	problems collect.Problems
 }
@@ -68,6 +70,11 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 		return o, fmt.Errorf("listing the LimitRanges of namespace %s: %w", scaler.Namespace, err)
 	}
 	s.Bounds = workload.ReadLimitRanges(ranges.Items)
+	var quotas corev1.ResourceQuotaList
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", scaler.Namespace, err)
+	}
+	s.Quotas, o.judgesQuotas = workload.ReadQuotas(quotas.Items)
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
 	if err := r.Client.List(ctx, &hpas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", scaler.Namespace, err)

@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,36 +15,97 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
 	defaultCooldownSeconds     = 300
 	defaultSafetyMarginPercent = 0
+	defaultTolerancePercent    = 100 * plan.DefaultTolerance
 )
 
 // policyOf reads the scaler's spec for the plan. The schema has defaults for most
 // fields; they are repeated here for objects that were stored without them.
 func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
+	update := scaler.Spec.UpdatePolicy
 	p := plan.Policy{
 		Mode:       modeOf(scaler),
 		Suspended:  scaler.Spec.Suspend,
 		Edited:     scaler.Generation != scaler.Status.ObservedGeneration,
-		Cooldown:   time.Duration(ptr.Deref(scaler.Spec.UpdatePolicy.CooldownSeconds, defaultCooldownSeconds)) * time.Second,
-		Tolerance:  plan.DefaultTolerance,
+		Cooldown:   seconds(ptr.Deref(update.CooldownSeconds, defaultCooldownSeconds)),
+		Raise:      directionOf(update.Raise),
+		Lower:      directionOf(update.Lower),
+		Tolerance:  float64(ptr.Deref(update.TolerancePercent, defaultTolerancePercent)) / 100,
 		Containers: map[string]plan.ContainerPolicy{},
 	}
+	p.Windows, p.BadWindow = windowsOf(update.Windows)
 	for _, c := range d.Containers {
 		policy := containerPolicyOf(scaler, c.Name)
 		p.Containers[c.Name] = plan.ContainerPolicy{
-			CPU:        controls(policy, v1beta1.ControlledCPU),
-			Memory:     controls(policy, v1beta1.ControlledMemory),
-			Limits:     policy.ControlledValues != v1beta1.RequestsOnly,
-			MinAllowed: boundsOf(policy.MinAllowed),
-			MaxAllowed: boundsOf(policy.MaxAllowed),
+			CPU:         controls(policy, v1beta1.ControlledCPU),
+			Memory:      controls(policy, v1beta1.ControlledMemory),
+			Limits:      policy.ControlledValues != v1beta1.RequestsOnly,
+			LimitPolicy: limitPolicyOf(policy.Limits),
+			MinAllowed:  boundsOf(policy.MinAllowed),
+			MaxAllowed:  boundsOf(policy.MaxAllowed),
 		}
 	}
 	return p
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+func directionOf(policy *v1beta1.DirectionPolicy) (d plan.Direction) {
+	if policy == nil {
+		return d
+	}
+	if policy.CooldownSeconds != nil {
+		d.Cooldown = ptr.To(seconds(*policy.CooldownSeconds))
+	}
+	d.MaxStepPercent = int64(ptr.Deref(policy.MaxStepPercent, 0))
+	return d
+}
+
+// windowsOf reads the windows, and says what is wrong with the first that never opens. The
+// schema keeps out most of what cannot be understood.
+func windowsOf(list []v1beta1.UpdateWindow) (out window.Windows, bad string) {
+	for i, w := range list {
+		spec := window.Spec{
+			Schedule: w.Schedule, TimeZone: w.TimeZone, Duration: time.Duration(w.DurationMinutes) * time.Minute,
+			Directions: []window.Direction{window.Raise, window.Lower},
+		}
+		if len(w.Directions) > 0 {
+			spec.Directions = nil
+		}
+		for _, d := range w.Directions {
+			spec.Directions = append(spec.Directions, window.Direction(d))
+		}
+		parsed, err := window.Parse(spec)
+		if err != nil && bad == "" {
+			bad = fmt.Sprintf("updatePolicy.windows[%d] never opens: %s", i, err)
+		}
+		out = append(out, parsed)
+	}
+	return out, bad
+}
+
+func limitPolicyOf(policy *v1beta1.LimitPolicy) (p plan.LimitPolicy) {
+	if policy == nil {
+		return p
+	}
+	if h := policy.HeadroomPercent; h != nil {
+		p.HeadroomCPU, p.HeadroomMemory = wide(h.CPU), wide(h.Memory)
+	}
+	p.MinAllowed, p.MaxAllowed = boundsOf(policy.MinAllowed), boundsOf(policy.MaxAllowed)
+	return p
+}
+
+func wide(n *int32) *int64 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(int64(*n))
 }
 
 func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {

@@ -14,6 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -45,6 +46,54 @@ func TestPolicyOf(t *testing.T) {
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "Rollout", CooldownSeconds: ptr.To[int32](0)}
 			}),
 			byDefault(func(p *plan.Policy) { p.Mode, p.Suspended, p.Cooldown = "Rollout", true, 0 }),
+		},
+		"the pace of updates": {
+			checkout(observed, func(s *v1beta1.VerticalScaler) {
+				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{
+					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25),
+					Raise: &v1beta1.DirectionPolicy{CooldownSeconds: ptr.To[int32](0), MaxStepPercent: ptr.To[int32](100)},
+					Lower: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20)},
+					Windows: []v1beta1.UpdateWindow{
+						{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", DurationMinutes: 90, Directions: []v1beta1.ChangeDirection{"Lower"}},
+						{Schedule: "0 3 * * *", DurationMinutes: 5},
+					},
+				}
+			}),
+			byDefault(func(p *plan.Policy) {
+				p.Cooldown, p.Tolerance = time.Minute, 0.25
+				p.Raise = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
+				p.Lower = plan.Direction{MaxStepPercent: 20}
+				for _, spec := range []window.Spec{
+					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"Lower"}},
+					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"Raise", "Lower"}},
+				} {
+					parsed, err := window.Parse(spec)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.Windows = append(p.Windows, parsed)
+				}
+			}),
+		},
+		"a window that never opens": {
+			checkout(observed, func(s *v1beta1.VerticalScaler) {
+				s.Spec.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 0 30 2 *", DurationMinutes: 5}}
+			}),
+			byDefault(func(p *plan.Policy) {
+				never, _ := window.Parse(window.Spec{Schedule: "0 0 30 2 *", Duration: 5 * time.Minute, Directions: []window.Direction{"Raise", "Lower"}})
+				p.Windows = window.Windows{never}
+				p.BadWindow = `updatePolicy.windows[0] never opens: schedule "0 0 30 2 *" names a day that no year has`
+			}),
+		},
+		"a policy for limits": {
+			checkout(observed, policies(v1beta1.ContainerPolicy{ContainerName: "app", Limits: &v1beta1.LimitPolicy{
+				HeadroomPercent: &v1beta1.ResourcePercents{CPU: ptr.To[int32](0)}, MaxAllowed: bounds,
+			}})),
+			byDefault(func(p *plan.Policy) {
+				shaped := all
+				shaped.LimitPolicy = plan.LimitPolicy{HeadroomCPU: ptr.To[int64](0), MaxAllowed: amounts(250, 1024)}
+				p.Containers["app"] = shaped
+			}),
 		},
 		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Off" })},
 		"a container's own policy goes before that of any, and does not add to it": {

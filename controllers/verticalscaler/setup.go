@@ -36,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Name is the controller's name, in logs, metrics and as the field manager of all
@@ -69,6 +70,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(limitRangePredicate())).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(heldByQuota(mgr.GetCache())), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA(all)), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
@@ -137,6 +139,17 @@ func limitRangePredicate() predicate.Predicate {
 	return updates(func(before, after *corev1.LimitRange) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
+}
+
+// quotaPredicate lets through what may free a scaler that a quota holds back. The status
+// of a quota changes with every pod of its namespace, so all else is dropped: more that is
+// used, and a quota that comes, hold up whoever runs into them, in a pass of their own.
+func quotaPredicate() predicate.Predicate {
+	freeing := updates(func(before, after *corev1.ResourceQuota) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			workload.MoreRoom([]corev1.ResourceQuota{*before}, []corev1.ResourceQuota{*after})
+	})
+	return predicate.And(freeing, predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
 }
 
 // hpaPredicate lets through what an HPA is about, not what it is doing.

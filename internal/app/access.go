@@ -92,6 +92,7 @@ func cachedRights() (rights []right) {
 		{"", "apps", "replicasets"},
 		{"", "", "pods"},
 		{"", "", "limitranges"},
+		{"", "", "resourcequotas"},
 		{"", "autoscaling", "horizontalpodautoscalers"},
 	} {
 		rights = append(rights, right{"list", r.group, r.resource}, right{"watch", r.group, r.resource})

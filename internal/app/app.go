@@ -174,6 +174,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 				&appsv1.Deployment{}:                     {},
 				&corev1.Pod{}:                            {},
 				&corev1.LimitRange{}:                     {},
+				&corev1.ResourceQuota{}:                  {},
 				&autoscalingv2.HorizontalPodAutoscaler{}: {},
 			},
 		},

@@ -158,7 +158,7 @@ func TestWhatIsCached(t *testing.T) {
 			t.Errorf("%T is cached in a way of its own", obj)
 		}
 	}
-	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Node", "Pod", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
+	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Node", "Pod", "ResourceQuota", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
 		t.Errorf("cached kinds (-want +got):\n%s", diff)
 	}
 	for name, scope := range map[string]Scope{

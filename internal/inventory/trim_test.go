@@ -76,6 +76,13 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		if diff := cmp.Diff(workload.ReadLimitRanges([]corev1.LimitRange{limits}), workload.ReadLimitRanges([]corev1.LimitRange{*trimmed(t, limits.DeepCopy())})); diff != "" {
 			t.Fatalf("seed %d: reading a LimitRange (-whole +trimmed):\n%s", seed, diff)
 		}
+		var quota corev1.ResourceQuota
+		fill(r, reflect.ValueOf(&quota).Elem())
+		readQuota, _ := workload.ReadQuotas([]corev1.ResourceQuota{quota})
+		readTrimmed, _ := workload.ReadQuotas([]corev1.ResourceQuota{*trimmed(t, quota.DeepCopy())})
+		if diff := cmp.Diff(readQuota, readTrimmed); diff != "" {
+			t.Fatalf("seed %d: reading a ResourceQuota (-whole +trimmed):\n%s", seed, diff)
+		}
 		var hpa autoscalingv2.HorizontalPodAutoscaler
 		fill(r, reflect.ValueOf(&hpa).Elem())
 		target := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: hpa.Spec.ScaleTargetRef.Name}}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -33,9 +31,6 @@ var urgency = map[string]int{
 	DecidedOOMKill: 6, DecidedBounds: 5, DecidedLowerBound: 4, DecidedRaise: 3, DecidedLower: 2, DecidedAdopted: 1,
 }
 
-// waitsForCooldown tells the reasons that can wait from those that cannot.
-func waitsForCooldown(reason string) bool { return reason == DecidedRaise || reason == DecidedLower }
-
 // resource is one of the two resources, with the accessors that let one rule
 // serve both.
 type resource struct {
@@ -45,6 +40,7 @@ type resource struct {
 	set      func(*quantity.Amounts, int64)
 	format   func(int64) string
 	ratio    func(workload.Ratios) int64
+	headroom func(LimitPolicy) *int64
 	restarts func(workload.Container) bool
 }
 
@@ -56,6 +52,7 @@ var (
 		set:      func(a *quantity.Amounts, v int64) { a.CPUMillis = v },
 		format:   quantity.FormatCPU,
 		ratio:    func(r workload.Ratios) int64 { return r.CPU },
+		headroom: func(p LimitPolicy) *int64 { return p.HeadroomCPU },
 		restarts: func(c workload.Container) bool { return c.RestartOnCPU },
 	}
 	memory = resource{
@@ -65,6 +62,7 @@ var (
 		set:      func(a *quantity.Amounts, v int64) { a.MemoryBytes = v },
 		format:   quantity.FormatMemory,
 		ratio:    func(r workload.Ratios) int64 { return r.Memory },
+		headroom: func(p LimitPolicy) *int64 { return p.HeadroomMemory },
 		restarts: func(c workload.Container) bool { return c.RestartOnMemory },
 	}
 	resources = []resource{cpu, memory}
@@ -76,7 +74,7 @@ type decided struct {
 	decided         bool
 	reason, message string // why nothing (more) is decided
 	stalled         bool
-	wait            time.Duration // the rest of the cooldown that a change waits for
+	wait            time.Duration // how long it is until a change may be made that waits
 }
 
 // decide moves the decision where the recommendation asks for it.
@@ -85,10 +83,10 @@ type decided struct {
 //   - is below the floor of an OOM kill, outside the allowed bounds, or below the
 //     lower bound: at once; but CPU in the mode Rollout, which restarts pods, only by
 //     more than the tolerance;
-//   - is below the target by more than the tolerance: after the cooldown;
+//   - is below the target by more than the tolerance: after the cooldown, inside a window;
 //   - is above the upper bound, and above the target by more than the tolerance:
-//     after the cooldown. The upper bound is wide while evidence is thin, so that
-//     lowering waits for evidence.
+//     after the cooldown, inside a window. The upper bound is wide while evidence is thin,
+//     so that lowering waits for evidence.
 //
 // What does not move stays as it was decided; what moves at once does not take along
 // what has to wait.
@@ -97,11 +95,7 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 	w := weigh(s, policy)
 
 	out := decided{decision: s.Decision.with(w.stays)}
-	left := cooldownLeft(s.Decision, policy.Cooldown, now)
-	ready, waiting := w.moves, []move(nil)
-	if left > 0 {
-		ready, waiting = split(w.moves)
-	}
+	ready, waiting := policy.split(w.moves, s.Decision, now)
 	switch {
 	case len(ready) > 0:
 		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays}
@@ -111,9 +105,7 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 		out.decided = true
 		out.reason, out.message, out.stalled = w.held.tell()
 	case len(waiting) > 0:
-		out.wait = left
-		out.reason = v1beta1.ReasonInCooldown
-		out.message = fmt.Sprintf("The next change (%s) waits until %s after the last one", reasonsOf(waiting), policy.Cooldown)
+		out.reason, out.message, out.wait = tellWaiting(waiting)
 	default:
 		out.reason, out.message, out.stalled = w.tell(out.decision != nil)
 	}
@@ -190,9 +182,13 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 	allowed = left.bound(container.Name, allowed)
 	to, why := moveOf(current, target, rec, r, policy.Tolerance, allowed)
 	if why == DecidedLowerBound && r.name == cpu.name && policy.Mode == v1beta1.UpdateModeRollout && !differs(current, to, policy.Tolerance) {
-		why = "" // to restart pods costs more than to go without a little CPU
+		to, why = current, "" // to restart pods costs more than to go without a little CPU
 	}
-	if why == "" && mixed {
+	to = policy.stepTo(current, to, why, rec, r, allowed)
+	switch {
+	case why == "" && limitsAreOff(s, policy, container, current, r):
+		to, why = current, DecidedBounds
+	case why == "" && mixed:
 		to, why = current, DecidedAdopted
 	}
 	if why != "" {
@@ -312,14 +308,15 @@ func (s spans) fit(v int64) int64 {
 
 // allowedFor is what a request may be: as the policy wants, but within the
 // LimitRange, which the API server enforces, and below a limit that we leave as it
-// is. The ratio to such a limit comes first: where it asks for more than is allowed,
-// nothing is done at all.
+// is, or may raise so far only. The ratio to such a limit comes first: where it asks for
+// more than is allowed, nothing is done at all.
 func allowedFor(s Situation, policy Policy, container workload.Container, r resource) spans {
 	p := policy.Containers[container.Name]
 	limit := fixedLimit(s, policy, container, r)
 	return spans{
 		{leastRequest(limit, r.ratio(s.Bounds.ContainerRatio)), 0},
 		{r.of(p.MinAllowed), r.of(p.MaxAllowed)},
+		{0, limitCap(s, policy, container, r)},
 		{r.of(s.Bounds.ContainerMin), r.of(s.Bounds.ContainerMax)},
 		{0, limit},
 	}
@@ -336,12 +333,50 @@ func fixedLimit(s Situation, policy Policy, container workload.Container, r reso
 	case policy.Containers[container.Name].Limits:
 		return 0
 	case policy.Mode == v1beta1.UpdateModeInPlace && len(pods) > 0:
-		limit = 0
-		for _, c := range pods {
-			limit = max(limit, r.of(c.Limits))
-		}
+		limit = mostOf(pods, r)
 	}
 	return limit
+}
+
+// limitCap is the most that a limit which follows may be, and so its request; 0 for no
+// cap. Where there is no limit, nothing caps the request: none is added.
+func limitCap(s Situation, policy Policy, container workload.Container, r resource) int64 {
+	p := policy.Containers[container.Name]
+	limit, pods := r.of(container.Limits), running(s.Pods, container.Name)
+	if policy.Mode == v1beta1.UpdateModeInPlace && len(pods) > 0 {
+		limit = mostOf(pods, r)
+	}
+	if !p.Limits || limit == 0 {
+		return 0
+	}
+	return r.of(p.LimitPolicy.MaxAllowed)
+}
+
+func mostOf(containers []workload.Container, r resource) (limit int64) {
+	for _, c := range containers {
+		limit = max(limit, r.of(c.Limits))
+	}
+	return limit
+}
+
+// limitsAreOff says that a limit is not what its own policy says, and no decision tells
+// what the request shall be that it follows.
+func limitsAreOff(s Situation, policy Policy, container workload.Container, request int64, r resource) bool {
+	p := policy.Containers[container.Name]
+	shaped := r.headroom(p.LimitPolicy) != nil || r.of(p.LimitPolicy.MinAllowed) > 0 || r.of(p.LimitPolicy.MaxAllowed) > 0
+	if !p.Limits || !shaped || request == 0 || s.Decision.request(container.Name, r) > 0 {
+		return false
+	}
+	in := running(s.Pods, container.Name)
+	if policy.Mode == v1beta1.UpdateModeRollout {
+		in = []workload.Container{container}
+	}
+	for _, c := range in {
+		if limit := r.of(c.Limits); limit > 0 && cutFor(s, policy, c).limitFor(request, limit, r) != limit {
+			return true
+		}
+	}
+	return false
 }
 
 func (p Policy) controls(container string, r resource) bool {
@@ -409,26 +444,6 @@ func (d *Decision) notAfter(now time.Time) *Decision {
 	return &left
 }
 
-func cooldownLeft(last *Decision, cooldown time.Duration, now time.Time) time.Duration {
-	if last == nil {
-		return 0
-	}
-	return max(0, last.Time.Add(cooldown).Sub(now))
-}
-
-// split tells the moves that can be made at once from those that wait for the
-// cooldown.
-func split(moves []move) (ready, waiting []move) {
-	for _, m := range moves {
-		if waitsForCooldown(m.why) {
-			waiting = append(waiting, m)
-		} else {
-			ready = append(ready, m)
-		}
-	}
-	return ready, waiting
-}
-
 func mostUrgent(moves []move) (reason string) {
 	for _, m := range moves {
 		if urgency[m.why] > urgency[reason] {
@@ -436,13 +451,4 @@ func mostUrgent(moves []move) (reason string) {
 		}
 	}
 	return reason
-}
-
-func reasonsOf(moves []move) string {
-	var reasons []string
-	for _, m := range moves {
-		reasons = append(reasons, m.why)
-	}
-	slices.Sort(reasons)
-	return strings.Join(slices.Compact(reasons), ", ")
 }

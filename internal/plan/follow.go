@@ -21,7 +21,7 @@ func Follow(current quantity.Amounts, rec recommend.Container, cooldown, since t
 			continue
 		}
 		to, why := moveOf(r.of(current), target, rec, r, DefaultTolerance, spans{})
-		if why == "" || waitsForCooldown(why) && since < cooldown {
+		if why == "" || waits(why) && since < cooldown {
 			continue
 		}
 		r.set(&next, to)

@@ -23,6 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -32,10 +33,19 @@ type Policy struct {
 	Suspended bool
 	// Edited says that the spec is newer than the last pass. What differs from the
 	// template then is our own doing, and what was contested is tried again.
-	Edited   bool
+	Edited bool
+	// Cooldown is the least time between two decisions, where Raise and Lower do not say
+	// otherwise.
 	Cooldown time.Duration
+	// Raise and Lower are for requests that go up, or down.
+	Raise, Lower Direction
+	// Windows are when requests may move.
+	Windows window.Windows
+	// BadWindow says which window never opens because it cannot be understood; empty for
+	// none.
+	BadWindow string
 	// Tolerance is the least change of a request, as a share of it, that is worth
-	// making. DefaultTolerance unless a test says otherwise.
+	// making: 0 to 1.
 	Tolerance float64
 	// Containers is the policy of each container of the template, by name.
 	Containers map[string]ContainerPolicy
@@ -44,13 +54,33 @@ type Policy struct {
 // DefaultTolerance is the least relative change of a request worth making.
 const DefaultTolerance = 0.10
 
+// Direction bounds the changes of one direction.
+type Direction struct {
+	// Cooldown is the policy's if it is nil.
+	Cooldown *time.Duration
+	// MaxStepPercent is the most that one decision changes a request, in percent of it;
+	// 0 for any.
+	MaxStepPercent int64
+}
+
 // ContainerPolicy says what may be changed on one container.
 type ContainerPolicy struct {
 	CPU, Memory bool
-	// Limits says that limits follow their requests.
-	Limits     bool
-	MinAllowed quantity.Amounts
-	MaxAllowed quantity.Amounts
+	// Limits says that limits follow their requests, and LimitPolicy how.
+	Limits      bool
+	LimitPolicy LimitPolicy
+	MinAllowed  quantity.Amounts
+	MaxAllowed  quantity.Amounts
+}
+
+// LimitPolicy shapes the limits that follow. The zero value keeps the template's
+// proportion.
+type LimitPolicy struct {
+	// HeadroomCPU and HeadroomMemory are what a limit has above its request, in percent
+	// of that; nil keeps the template's proportion.
+	HeadroomCPU, HeadroomMemory *int64
+	// MinAllowed and MaxAllowed bound the limits; 0 is no bound.
+	MinAllowed, MaxAllowed quantity.Amounts
 }
 
 // Situation is everything that a plan rests on.
@@ -58,6 +88,8 @@ type Situation struct {
 	Deployment workload.Deployment
 	Pods       []workload.Pod
 	Bounds     workload.Bounds
+	// Quotas are what the ResourceQuotas of the namespace have left.
+	Quotas []workload.Quota
 	// LargestNode is, for each resource, what the node can give that has the most of
 	// it. 0 stands for not known, and bounds nothing.
 	LargestNode     quantity.Amounts
@@ -165,6 +197,19 @@ type Plan struct {
 
 // Next decides what to do next.
 func Next(s Situation, policy Policy, now time.Time) Plan {
+	p := next(s, policy, now)
+	idle := s.Deployment.Terminating || policy.Mode == v1beta1.UpdateModeOff || policy.Suspended
+	if policy.BadWindow != "" && !idle && !p.Stalled && !p.steps() {
+		p.Stalled = true
+		return p.because(v1beta1.ReasonInvalidWindow, policy.BadWindow)
+	}
+	return p
+}
+
+// steps says whether there is a step to take.
+func (p Plan) steps() bool { return p.Resize != nil || p.Rewrite != nil || p.GiveBack }
+
+func next(s Situation, policy Policy, now time.Time) Plan {
 	p := Plan{Decision: s.Decision, Pods: countPods(s.Pods)}
 	switch {
 	case s.Deployment.Terminating:
@@ -215,7 +260,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 // step plans the next step towards the decision.
 func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
 	if policy.Mode == v1beta1.UpdateModeRollout {
-		return p.rewrite(s, policy)
+		return p.rewrite(s, policy, now)
 	}
 	return p.resize(s, policy, now)
 }

@@ -101,6 +101,7 @@ type world struct {
 	situation plan.Situation
 	policy    plan.Policy
 	applied   []plan.Size // what we own of the template
+	others    []int64     // what others use of each quota
 }
 
 func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }

@@ -18,12 +18,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // maxPasses is enough to hold, write and size every pod of a world, and to wait for
 // each kubelet.
-const maxPasses = 80
+const maxPasses = 600
 
 // FuzzNext carries plans out on made-up worlds, with the API server's own rules about
 // what may be changed, and checks the promises after every step. The seed makes the
@@ -77,8 +78,8 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		}
 		if said := say(p); changed || said != last {
 			last = said
-		} else if p.RequeueAfter == 0 {
-			return now
+		} else if p.RequeueAfter == 0 || p.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
+			return now // there is nothing to wait for, or only room in a quota
 		}
 		now = now.Add(max(time.Second, p.RequeueAfter))
 	}
@@ -91,7 +92,7 @@ func (w *world) change(r *rand.Rand) {
 	s := &w.situation
 	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
 	policy := w.policy.Containers[container]
-	switch r.IntN(10) {
+	switch r.IntN(13) {
 	case 0, 1, 2: // usage moves
 		for i, rec := range s.Recommendations {
 			f := 0.3 + 2*r.Float64()
@@ -123,6 +124,101 @@ func (w *world) change(r *rand.Rand) {
 		s.Recommendations = nil
 	case 9: // the largest node goes, or one comes
 		s.LargestNode = randomNode(r)
+	case 10: // limits get another shape
+		policy.LimitPolicy = randomLimitPolicy(r)
+		w.policy.Containers[container], w.policy.Edited = policy, true
+	case 11: // other changes are allowed at other times
+		randomPace(r, &w.policy)
+		w.policy.Edited = true
+	case 12: // a quota changes
+		s.Quotas, w.others = randomQuotas(r)
+	}
+	w.count()
+}
+
+// count counts the pods into the quotas.
+func (w *world) count() {
+	w.situation.Quotas = slices.Clone(w.situation.Quotas)
+	for i := range w.situation.Quotas {
+		q := &w.situation.Quotas[i]
+		q.Used = w.others[i]
+		for _, pod := range w.situation.Pods {
+			q.Used += countedBy(q.Key, pod.Containers)
+		}
+	}
+}
+
+func countedBy(key string, containers []workload.Container) (sum int64) {
+	for _, c := range containers {
+		sum += map[string]int64{
+			"requests.cpu": c.Requests.CPUMillis, "limits.cpu": c.Limits.CPUMillis, "memory": c.Requests.MemoryBytes, "limits.memory": c.Limits.MemoryBytes,
+		}[key]
+	}
+	return sum
+}
+
+// randomQuotas allow some of what the pods of a world may want. Others use some of it.
+func randomQuotas(r *rand.Rand) (quotas []workload.Quota, others []int64) {
+	for _, key := range []string{"requests.cpu", "limits.cpu", "memory", "limits.memory"} {
+		if r.IntN(4) > 0 {
+			continue
+		}
+		hard := int64(math.Exp(r.Float64() * 12))
+		if key == "memory" || key == "limits.memory" {
+			hard *= mebi
+		}
+		quotas = append(quotas, workload.Quota{Name: "team", Key: key, Hard: hard})
+		others = append(others, r.Int64N(hard+1))
+	}
+	return quotas, others
+}
+
+func randomLimitPolicy(r *rand.Rand) (p plan.LimitPolicy) {
+	headroom := func() *int64 {
+		if r.IntN(2) == 0 {
+			return nil
+		}
+		h := []int64{0, 1, 10, 100, 1000}[r.IntN(5)]
+		return &h
+	}
+	amount := func() (a quantity.Amounts) {
+		if r.IntN(3) == 0 {
+			a.CPUMillis = 1 + int64(math.Exp(r.Float64()*9))
+		}
+		if r.IntN(3) == 0 {
+			a.MemoryBytes = mebi + int64(math.Exp(r.Float64()*8)*mebi)
+		}
+		return a
+	}
+	p = plan.LimitPolicy{HeadroomCPU: headroom(), HeadroomMemory: headroom(), MaxAllowed: amount()}
+	p.MinAllowed = atMost(amount(), p.MaxAllowed)
+	return p
+}
+
+func randomPace(r *rand.Rand, p *plan.Policy) {
+	p.Tolerance = float64(r.IntN(50)) / 100
+	p.Raise, p.Lower, p.Windows = plan.Direction{}, plan.Direction{}, nil
+	for _, d := range []*plan.Direction{&p.Raise, &p.Lower} {
+		if r.IntN(3) == 0 {
+			c := time.Duration(r.IntN(3)) * 10 * time.Minute
+			d.Cooldown = &c
+		}
+	}
+	if r.IntN(3) == 0 {
+		p.Raise.MaxStepPercent = 30 + r.Int64N(500)
+	}
+	if r.IntN(3) == 0 {
+		p.Lower.MaxStepPercent = 20 + r.Int64N(79)
+	}
+	for range r.IntN(3) {
+		parsed, err := window.Parse(window.Spec{
+			Schedule: []string{"*/30 * * * *", "0 2 * * *", "0 0 * * SUN"}[r.IntN(3)], Duration: time.Duration(1+r.IntN(90)) * time.Minute,
+			Directions: [][]window.Direction{{"Raise"}, {"Lower"}, {"Raise", "Lower"}}[r.IntN(3)],
+		})
+		if err != nil {
+			panic(err)
+		}
+		p.Windows = append(p.Windows, parsed)
 	}
 }
 
@@ -147,6 +243,10 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	}
 	if p.Decided && p.Decision != nil {
 		checkDecision(w, p, fail)
+		checkPace(w, p, fail)
+	}
+	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
+		checkQuotaOfRollout(w, p, fail)
 	}
 	checkNode(w, p, fail)
 	if p.Resize != nil {
@@ -180,12 +280,114 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 		before := w.situation.Decision
 		for _, rec := range w.situation.Recommendations {
 			lowered := before != nil && before.Requests[name].MemoryBytes > requests.MemoryBytes
-			allowed := policy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits
+			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits
 			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && requests.MemoryBytes < rec.LowerBound.MemoryBytes {
 				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
 			}
 		}
 	}
+}
+
+// checkPace: what can wait waits for its cooldown and its window, and moves by a step at
+// most. Which moves were urgent is known where only usage can be the reason.
+func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
+	now := p.Decision.Time
+	for _, c := range w.situation.Deployment.Containers {
+		policy := w.policy.Containers[c.Name]
+		isBound := policy.MinAllowed != quantity.Amounts{} || policy.MaxAllowed != quantity.Amounts{} || policy.LimitPolicy != plan.LimitPolicy{}
+		if isBound || !policy.Limits || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) {
+			continue
+		}
+		var rec recommend.Container
+		for _, r := range w.situation.Recommendations {
+			if r.Name == c.Name {
+				rec = r
+			}
+		}
+		for _, r := range []struct {
+			before, after, lower, floor int64
+			grain                       int64
+		}{
+			{w.inForce(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
+			{w.inForce(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
+		} {
+			direction, pace := window.Raise, w.policy.Raise
+			if r.after < r.before {
+				direction, pace = window.Lower, w.policy.Lower
+			}
+			if r.after == 0 || r.before == 0 || r.after == r.before || r.before < r.floor {
+				continue
+			}
+			if percent := float64(pace.MaxStepPercent) / 100; percent > 0 {
+				most := max(r.lower, int64(float64(r.before)*(1+percent))+1)
+				least := min(int64(float64(r.before)*(1-percent))-1, r.before-1)
+				if r.after > most || r.after < least {
+					fail("container %s goes from %d to %d, by more than a step of %d %%", c.Name, r.before, r.after, pace.MaxStepPercent)
+				}
+			}
+			if r.before < r.lower {
+				continue
+			}
+			if open, _ := w.policy.Windows.Opens(direction, now); !open {
+				fail("container %s goes from %d to %d outside of the windows", c.Name, r.before, r.after)
+			}
+			cooldown := w.policy.Cooldown
+			if pace.Cooldown != nil {
+				cooldown = *pace.Cooldown
+			}
+			if last := w.situation.Decision; last != nil && !last.Time.After(now) && now.Sub(last.Time) < cooldown {
+				fail("container %s goes from %d to %d, %s after the last decision", c.Name, r.before, r.after, now.Sub(last.Time))
+			}
+		}
+	}
+}
+
+// checkQuotaOfRollout: where no old pod may go before, the first new pod fits.
+func checkQuotaOfRollout(w world, p plan.Plan, fail func(string, ...any)) {
+	if w.situation.Deployment.Unavailable > 0 || w.situation.Deployment.Replicas == 0 {
+		return
+	}
+	written := w
+	written.apply(p.Rewrite.Sizes)
+	made := written.newPod("made")
+	for _, q := range w.situation.Quotas {
+		if more := countedBy(q.Key, made.Containers); more > 0 && q.Used+more > q.Hard {
+			fail("a rollout begins whose first pod wants %d of %s: %d of %d are used", more, q.Key, q.Used, q.Hard)
+		}
+	}
+}
+
+// checkLimit: a limit is as its policy says, as far as the LimitRange lets it. to is what
+// it becomes, of a request that may be the least bit less than what it follows.
+func checkLimit(w world, name string, request, from, to, least, most, need int64, headroom *int64, isMemory bool, fail func(string, ...any)) {
+	b := w.situation.Bounds
+	kept := isMemory && to == from && to < need
+	if most > 0 && to > max(most, b.ContainerMin.CPUMillis*int64(1-bit(isMemory))+b.ContainerMin.MemoryBytes*int64(bit(isMemory))) && !kept {
+		fail("the limit of container %s becomes %d, more than %d", name, to, most)
+	}
+	if b != (workload.Bounds{}) || kept {
+		return
+	}
+	if to < least && (most == 0 || least <= most) {
+		fail("the limit of container %s becomes %d, less than %d", name, to, least)
+	}
+	ceiling := int64(quantity.MaxCPUMillis)
+	if isMemory {
+		ceiling = quantity.MaxMemoryBytes
+	}
+	if headroom != nil && least == 0 && most == 0 {
+		want := float64(request) * float64(100+*headroom) / 100
+		if slack := 2 + float64(*headroom)/50; math.Abs(float64(to)-min(want, float64(ceiling))) > slack {
+			fail("the limit of container %s becomes %d, with a request of %d and %d %% of headroom", name, to, request, *headroom)
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // checkNode: a pod that is resized in place does not outgrow the largest node, and
@@ -273,6 +475,19 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			written.apply(sizes)
 			after = written.situation.Deployment.Containers[i].Resources
 		}
+		shape := policy.LimitPolicy
+		for _, r := range []struct {
+			decided, before, request, limit, least, most, need int64
+			headroom                                           *int64
+			isMemory                                           bool
+		}{
+			{d.Requests[size.Container].CPUMillis, before.Limits.CPUMillis, after.Requests.CPUMillis, after.Limits.CPUMillis, shape.MinAllowed.CPUMillis, shape.MaxAllowed.CPUMillis, 0, shape.HeadroomCPU, false},
+			{d.Requests[size.Container].MemoryBytes, before.Limits.MemoryBytes, after.Requests.MemoryBytes, after.Limits.MemoryBytes, shape.MinAllowed.MemoryBytes, shape.MaxAllowed.MemoryBytes, knownNeed(w, size.Container), shape.HeadroomMemory, true},
+		} {
+			if policy.Limits && r.decided > 0 && r.before > 0 && r.limit != r.before {
+				checkLimit(w, size.Container, r.request, r.before, r.limit, r.least, r.most, r.need, r.headroom, r.isMemory, fail)
+			}
+		}
 		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else it is put back as it was found
 		wasHeld := slices.ContainsFunc(w.situation.Held, func(h plan.Held) bool { return h.Container == size.Container })
 		for _, r := range []struct {
@@ -329,7 +544,7 @@ func checkDeterminism(t *testing.T, r *rand.Rand, seed uint64, w world, p plan.P
 	}
 	s := w.situation
 	s.Pods, s.Recommendations, s.Held = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Held)
-	s.Deployment.Containers = shuffled(r, s.Deployment.Containers)
+	s.Deployment.Containers, s.Quotas = shuffled(r, s.Deployment.Containers), shuffled(r, s.Quotas)
 	if other := say(plan.Next(s, w.policy, now)); other != say(p) {
 		t.Errorf("seed %d: planned in another order:\n%s", seed, other)
 	}
@@ -345,6 +560,7 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 // tells whether the world has changed.
 func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	t.Helper()
+	defer w.count()
 	s := &w.situation
 	s.Decision = p.Decision
 	changed := false
@@ -366,6 +582,11 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		after := withSizes(pod.Containers, p.Resize.Sizes)
 		if workload.QoSOf(after) != pod.QoS {
 			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, workload.QoSOf(after))
+		}
+		for _, q := range s.Quotas {
+			if more := countedBy(q.Key, after) - countedBy(q.Key, pod.Containers); more > 0 && q.Used+more > q.Hard {
+				t.Errorf("the API server refuses %d more of %s: %d of %d are used", more, q.Key, q.Used, q.Hard)
+			}
 		}
 		if broken, ours := brokenRule(after, p.Resize.Sizes, s.Bounds); broken != "" {
 			if ours {
@@ -658,6 +879,21 @@ func randomWorld(r *rand.Rand) world {
 			}
 		}
 	}
+	s.Deployment.Replicas, s.Deployment.Unavailable = int32(len(s.Pods)), int32(r.IntN(2))
+	if some(0.4) {
+		randomPace(r, &w.policy)
+	}
+	if some(0.3) {
+		s.Quotas, w.others = randomQuotas(r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.policy.Containers)) {
+		policy := w.policy.Containers[name]
+		if some(0.3) {
+			policy.LimitPolicy = randomLimitPolicy(r)
+			w.policy.Containers[name] = policy
+		}
+	}
+	w.count()
 	return w
 }
 

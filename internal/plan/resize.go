@@ -44,6 +44,9 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		if refusal.reason != "" {
 			blocked.add(refusal.reason, "pod "+pod.Name, refusal.message, refusal.stalled)
 		}
+		if refusal.reason == v1beta1.ReasonQuotaExceeded {
+			p.RequeueAfter = sooner(p.RequeueAfter, quotaRetry)
+		}
 		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy); {
 		case asked && why.reason != "":
 			blocked.add(why.reason, "pod "+pod.Name, why.message, why.stalled)
@@ -236,22 +239,29 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy) note {
 	return note{}
 }
 
-// granted is as much of the sizes as the API server has not refused yet: all of them,
-// or else one resource alone. A pod is resized as a whole, but where there is no room
-// for its CPU its memory need not go without.
+// granted is as much of the sizes as can be had: all of them, or else one resource alone.
+// A pod is resized as a whole, but where there is no room for its CPU its memory need not
+// go without.
 func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy) ([]Size, note) {
-	refused, ok := refusalFor(s.Refused[pod.UID], sizes)
-	if !ok {
+	told := denial(pod, sizes, s)
+	if told.reason == "" {
 		return sizes, note{}
 	}
-	told := note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason)}
 	for _, r := range []resource{memory, cpu} {
 		part := only(r, pod, sizes)
-		if _, again := refusalFor(s.Refused[pod.UID], part); !again && blockOf(pod, part, s, policy).reason == "" {
+		if denial(pod, part, s).reason == "" && blockOf(pod, part, s, policy).reason == "" {
 			return part, told
 		}
 	}
 	return nil, told
+}
+
+// denial says that the API server has refused the sizes, or would because of a quota.
+func denial(pod workload.Pod, sizes []Size, s Situation) note {
+	if refused, ok := refusalFor(s.Refused[pod.UID], sizes); ok {
+		return note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason)}
+	}
+	return overQuota(s.Quotas, growth(pod.Containers, withSizes(pod.Containers, sizes)))
 }
 
 func refusalFor(refusals []Refused, sizes []Size) (Refused, bool) {
@@ -284,7 +294,11 @@ func qosMessage(before, after corev1.PodQOSClass, sizes []Size, policy Policy) s
 		return "has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout"
 	}
 	for _, size := range sizes {
-		if policy.Containers[size.Container].Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
+		p := policy.Containers[size.Container]
+		if before == corev1.PodQOSGuaranteed && p.Limits && (p.LimitPolicy != LimitPolicy{}) && !p.LimitPolicy.isExact() {
+			return fmt.Sprintf("container %s would get limits above its requests, which makes its QoS class %s, and that cannot be done in place: set limits.headroomPercent to 0, or use updateMode Rollout", size.Container, after)
+		}
+		if p.Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
 			return fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
 		}
 	}

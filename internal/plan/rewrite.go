@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -27,7 +28,7 @@ type rewriting struct {
 }
 
 // rewrite plans the next change of the Deployment's pod template.
-func (p Plan) rewrite(s Situation, policy Policy) Plan {
+func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 	t := rewritingOf(s, policy, *p.Decision)
 	p.PodsAtSize = podsAt(s, t.owned)
 	next := *p.Decision
@@ -48,6 +49,14 @@ func (p Plan) rewrite(s Situation, policy Policy) Plan {
 		// Pods that are killed for want of memory never become available, and a rollout
 		// that waits for them never ends: it must not hold up what helps them.
 		return p.because(v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress")
+	}
+	if open, in := t.windowFor(s, policy, next, now); !open {
+		p.RequeueAfter = in
+		return p.because(v1beta1.ReasonOutsideWindow, "The Deployment rolls out the decided size in the next of updatePolicy.windows")
+	}
+	if no := rolloutOverQuota(s, t.wanted); no.reason != "" {
+		p.Stalled, p.RequeueAfter = no.stalled, quotaRetry
+		return p.because(no.reason, no.message)
 	}
 	if len(t.hold) == 0 {
 		if next.Written && next.Reverts < maxReverts {

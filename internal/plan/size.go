@@ -19,6 +19,7 @@ import (
 type cut struct {
 	shape   workload.Resources
 	follows bool // limits follow the requests
+	limits  LimitPolicy
 	bounds  workload.Bounds
 	// needed is the memory below which a limit is never lowered, whatever the policy
 	// allows to be requested: the container is known to use it.
@@ -30,6 +31,7 @@ func cutFor(s Situation, policy Policy, c workload.Container) cut {
 	return cut{
 		shape:   shapeOf(s, c),
 		follows: policy.Containers[c.Name].Limits,
+		limits:  policy.Containers[c.Name].LimitPolicy,
 		bounds:  s.Bounds,
 		needed:  quantity.Amounts{MemoryBytes: knownNeed(rec)},
 	}
@@ -96,9 +98,19 @@ func (c cut) sized(current workload.Resources, requests quantity.Amounts) worklo
 	return out
 }
 
-// limitFor is the limit that follows a request.
+// limitFor is the limit that follows a request: in the template's proportion, or with
+// the headroom that the policy gives it, within the policy's bounds for limits, and then
+// within the LimitRange, which the API server enforces. It is never below the request
+// where the LimitRange allows the request itself.
 func (c cut) limitFor(request, current int64, r resource) int64 {
 	limit := proportional(request, r.of(c.shape.Requests), r.of(c.shape.Limits), current, r.most)
+	if headroom := r.headroom(c.limits); headroom != nil {
+		limit = min(mulDiv(request, 100+*headroom, 100, true), r.most)
+	}
+	limit = max(limit, r.of(c.limits.MinAllowed))
+	if most := r.of(c.limits.MaxAllowed); most > 0 {
+		limit = max(request, min(limit, most))
+	}
 	if ratio := r.ratio(c.bounds.ContainerRatio); ratio > 0 {
 		limit = min(limit, mostLimit(request, ratio))
 	}

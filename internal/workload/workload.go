@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -53,6 +54,9 @@ type Deployment struct {
 	// RollingOut says that pods of an older template still have to be replaced, or
 	// that the Deployment's controller has not seen the newest spec.
 	RollingOut bool
+	// Unavailable is how many of the old pods a rollout may let go before the first new
+	// one has come: all of them with the strategy Recreate.
+	Unavailable int32
 	// Containers are the template's containers, without init containers.
 	Containers []Container
 }
@@ -134,12 +138,36 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}
+	out.Unavailable = unavailable(d.Spec.Strategy, out.Replicas)
 	// The rule of kubectl rollout status.
 	out.RollingOut = d.Status.ObservedGeneration < d.Generation ||
 		d.Status.UpdatedReplicas < out.Replicas ||
 		d.Status.Replicas > d.Status.UpdatedReplicas ||
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
 	return out
+}
+
+// unavailable reads the strategy as the Deployment's controller does: percentages of
+// unavailable pods are rounded down, those of a surge up, and where both come to nothing,
+// one pod may be unavailable.
+func unavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
+	if strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return replicas
+	}
+	quarter := intstr.FromString("25%")
+	most, surge := &quarter, &quarter
+	if rolling := strategy.RollingUpdate; rolling != nil {
+		most, surge = cmp.Or(rolling.MaxUnavailable, most), cmp.Or(rolling.MaxSurge, surge)
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(most, int(replicas), false)
+	m, err2 := intstr.GetScaledValueFromIntOrPercent(surge, int(replicas), true)
+	if err != nil || err2 != nil {
+		return replicas // what cannot be read holds nothing back
+	}
+	if n <= 0 && m <= 0 {
+		n = 1
+	}
+	return int32(min(max(n, 0), int(replicas)))
 }
 
 // ReadPod reads a pod. current says whether it has the Deployment's newest template.

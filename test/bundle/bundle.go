@@ -8,7 +8,6 @@
 package bundle
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +21,7 @@ import (
 	validationerrors "github.com/operator-framework/api/pkg/validation/errors"
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -64,7 +64,8 @@ func Read(dir string) (*Bundle, error) {
 	}
 	b.Dockerfile = string(dockerfile)
 	var examples []map[string]any
-	b.ExamplesError = json.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples)
+	// As the API server reads them: what is a whole number stays one.
+	b.ExamplesError = utiljson.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples)
 	for _, example := range examples {
 		b.Examples = append(b.Examples, &unstructured.Unstructured{Object: example})
 	}

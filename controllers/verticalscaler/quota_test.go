@@ -1,0 +1,75 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+func team(hard, used string) *corev1.ResourceQuota {
+	list := func(v string) corev1.ResourceList { return corev1.ResourceList{"requests.cpu": resource.MustParse(v)} }
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "team"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: list(hard)},
+		Status:     corev1.ResourceQuotaStatus{Hard: list(hard), Used: list(used)},
+	}
+}
+
+// Every pod that comes or goes changes a quota's status, so most of it must wake nobody.
+func TestWhatOfAQuotaWakes(t *testing.T) {
+	p := quotaPredicate()
+	for name, tc := range map[string]struct {
+		before, after *corev1.ResourceQuota
+		want          bool
+	}{
+		"a pod comes":     {team("2", "1"), team("2", "1.1"), false},
+		"a pod goes":      {team("2", "1"), team("2", "0.9"), true},
+		"it is raised":    {team("2", "1"), team("3", "1"), true},
+		"nothing changes": {team("2", "1"), team("2", "1"), false},
+	} {
+		if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s: wakes %t", name, got)
+		}
+	}
+	if p.Create(event.CreateEvent{Object: team("2", "1")}) {
+		t.Error("a quota that comes frees nobody")
+	}
+	if !p.Delete(event.DeleteEvent{Object: team("2", "1")}) {
+		t.Error("a quota that goes frees whom it held back")
+	}
+}
+
+func TestAQuotaWakesThoseThatItHoldsBack(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scaler := func(namespace, name, reason string) *v1beta1.VerticalScaler {
+		return &v1beta1.VerticalScaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{{Type: "Applied", Reason: reason}}},
+		}
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		scaler("shop", "held", "QuotaExceeded"), scaler("shop", "free", "Applied"), scaler("other", "held", "QuotaExceeded"),
+		&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}},
+	).Build()
+	got := heldByQuota(reader)(t.Context(), team("2", "1"))
+	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "held"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}

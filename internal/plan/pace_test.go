@@ -1,0 +1,494 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// decidedCPU is a decision of 200m ten minutes ago, which the pods have.
+func decidedCPU() func(*world) {
+	return func(w *world) {
+		pods(pod("web-1", large()))(w)
+		policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })(w)
+		decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) })(w)
+	}
+}
+
+func cpuOf(target, lower, upper int64) func(*world) {
+	return recommends(rec(amounts(target, 0), amounts(lower, 0), amounts(upper, 0)))
+}
+
+func policy(change func(*plan.Policy)) func(*world) {
+	return func(w *world) { change(&w.policy) }
+}
+
+func windows(specs ...window.Spec) func(*world) {
+	return func(w *world) {
+		for _, spec := range specs {
+			parsed, err := window.Parse(spec)
+			if err != nil {
+				panic(err)
+			}
+			w.policy.Windows = append(w.policy.Windows, parsed)
+		}
+	}
+}
+
+// nightly is closed at noon, and opens in fourteen hours.
+func nightly(directions ...window.Direction) window.Spec {
+	return window.Spec{Schedule: "0 2 * * *", Duration: time.Hour, Directions: directions}
+}
+
+// daily is open at noon.
+func daily(directions ...window.Direction) window.Spec {
+	return window.Spec{Schedule: "30 11 * * *", Duration: time.Hour, Directions: directions}
+}
+
+func TestTolerance(t *testing.T) {
+	table{
+		"A change within the tolerance is not made": {
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.Tolerance = 0.3 }), cpuOf(250, 200, 300)),
+			`keeps app 200m -
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Without a tolerance, all are": {
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.Tolerance = 0 }), cpuOf(201, 200, 300)),
+			`decides app 201m - (Raise)
+			resizes web-1 to app 201m 256Mi of 402m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
+
+func TestCooldownByDirection(t *testing.T) {
+	hour := policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(time.Hour) })
+	table{
+		"What is lowered waits for its own cooldown": {
+			given(decidedCPU(), hour, cpuOf(100, 80, 150)),
+			`keeps app 200m -
+			InCooldown: All pods have the decided size. The next change (Lower) waits until 1h0m0s after the last one
+			1/1 applied, again in 50m0s`,
+		},
+		"What is raised does not wait for that": {
+			given(decidedCPU(), hour, cpuOf(300, 150, 400)),
+			`decides app 300m - (Raise)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A raise does not take along what still has to wait": {
+			given(atSize(), decidedBefore(), hour, recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+			`decides app 200m 400Mi (Raise)
+			resizes web-1 to app 200m 400Mi of 400m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"0 is a cooldown of its own": {
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.Raise.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
+			`decides app 300m - (Raise)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Both are told where they differ, and the sooner one is waited for": {
+			given(atSize(), decidedBefore(), policy(func(p *plan.Policy) {
+				p.Raise.Cooldown, p.Lower.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
+			}), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+			`keeps app 200m 256Mi
+			InCooldown: All pods have the decided size. The next change (Lower) waits until 1h0m0s after the last one; (Raise) waits until 30m0s after the last one
+			2/2 applied, again in 20m0s`,
+		},
+	}.run(t)
+}
+
+func TestStepLimit(t *testing.T) {
+	raise := policy(func(p *plan.Policy) { p.Raise.MaxStepPercent = 25 })
+	lower := policy(func(p *plan.Policy) { p.Lower.MaxStepPercent = 10 })
+	table{
+		"A raise goes as far as its step": {
+			given(decidedCPU(), raise, cpuOf(400, 150, 500)),
+			`decides app 250m - (Raise)
+			resizes web-1 to app 250m 256Mi of 500m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A step of the other direction does not bound it": {
+			given(decidedCPU(), lower, cpuOf(400, 150, 500)),
+			`decides app 400m - (Raise)
+			resizes web-1 to app 400m 256Mi of 800m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What is lowered goes as far as its step, in amounts that people can read": {
+			given(atSize(), decidedBefore(), lower, recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
+			`decides app 180m 231Mi (Lower)
+			resizes web-1 to app 180m 231Mi of 360m 462Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Where usage asks for more, the step reaches the lower bound": {
+			given(decidedCPU(), raise, cpuOf(400, 350, 500)),
+			`decides app 350m - (LowerBound)
+			resizes web-1 to app 350m 256Mi of 700m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"And goes on from there only after the cooldown": {
+			given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))),
+				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
+			`keeps app 350m -
+			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			1/1 applied, again in 4m0s`,
+		},
+		"A bound is reached at once": {
+			given(decidedCPU(), lower, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(120, 0) }), cpuOf(50, 40, 60)),
+			`decides app 120m - (Bounds)
+			resizes web-1 to app 120m 256Mi of 240m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"An OOM kill goes all the way": {
+			given(raise, pods(pod("web-1", large())), decidedBefore(recently), func(w *world) {
+				r := rec(amounts(200, 1024), amounts(150, 800), amounts(300, 2048))
+				r.OOMFloor = 700 * mebi
+				w.situation.Recommendations = []recommend.Container{r}
+			}),
+			`decides app 200m 1024Mi (OOMKill)
+			resizes web-1 to app 200m 1024Mi of 400m 2048Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Where nothing is requested, there is nothing that a step is a share of": {
+			given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }),
+				template(sized("app", amounts(0, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 0)))), cpuOf(400, 150, 500)),
+			`decides app 400m - (Raise)
+			resizes web-1 to app 400m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The least step is the least bit": {
+			given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }),
+				template(sized("app", amounts(1, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(1, 128), amounts(0, 0)))), cpuOf(400, 1, 500)),
+			`decides app 2m - (Raise)
+			resizes web-1 to app 2m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
+
+func TestWindows(t *testing.T) {
+	const both = "again in 14h0m0s"
+	table{
+		"Outside of the window, a raise waits": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(300, 150, 400)),
+			`keeps app 200m -
+			OutsideWindow: All pods have the decided size. The next change (Raise) waits for the next of updatePolicy.windows
+			1/1 applied, ` + both,
+		},
+		"And what would be lowered": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(100, 80, 150)),
+			`keeps app 200m -
+			OutsideWindow: All pods have the decided size. The next change (Lower) waits for the next of updatePolicy.windows
+			1/1 applied, ` + both,
+		},
+		"Before the first decision, too": {
+			given(policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), windows(nightly("Raise")), cpuOf(300, 50, 400)),
+			`no decision
+			OutsideWindow: The next change (Raise) waits for the next of updatePolicy.windows
+			0/2, ` + both,
+		},
+		"Inside of it, nothing waits": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower"), daily("Raise", "Lower")), cpuOf(300, 150, 400)),
+			`decides app 300m - (Raise)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A direction that no window names does not wait": {
+			given(decidedCPU(), windows(nightly("Lower")), cpuOf(300, 150, 400)),
+			`decides app 300m - (Raise)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"An open window of one direction does not take along the other": {
+			given(atSize(), decidedBefore(), windows(nightly("Lower"), daily("Raise")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+			`decides app 200m 400Mi (Raise)
+			resizes web-1 to app 200m 400Mi of 400m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Usage that asks for more now does not wait": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(300, 250, 400)),
+			`decides app 300m - (LowerBound)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Nor does what is outside of what is allowed": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower")), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(120, 0) }), cpuOf(110, 100, 120)),
+			`decides app 120m - (Bounds)
+			resizes web-1 to app 120m 256Mi of 240m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The longer of cooldown and window is waited for": {
+			given(decidedCPU(), windows(nightly("Lower")), policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
+			`keeps app 200m -
+			InCooldown: All pods have the decided size. The next change (Lower) waits until 24h0m0s after the last one
+			1/1 applied, again in 23h50m0s`,
+		},
+		"A new pod gets the decided size at any time": {
+			given(decidedCPU(), windows(nightly("Raise", "Lower")), pods(pod("web-1", large()), pod("web-2", small())), cpuOf(200, 150, 400)),
+			`keeps app 200m -
+			resizes web-2 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			1/2 changing`,
+		},
+		"A rollout that was decided in a window does not begin after it": {
+			given(rollout, heldApp(), decidedBefore(), windows(nightly("Raise"))),
+			`keeps app 200m 256Mi
+			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
+			0/2, ` + both,
+		},
+		"Unless what led to it cannot wait": {
+			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("Raise"))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What another writer has undone since then can wait": {
+			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.Written = "LowerBound", true }), windows(nightly("Raise"))),
+			`keeps app 200m 256Mi, written
+			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
+			0/2, ` + both,
+		},
+		"A rollout waits for windows of the directions that it changes": {
+			given(rollout, heldApp(), decidedBefore(), windows(nightly("Lower"))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"A window that is not understood is for a person to put right": {
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "updatePolicy.windows[0] never opens: x" }), cpuOf(200, 150, 400)),
+			`keeps app 200m -
+			InvalidWindow: updatePolicy.windows[0] never opens: x
+			1/1 applied stalled`,
+		},
+		"And holds up nothing that another window allows": {
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "bad" }), windows(daily("Raise")), cpuOf(300, 150, 400)),
+			`decides app 300m - (Raise)
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"It does not matter where nothing is changed anyway": {
+			given(policy(func(p *plan.Policy) { p.BadWindow, p.Mode = "bad", "Off" })),
+			`no decision
+			RecommendOnly: updateMode is Off: recommendations are not applied
+			0/2`,
+		},
+	}.run(t)
+}
+
+func TestLimits(t *testing.T) {
+	headroom := func(cpu, memory int64) func(*plan.ContainerPolicy) {
+		return func(p *plan.ContainerPolicy) {
+			p.LimitPolicy.HeadroomCPU, p.LimitPolicy.HeadroomMemory = &cpu, &memory
+		}
+	}
+	most := func(cpu, memory int64) func(*plan.ContainerPolicy) {
+		return func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(cpu, memory) }
+	}
+	least := func(cpu, memory int64) func(*plan.ContainerPolicy) {
+		return func(p *plan.ContainerPolicy) { p.LimitPolicy.MinAllowed = amounts(cpu, memory) }
+	}
+	const resizing = "\nResizing: Pods are being resized in place\n0/2 changing"
+	decides := "decides app 200m 256Mi (LowerBound)\nresizes web-1 to app "
+	table{
+		"A limit has the headroom that it is given, whatever the template's proportion": {
+			given(policyOfApp(headroom(50, 10))),
+			// 256Mi and a tenth, rounded up to the byte
+			decides + "200m 256Mi of 300m 295279002" + resizing,
+		},
+		"One resource may have headroom, and the other its proportion": {
+			given(policyOfApp(func(p *plan.ContainerPolicy) { h := int64(25); p.LimitPolicy.HeadroomMemory = &h })),
+			decides + "200m 256Mi of 400m 320Mi" + resizing,
+		},
+		"No headroom at all keeps the pod Burstable by the least bit": {
+			given(policyOfApp(headroom(0, 0))),
+			decides + "199m 256Mi of 200m 256Mi" + resizing,
+		},
+		"A Guaranteed pod is told what its policy asks for": {
+			given(policyOfApp(headroom(10, 10)), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 128))))),
+			`decides app 200m 256Mi (LowerBound)
+			QoSChange: pod web-1: container app would get limits above its requests, which makes its QoS class Burstable, and that cannot be done in place: set limits.headroomPercent to 0, or use updateMode Rollout
+			0/1 stalled`,
+		},
+		"Their own bounds bound limits, not requests": {
+			given(policyOfApp(most(300, 300))),
+			decides + "200m 256Mi of 300m 300Mi" + resizing,
+		},
+		"Above a limit nothing is requested": {
+			given(policyOfApp(most(150, 200))),
+			"decides app 150m 200Mi (LowerBound)\nresizes web-1 to app 149m 200Mi of 150m 200Mi" + resizing,
+		},
+		"Where there is no limit, none is added, and none caps the request": {
+			given(policyOfApp(func(p *plan.ContainerPolicy) { most(150, 200)(p); headroom(10, 10)(p); least(100, 100)(p) }),
+				template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))))),
+			`decides app 200m 256Mi (LowerBound)
+			resizes web-1 to app 200m 256Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A limit is at least as asked for": {
+			given(policyOfApp(least(1000, 1024))),
+			decides + "200m 256Mi of 1000m 1024Mi" + resizing,
+		},
+		"A LimitRange goes before that, to the byte": {
+			given(policyOfApp(least(1000, 1024)), bounds(workload.Bounds{ContainerMax: amounts(900, 1000), ContainerRatio: workload.Ratios{Memory: 3000}})),
+			decides + "200m 256Mi of 900m 768Mi" + resizing,
+		},
+		"A LimitRange's least goes before the most of limits": {
+			given(policyOfApp(most(150, 0)), bounds(workload.Bounds{ContainerMin: amounts(180, 0)})),
+			"decides app 180m 256Mi (Bounds)\nresizes web-1 to app 180m 256Mi of 180m 512Mi" + resizing,
+		},
+		"With RequestsOnly limits stay": {
+			given(policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false; headroom(900, 900)(p); least(1000, 1024)(p) })),
+			"decides app 200m 256Mi (LowerBound)\nresizes web-1 to app 199m 256Mi of 200m 256Mi" + resizing,
+		},
+		"A limit that is not as its policy says is put right, though its request stays": {
+			given(policyOfApp(most(150, 0)), cpuOf(100, 90, 120), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })),
+			`decides app 100m - (Bounds)
+			resizes web-1 to app 100m 128Mi of 150m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Likewise in a template": {
+			given(rollout, heldApp(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
+			`decides app 100m - (Bounds), written
+			rewrites app 100m 128Mi of 150m 256Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"Once it is, nothing is left to do": {
+			given(policyOfApp(most(150, 0)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120),
+				pods(pod("web-1", sized("app", amounts(100, 128), amounts(150, 256))))),
+			`no decision
+			WithinTolerance: The requests in force are close enough to the recommendation
+			1/1 applied`,
+		},
+	}.run(t)
+}
+
+func quotas(quotas ...workload.Quota) func(*world) {
+	return func(w *world) { w.situation.Quotas = quotas }
+}
+
+func quota(key string, hard, used int64) workload.Quota {
+	return workload.Quota{Name: "team", Key: key, Hard: hard, Used: used}
+}
+
+func TestQuotas(t *testing.T) {
+	written := decidedBefore()
+	table{
+		"A resize that fits exactly is asked for": {
+			given(quotas(quota("requests.cpu", 300, 200), quota("limits.memory", 768*mebi, 512*mebi))),
+			`decides app 200m 256Mi (LowerBound)
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Where the CPU does not fit, the memory is resized alone": {
+			given(quotas(quota("requests.cpu", 299, 200))),
+			`decides app 200m 256Mi (LowerBound)
+			resizes web-1 to app 100m 256Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 1m0s`,
+		},
+		"Where neither fits, it is told what is missing": {
+			given(quotas(quota("limits.memory", 1000*mebi, 800*mebi), quota("cpu", 299, 200))),
+			`decides app 200m 256Mi (LowerBound)
+			QuotaExceeded: pod web-1, pod web-2: ResourceQuota team allows 299m of cpu, of which 200m are used, and 100m more are needed
+			0/2 stalled, again in 1m0s`,
+		},
+		"Who is over a quota may shrink": {
+			given(quotas(quota("requests.cpu", 100, 400), quota("requests.memory", 1, 400*mebi)), atSize(), decidedBefore(), recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
+			`decides app 50m 100Mi (Lower)
+			resizes web-1 to app 50m 100Mi of 100m 200Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A pod that grows blocks none that shrinks": {
+			given(quotas(quota("requests.cpu", 400, 400), quota("memory", 1, 1)), decidedBefore(),
+				pods(pod("web-1", small()), pod("web-2", sized("app", amounts(300, 384), amounts(600, 768))))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 1m0s`,
+		},
+		"What is counted under other names is not ours": {
+			given(quotas(quota("pods", 2, 2), quota("requests.storage", 1, 1))),
+			`decides app 200m 256Mi (LowerBound)
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A rollout needs room for one new pod": {
+			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 399, 200))),
+			`keeps app 200m 256Mi
+			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout
+			0/2 stalled, again in 1m0s`,
+		},
+		"And for no more than one": {
+			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 400, 200))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What old pods leave that may go first is there for it": {
+			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"With Recreate that is all of them": {
+			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"Without replicas nothing needs room": {
+			given(rollout, heldApp(), written, pods(), quotas(quota("requests.cpu", 1, 1)), deployment(func(d *workload.Deployment) { d.Replicas = 0 })),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/0 changing`,
+		},
+		"A limit that new pods get by default counts": {
+			given(rollout, heldApp(), written, template(sized("app", amounts(100, 128), amounts(200, 0))), bounds(workload.Bounds{ContainerDefault: amounts(0, 300)}),
+				quotas(quota("limits.memory", 600*mebi, 301*mebi))),
+			`keeps app 200m 256Mi
+			QuotaExceeded: ResourceQuota team allows 600Mi of limits.memory, of which 301Mi are used, and 300Mi more are needed for the first new pod of a rollout
+			0/2 stalled, again in 1m0s`,
+		},
+	}.run(t)
+}

@@ -1,0 +1,106 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// Quota is what one ResourceQuota allows of one thing that it counts.
+type Quota struct {
+	// Name is the ResourceQuota's, Key what it counts: "requests.cpu".
+	Name, Key string
+	// Hard and Used are millicores or bytes.
+	Hard, Used int64
+}
+
+// counted are the keys under which quotas count what we change, with how to read them.
+var counted = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
+	corev1.ResourceCPU:            readCPU,
+	corev1.ResourceRequestsCPU:    readCPU,
+	corev1.ResourceLimitsCPU:      readCPU,
+	corev1.ResourceMemory:         readMemory,
+	corev1.ResourceRequestsMemory: readMemory,
+	corev1.ResourceLimitsMemory:   readMemory,
+}
+
+// ReadQuotas reads from the ResourceQuotas of a namespace what they allow of the pods of
+// Deployments that have requests. all says that none was left out.
+//
+// What counts is the status, since the API server goes by it. A quota with a scope counts
+// where it holds such pods for sure: NotTerminating does, since no pod of a Deployment can
+// have a deadline, and NotBestEffort. Terminating and BestEffort hold none of them. What
+// other scopes hold is for the API server to say.
+func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
+	all = true
+	for i := range quotas {
+		matches, sure := holds(&quotas[i])
+		all = all && sure
+		if !matches || !sure {
+			continue
+		}
+		for key, read := range counted {
+			hard, isBound := read(quotas[i].Status.Hard, key)
+			used, isCounted := read(quotas[i].Status.Used, key)
+			if isBound && isCounted {
+				out = append(out, Quota{Name: quotas[i].Name, Key: string(key), Hard: hard, Used: used})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Quota) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
+	return out, all
+}
+
+func holds(q *corev1.ResourceQuota) (matches, sure bool) {
+	scopes := slices.Clone(q.Spec.Scopes)
+	sure = true
+	if q.Spec.ScopeSelector != nil {
+		for _, e := range q.Spec.ScopeSelector.MatchExpressions {
+			if e.Operator != corev1.ScopeSelectorOpExists {
+				sure = false
+			}
+			scopes = append(scopes, e.ScopeName)
+		}
+	}
+	for _, scope := range scopes {
+		switch scope {
+		case corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeNotBestEffort:
+		case corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeBestEffort:
+			return false, true
+		default:
+			sure = false
+		}
+	}
+	return sure, sure
+}
+
+func readCPU(list corev1.ResourceList, key corev1.ResourceName) (int64, bool) {
+	q, ok := list[key]
+	v, err := quantity.CPUMillis(q)
+	return v, ok && err == nil
+}
+
+func readMemory(list corev1.ResourceList, key corev1.ResourceName) (int64, bool) {
+	q, ok := list[key]
+	v, err := quantity.MemoryBytes(q)
+	return v, ok && err == nil
+}
+
+// MoreRoom says whether quotas have more room than before, for anything that they count.
+func MoreRoom(before, after []corev1.ResourceQuota) bool {
+	had, _ := ReadQuotas(before)
+	has, _ := ReadQuotas(after)
+	for _, was := range had {
+		i := slices.IndexFunc(has, func(is Quota) bool { return is.Name == was.Name && is.Key == was.Key })
+		if i < 0 || has[i].Hard-has[i].Used > was.Hard-was.Used {
+			return true
+		}
+	}
+	return false
+}
