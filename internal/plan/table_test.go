@@ -1,0 +1,249 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// axis is one thing that a decision may depend on, and what it may be. To add a value is
+// to add it here, and to make it so in world; to add an axis likewise.
+type axis struct {
+	name   string
+	values []string
+}
+
+// axes are in the order in which the table tells them: what matters most comes first.
+var axes = []axis{
+	{"mode", []string{"Off", "InPlace", "Rollout"}},
+	{"fallback", []string{"Wait"}},
+	{"replicas", []string{"0", "1", "4"}},
+	{"QoS", []string{"Guaranteed", "Burstable", "BestEffort"}},
+	{"limits", []string{"in proportion", "RequestsOnly", "with headroom", "none"}},
+	{"restarts for", []string{"nothing", "cpu", "memory", "cpu and memory"}},
+	{"the kubelet says", []string{"nothing yet", "Deferred", "Infeasible", "InProgress", "Error", "nothing for long"}},
+	{"the API server says", []string{"yes", "NodeCapacity", "Unsupported", "QuotaExceeded", "Forbidden", "Rejected"}},
+}
+
+// cell is one value of each axis, by its name.
+type cell map[string]string
+
+// world is a Deployment for which 200m and 256Mi have been decided, and whose pods have
+// half of it; but where the kubelet says something, the first pod has been asked for it
+// all. ok is false for pods that cannot be.
+func (c cell) world() (w world, ok bool) {
+	app := container("app")
+	switch c["QoS"] {
+	case "Guaranteed":
+		app.Limits = app.Requests
+	case "BestEffort":
+		app.Resources = workload.Resources{}
+	}
+	policy := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+	switch c["limits"] {
+	case "none":
+		app.Limits = quantity.Amounts{}
+	case "RequestsOnly":
+		policy.Limits = false
+	case "with headroom":
+		policy.LimitPolicy = plan.LimitPolicy{HeadroomCPU: ptr.To[int64](50), HeadroomMemory: ptr.To[int64](50)}
+	}
+	if c["QoS"] == "Guaranteed" && c["limits"] == "none" || c["QoS"] == "BestEffort" && c["limits"] != "none" {
+		return w, false
+	}
+	app.RestartOnCPU = strings.Contains(c["restarts for"], "cpu")
+	app.RestartOnMemory = strings.Contains(c["restarts for"], "memory")
+
+	w = given(template(app), pods(), decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-time.Minute) }))
+	w.policy.Mode, w.policy.Containers = v1beta1.UpdateMode(c["mode"]), map[string]plan.ContainerPolicy{"app": policy}
+	if c["mode"] == "Rollout" {
+		w.situation.Held = []plan.Held{{Container: "app", CPU: true, Memory: true, Resources: app.Resources}}
+	}
+	var replicas int32
+	if _, err := fmt.Sscan(c["replicas"], &replicas); err != nil {
+		panic(err)
+	}
+	w.situation.Deployment.Replicas = replicas
+	for i := range replicas {
+		w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%d", i+1), app))
+	}
+	if c["the kubelet says"] != "nothing yet" {
+		return w, w.ask(c["the kubelet says"])
+	}
+	return w, true
+}
+
+// ask gives the first pod what has been decided for it, so that its kubelet can speak.
+// There is no such pod where nothing can be asked for.
+func (w *world) ask(verdict string) (ok bool) {
+	inPlace := *w
+	inPlace.policy.Mode = "InPlace"
+	p := inPlace.next(noon)
+	if p.Resize == nil || p.Resize.Pod != "web-1" {
+		return false
+	}
+	first := &w.situation.Pods[0]
+	first.Containers = withSizes(first.Containers, p.Resize.Sizes)
+	switch verdict {
+	case "Deferred":
+		first.Resize.Deferred = true
+	case "Infeasible":
+		first.Resize.Infeasible = true
+	case "InProgress":
+		first.Resize.InProgress = true
+	case "Error":
+		first.Resize.InProgress, first.Resize.Failed = true, true
+	case "nothing for long":
+		w.situation.Decision.Time = noon.Add(-time.Hour)
+	}
+	return true
+}
+
+// impossible is told of cells that cannot be.
+const impossible = "cannot be"
+
+// outcome is the step and the reason.
+func (c cell) outcome() string {
+	w, ok := c.world()
+	if !ok {
+		return impossible
+	}
+	p := w.next(noon)
+	if answer := c["the API server says"]; answer != "yes" && p.Resize != nil {
+		w.situation.Refused = map[types.UID][]plan.Refused{p.Resize.UID: {{Sizes: p.Resize.Sizes, Reason: answer, Message: "no"}}}
+		p = w.next(noon)
+	}
+	out := stepOf(w, p) + " · " + p.Reason
+	if p.Stalled {
+		out += " · stalled"
+	}
+	if p.Applied {
+		out += " · applied"
+	}
+	return out
+}
+
+func stepOf(w world, p plan.Plan) string {
+	switch {
+	case p.Resize != nil:
+		before := w.situation.Pods[slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })].Containers[0]
+		after := p.Resize.Sizes[0]
+		var what []string
+		if before.Requests.CPUMillis != after.Requests.CPUMillis || before.Limits.CPUMillis != after.Limits.CPUMillis {
+			what = append(what, "cpu")
+		}
+		if before.Requests.MemoryBytes != after.Requests.MemoryBytes || before.Limits.MemoryBytes != after.Limits.MemoryBytes {
+			what = append(what, "memory")
+		}
+		return fmt.Sprintf("resize %s of %s to %s", strings.Join(what, " and "), p.Resize.Pod, sayResources(after.Resources))
+	case p.Rewrite != nil && len(p.Rewrite.Hold) > 0:
+		return "hold"
+	case p.Rewrite != nil:
+		return "rewrite the template to " + saySizes(p.Rewrite.Sizes)
+	case p.GiveBack:
+		return "give back"
+	}
+	return "no step"
+}
+
+// tell tells the outcomes of all cells that agree with c, as a tree: an axis on which
+// nothing depends is left out, as is what cannot be, and values that come to the same
+// share a branch.
+func tell(axes []axis, c cell, n *int) []string {
+	if len(axes) == 0 {
+		*n++
+		return []string{c.outcome()}
+	}
+	var branches [][]string
+	var names [][]string
+	for _, value := range axes[0].values {
+		c[axes[0].name] = value
+		lines := tell(axes[1:], c, n)
+		if slices.Equal(lines, []string{impossible}) {
+			continue
+		}
+		i := slices.IndexFunc(branches, func(other []string) bool { return slices.Equal(lines, other) })
+		if i < 0 {
+			branches, names = append(branches, lines), append(names, nil)
+			i = len(branches) - 1
+		}
+		names[i] = append(names[i], value)
+	}
+	switch len(branches) {
+	case 0:
+		return []string{impossible}
+	case 1:
+		return branches[0]
+	}
+	var out []string
+	for i, lines := range branches {
+		head := axes[0].name + " " + strings.Join(names[i], " | ")
+		if len(lines) == 1 {
+			out = append(out, head+" → "+lines[0])
+			continue
+		}
+		out = append(out, head)
+		for _, line := range lines {
+			out = append(out, "  "+line)
+		}
+	}
+	return out
+}
+
+// TestDecisionTable walks through every combination of what a step depends on. A cell that
+// changes shows as a changed line in testdata/decisions.txt, which is written by
+//
+//	go test ./internal/plan -run DecisionTable -update
+func TestDecisionTable(t *testing.T) {
+	n := 0
+	lines := tell(axes, cell{}, &n)
+	want := 1
+	for _, a := range axes {
+		want *= len(a.values)
+	}
+	if n != want {
+		t.Errorf("%d cells, want %d", n, want)
+	}
+	got := fmt.Sprintf(`# What is done next, and the reason that is given, for each of %d situations.
+#
+# 200m and 256Mi have been decided for pods of one container, which has half of that, or nothing where it is BestEffort,
+# and twice its requests as limits where it is Burstable. What the kubelet says is about the resize of the first pod.
+# What the API server says is the answer to the next resize; the step is the one after it. A branch names the values
+# that come to the same; what is not named does not matter, or cannot be: a BestEffort pod with limits, the word of a
+# kubelet that cannot be asked. Sizes are requests of limits.
+
+%s
+`, n, strings.Join(lines, "\n"))
+	path := filepath.Join("testdata", "decisions.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
