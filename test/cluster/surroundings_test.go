@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 const resizeAnnotation = "kwok.verticalscaler.io/resize"
@@ -148,36 +151,33 @@ func (w *world) node(name, cpu string) {
 
 func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 	t.Parallel()
-	const every = 3 * time.Second
-	w := newWorld(t, resync(every))
+	w := newWorld(t) // its resync is far too slow to help
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("600m")}},
 	}
 	w.create(quota)
 	w.deploy("web")
+	w.counts(quota, "requests.cpu", "300m")
+	w.uses("web", "app", 300, 300)
+	w.scale("web") // one pod of three fits: 345m, 100m and 100m
+	w.says("web", "Applied", "False", "QuotaExceeded", "team", "600m of requests.cpu", "545m are used")
+	w.says("web", "Stalled", "True", "QuotaExceeded")
+
+	// Their memory need not wait for it.
 	w.eventually(func() string {
-		if err := env.Client.Get(t.Context(), w.key("team"), quota); err != nil {
-			return err.Error()
-		}
-		if used := quota.Status.Used["requests.cpu"]; used.String() != "300m" {
-			return "the quota counts " + used.String()
+		for _, pod := range w.pods("web") {
+			if now := inForce(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("345Mi")) < 0 {
+				return "pod " + pod.Name + " has " + now.String() + " of memory"
+			}
 		}
 		return ""
 	})
-	w.uses("web", "app", 300, 300)
-	w.scale("web") // one pod of three fits: 345m, 100m and 100m
-	w.says("web", "Applied", "False", "QuotaExceeded", "team")
-	w.says("web", "Stalled", "True", "QuotaExceeded")
-
-	mark, since := env.Mark(), time.Now()
 	w.rounds(60)
-	n := count(w.writes(mark), "pods/resize")
-	// Once a resync for each of the two, which come at nine tenths of the period at the earliest.
-	most := 2 * (1 + int(time.Since(since)/(every*9/10)))
-	t.Logf("attempts in %s: %v", time.Since(since), n)
-	if total(n) > most {
-		t.Errorf("%d attempts, more than %d", total(n), most)
+	for _, write := range w.writes(w.began) {
+		if write.Resource == "pods/resize" && write.Code == 403 {
+			t.Errorf("asked for and refused: %s", write)
+		}
 	}
 	grown := 0
 	for _, pod := range w.pods("web") {
@@ -192,6 +192,112 @@ func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 	w.patch(quota, `{"spec":{"hard":{"requests.cpu":"2"}}}`)
 	w.sized("web")
 	w.says("web", "Ready", "True", "Working")
+}
+
+// counts waits until the quota counts so much.
+func (w *world) counts(quota *corev1.ResourceQuota, key corev1.ResourceName, want string) {
+	w.Helper()
+	w.eventually(func() string {
+		if err := env.Client.Get(w.Context(), w.key(quota.Name), quota); err != nil {
+			return err.Error()
+		}
+		if used := quota.Status.Used[key]; used.String() != want {
+			return "the quota counts " + used.String()
+		}
+		return ""
+	})
+}
+
+func TestARolloutThatAQuotaHasNoRoomForDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("500m")}},
+	}
+	w.create(quota)
+	before := w.deploy("web") // three pods, of which none may go before the first new one
+	w.counts(quota, "requests.cpu", "300m")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
+	w.says("web", "Applied", "False", "QuotaExceeded", "team", "500m of requests.cpu", "first new pod")
+	w.rounds(20)
+	if now := w.deployment("web"); now.Generation != before.Generation {
+		t.Errorf("the template was written: generation %d, was %d", now.Generation, before.Generation)
+	}
+	w.patch(quota, `{"spec":{"hard":{"requests.cpu":"2"}}}`)
+	w.says("web", "Applied", "True", "Applied")
+	w.runs("web")
+}
+
+func TestLimitsGetTheHeadroomThatTheyAreGiven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(&corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, MaxLimitRequestRatio: corev1.ResourceList{"cpu": resource.MustParse("2.5")},
+		}}},
+	})
+	w.deploy("web")
+	w.uses("web", "app", 200, 300)
+	w.scale("web", func(s *v1beta1.VerticalScaler) {
+		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+			ContainerName: "*",
+			Limits: &v1beta1.LimitPolicy{
+				HeadroomPercent: &v1beta1.ResourcePercents{CPU: ptr.To[int32](400), Memory: ptr.To[int32](25)},
+				MaxAllowed:      &v1beta1.ResourceBounds{Memory: ptr.To(resource.MustParse("400Mi"))},
+			},
+		}}}
+	})
+	w.sized("web")
+	w.eventually(func() string {
+		for _, pod := range w.pods("web") {
+			r := inForce(pod, "app")
+			cpu, memory := r.Requests.Cpu().MilliValue(), r.Requests.Memory().Value()
+			wantMemory := min((memory*125+99)/100, 400*mebi) // 25 % above the request, and no more than 400Mi
+			if r.Limits.Cpu().MilliValue() != cpu*5/2 || r.Limits.Memory().Value() != wantMemory {
+				return fmt.Sprintf("pod %s has %s of %s and %s of %s", pod.Name, r.Requests.Cpu(), r.Limits.Cpu(), r.Requests.Memory(), r.Limits.Memory())
+			}
+		}
+		return ""
+	})
+	for _, write := range w.writes(w.began) {
+		if write.Resource == "pods/resize" && write.Code >= 400 && write.Code != 409 {
+			t.Errorf("refused: %s", write)
+		}
+	}
+}
+
+func TestChangesWaitForTheirWindow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	w.uses("web", "app", 92, 90) // less than what is requested, and with its margin a little more: no reason to hurry
+	far := time.Now().UTC().Add(12 * time.Hour)
+	w.scale("web", func(s *v1beta1.VerticalScaler) {
+		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
+		s.Spec.UpdatePolicy.CooldownSeconds = ptr.To[int32](0)
+		s.Spec.UpdatePolicy.TolerancePercent = ptr.To[int32](0)
+		s.Spec.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{
+			Schedule: fmt.Sprintf("0 %d * * *", far.Hour()), TimeZone: "UTC", DurationMinutes: 60,
+		}}
+	})
+	w.says("web", "Applied", "False", "OutsideWindow", "updatePolicy.windows")
+	w.says("web", "Ready", "True", "Working")
+	w.rounds(20)
+	if n := count(w.writes(w.began), "pods/resize"); total(n) != 0 {
+		t.Errorf("resizes by pod outside of the window: %v", n)
+	}
+	w.patch(w.scaler("web"), `{"spec":{"updatePolicy":{"windows":[{"schedule":"* * * * *","durationMinutes":10}]}}}`)
+	w.sized("web")
+	w.says("web", "Applied", "True", "Applied")
+
+	// What the schema cannot know to be wrong is said, and holds up nothing urgent.
+	w.patch(w.scaler("web"), `{"spec":{"updatePolicy":{"windows":[{"schedule":"0 0 30 2 *","durationMinutes":10}]}}}`)
+	w.says("web", "Stalled", "True", "InvalidWindow", "windows[0]", "no year has")
+	w.uses("web", "app", 600, 300)
+	w.atSize("web", "600m")
 }
 
 func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
