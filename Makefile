@@ -220,9 +220,10 @@ sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/
 	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/image-sbom.sh
 
 .PHONY: dist
-dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml.
+dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and the admission policies alone beside it.
 	@mkdir -p dist
 	$(KUSTOMIZE) build config/default >dist/install.yaml
+	$(KUSTOMIZE) build config/admission-policies >dist/admission-policies.yaml
 
 .PHONY: bundle
 bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.

@@ -79,7 +79,7 @@ verify_modules() {
 snapshot >"$scratch/before"
 
 check "generated code, CRDs and docs" "$MAKE" -s generate
-check "dist/install.yaml" "$MAKE" -s dist
+check "dist" "$MAKE" -s dist
 check "bundle" "$MAKE" -s bundle
 check "bundle's validation" "$MAKE" -s bundle-validate
 check "catalog" "$MAKE" -s catalog
