@@ -1,0 +1,104 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+func TestEveryPolicyIsBoundAndDenies(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(folder(), "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, path := range files {
+		file := filepath.Base(path)
+		if file == "kustomization.yaml" {
+			continue
+		}
+		count++
+		compiled(t, file)
+		p, b := read(t, file)
+		if *p.Spec.FailurePolicy != admissionregistrationv1.Fail {
+			t.Errorf("%s fails open", file)
+		}
+		if b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) || b.Spec.MatchResources != nil {
+			t.Errorf("%s: the binding is %+v", file, b.Spec)
+		}
+		for _, v := range p.Spec.Validations {
+			if v.Reason == nil || *v.Reason != "Forbidden" || v.Message == "" && v.MessageExpression == "" {
+				t.Errorf("%s says nothing, or no 403, where it refuses: %s", file, v.Expression)
+			}
+		}
+	}
+	if count != 4 {
+		t.Errorf("there are %d policies", count)
+	}
+}
+
+// What is installed, and what is for those who install by other means, are the same, and
+// about the account that there is.
+func TestTheRenderedPoliciesAreThoseOfTheComponent(t *testing.T) {
+	t.Parallel()
+	installed, account := policiesIn(t, "dist/install.yaml")
+	alone, none := policiesIn(t, "dist/admission-policies.yaml")
+	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 8 {
+		t.Errorf("%d objects in dist/admission-policies.yaml; those in dist/install.yaml (-installed +alone):\n%s", len(alone), diff)
+	}
+	if account != testkit.ServiceAccount || none != "" {
+		t.Errorf("the service accounts are %q and %q", account, none)
+	}
+	content, err := os.ReadFile(filepath.Join(testkit.Root(), "bundle", "manifests", "verticalscaler-operator.clusterserviceversion.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`serviceAccountName: (.*)`).FindAllStringSubmatch(string(content), -1) {
+		if match[1] != testkit.ServiceAccount {
+			t.Errorf("the bundle has the service account %q", match[1])
+		}
+	}
+	for _, object := range alone {
+		metadata, _ := object["metadata"].(map[string]any)
+		if metadata["namespace"] != nil {
+			t.Errorf("%v has a namespace", metadata["name"])
+		}
+	}
+}
+
+// policiesIn are the policies and bindings in a file, and the name of the service account
+// in it.
+func policiesIn(t *testing.T, path string) (policies []map[string]any, account string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(testkit.Root(), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		switch object["kind"] {
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			policies = append(policies, object)
+		case "ServiceAccount":
+			metadata, _ := object["metadata"].(map[string]any)
+			account, _ = metadata["name"].(string)
+		}
+	}
+	return policies, account
+}

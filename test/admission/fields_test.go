@@ -1,0 +1,255 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// values are, of a type, what an object has and what it is changed into. Whatever is
+// not here is walked into, down to strings, numbers and booleans.
+var values = map[reflect.Type][2]any{
+	reflect.TypeFor[metav1.Time]():        {metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))},
+	reflect.TypeFor[metav1.MicroTime]():   {metav1.NewMicroTime(time.Unix(1, 0)), metav1.NewMicroTime(time.Unix(2, 0))},
+	reflect.TypeFor[resource.Quantity]():  {resource.MustParse("1"), resource.MustParse("2")},
+	reflect.TypeFor[intstr.IntOrString](): {intstr.FromInt32(1), intstr.FromString("b")},
+	reflect.TypeFor[metav1.FieldsV1]():    {*metav1.NewFieldsV1(`{"f:a":{}}`), *metav1.NewFieldsV1(`{"f:b":{}}`)},
+	reflect.TypeFor[[]byte]():             {[]byte("a"), []byte("b")},
+}
+
+// resources are in every list of them: two that the operator sizes, and one it does not.
+var resources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "example.com/device"}
+
+// fill gives every field of v, which can be set, a value. No such object could ever be
+// stored; the policies do not mind.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	if pair, ok := values[v.Type()]; ok {
+		v.Set(reflect.ValueOf(pair[0]))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, key := range keysOf(v.Type()) {
+			value := reflect.New(v.Type().Elem()).Elem()
+			fill(t, value)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.String:
+		v.SetString("a")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	default:
+		t.Fatalf("nobody has told how to fill %s", v.Type())
+	}
+}
+
+func keysOf(kind reflect.Type) (keys []reflect.Value) {
+	names := []corev1.ResourceName{"a"}
+	if kind == reflect.TypeFor[corev1.ResourceList]() {
+		names = resources
+	}
+	for _, name := range names {
+		keys = append(keys, reflect.ValueOf(name).Convert(kind.Key()))
+	}
+	return keys
+}
+
+// walk changes every field of v, one at a time: to another value, to none, and lists and
+// maps to one entry more. After each it calls visit with the field's path and what was
+// done, and then undoes it.
+func walk(t *testing.T, v reflect.Value, path string, visit func(path, done string)) {
+	t.Helper()
+	try := func(done string, value reflect.Value) {
+		old := reflect.New(v.Type()).Elem()
+		old.Set(v)
+		v.Set(value)
+		visit(path, done)
+		v.Set(old)
+	}
+	if pair, ok := values[v.Type()]; ok {
+		try("changed", reflect.ValueOf(pair[1]))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case name == "-":
+				t.Fatalf("%s has a field %s that is on no wire", path, field.Name)
+			case name != "":
+				walk(t, v.Field(i), path+"."+name, visit)
+			case field.Anonymous: // inline
+				walk(t, v.Field(i), path, visit)
+			default:
+				t.Fatalf("%s has a field %s without a name", path, field.Name)
+			}
+		}
+	case reflect.Pointer:
+		try("removed", reflect.Zero(v.Type()))
+		walk(t, v.Elem(), path, visit)
+	case reflect.Slice:
+		try("removed", reflect.Zero(v.Type()))
+		try("extended", reflect.Append(v, v.Index(0)))
+		walk(t, v.Index(0), path+"[]", visit)
+	case reflect.Map:
+		try("removed", reflect.Zero(v.Type()))
+		for _, key := range append(keysOf(v.Type()), reflect.ValueOf("new").Convert(v.Type().Key())) {
+			entry := fmt.Sprintf("%s[%s]", path, key)
+			old := v.MapIndex(key)
+			changed := reflect.New(v.Type().Elem()).Elem()
+			fill(t, changed)
+			if !old.IsValid() {
+				v.SetMapIndex(key, changed)
+				visit(entry, "added")
+				v.SetMapIndex(key, reflect.Value{})
+				continue
+			}
+			v.SetMapIndex(key, reflect.Value{})
+			visit(entry, "removed")
+			walk(t, changed, entry, func(path, done string) {
+				v.SetMapIndex(key, changed)
+				visit(path, done)
+			})
+			v.SetMapIndex(key, old)
+		}
+	case reflect.String:
+		try("changed", reflect.ValueOf("b").Convert(v.Type()))
+		try("removed", reflect.Zero(v.Type()))
+	case reflect.Bool:
+		try("changed", reflect.Zero(v.Type()))
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		try("changed", reflect.ValueOf(2).Convert(v.Type()))
+		try("removed", reflect.Zero(v.Type()))
+	default:
+		t.Fatalf("nobody has told how to change %s", v.Type())
+	}
+}
+
+// object is one that there is a Go type for.
+type object[T any] interface {
+	*T
+	runtime.Object
+	DeepCopyObject() runtime.Object
+}
+
+// everyField walks the fields of a type and fails unless the policy refuses to have each
+// of them changed by the operator, but for those whose paths begin like one that is free.
+// Every one of these must have been found, and every validation, but for those that are
+// about other requests, must have been the only one to refuse something.
+func everyField[T any, P object[T]](t *testing.T, p *policy, r request, free []string, others ...int) {
+	t.Helper()
+	before := P(new(T))
+	fill(t, reflect.ValueOf(before).Elem())
+	after, _ := before.DeepCopyObject().(P)
+	maps := mapsOf(t, before)
+	found, alone, fields := map[string]bool{}, map[int]bool{}, 0
+	walk(t, reflect.ValueOf(after).Elem(), "", func(path, done string) {
+		fields++
+		at := slices.IndexFunc(free, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+		if at >= 0 {
+			found[free[at]] = true
+		}
+		// Newer API servers look at Go's values, older ones at maps; so do all at our kinds.
+		forms := map[string][2]runtime.Object{"as Go": {before, after}}
+		if done == "changed" {
+			forms["as maps"] = [2]runtime.Object{maps, mapsOf(t, after)}
+		}
+		for form, objects := range forms {
+			r.before, r.after = objects[0], objects[1]
+			looks, refuses := p.asks(t, r)
+			if !looks {
+				t.Fatal("the policy does not look at what the operator does")
+			}
+			if len(refuses) == 1 {
+				alone[refuses[0]] = true
+			}
+			if passes := len(refuses) == 0; passes != (at >= 0) {
+				t.Errorf("%s %s passes (%s): %t", path, done, form, passes)
+			}
+		}
+	})
+	for _, prefix := range free {
+		if !found[prefix] {
+			t.Errorf("there is no field %s", prefix)
+		}
+	}
+	for i := range p.spec.Validations {
+		if !alone[i] && !slices.Contains(others, i) {
+			t.Errorf("validation %d is not needed: %s", i, p.spec.Validations[i].Message)
+		}
+	}
+	t.Logf("%d changes", fields)
+}
+
+// everyNewField fails unless the policy refuses fields that nobody knows yet, wherever
+// they come.
+func everyNewField[T any, P object[T]](t *testing.T, p *policy, r request, free ...string) {
+	t.Helper()
+	before := P(new(T))
+	fill(t, reflect.ValueOf(before).Elem())
+	after := mapsOf(t, before)
+	r.before = mapsOf(t, before)
+	r.after = after
+	places := 0
+	var visit func(path string, value any)
+	visit = func(path string, value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, entry := range value {
+				visit(path+"[]", entry)
+			}
+		case map[string]any:
+			places++
+			value["fieldOfTheFuture"] = "x"
+			_, refuses := p.asks(t, r)
+			isFree := slices.ContainsFunc(free, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+			if passes := len(refuses) == 0; passes != isFree {
+				t.Errorf("a new field in %s passes: %t", path, passes)
+			}
+			delete(value, "fieldOfTheFuture")
+			for key, entry := range value {
+				visit(path+"."+key, entry)
+			}
+		}
+	}
+	visit("", after.Object)
+	t.Logf("%d places", places)
+}
+
+func mapsOf(t *testing.T, obj runtime.Object) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}

@@ -1,0 +1,203 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// written are the fields of metadata that the API server keeps itself, or lets a writer of
+// other fields change.
+var written = []string{".metadata.managedFields", ".metadata.generation", ".metadata.resourceVersion"}
+
+func sizesUnder(containers string) []string {
+	var out []string
+	for _, list := range []string{"requests", "limits"} {
+		for _, name := range []string{"cpu", "memory"} {
+			out = append(out, containers+"[].resources."+list+"["+name+"]")
+		}
+	}
+	return out
+}
+
+func TestTheOperatorChangesNothingOfADeploymentButSizes(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	r := request{resource: "deployments"}
+	free := append(sizesUnder(".spec.template.spec.containers"), written...)
+	everyField[appsv1.Deployment](t, p, r, free, 0, 1, 2)
+	everyNewField[appsv1.Deployment](t, p, r, ".metadata.managedFields")
+}
+
+func TestTheOperatorChangesNothingOfAPodButSizes(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_pods.yaml")
+	r := request{resource: "pods", subresource: "resize"}
+	free := append(sizesUnder(".spec.containers"), append(written, ".status")...)
+	everyField[corev1.Pod](t, p, r, free)
+	everyNewField[corev1.Pod](t, p, r, ".metadata.managedFields", ".status")
+}
+
+func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_scalers.yaml")
+	r := request{resource: "verticalscalers"}
+	everyField[v1beta1.VerticalScaler](t, p, r, written, 0, 1)
+	everyNewField[v1beta1.VerticalScaler](t, p, r, ".metadata.managedFields")
+}
+
+func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	list := func(amounts ...string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for i, amount := range amounts {
+			out[resources[i]] = resource.MustParse(amount)
+		}
+		return out
+	}
+	for name, c := range map[string]struct{ before, after corev1.ResourceRequirements }{
+		"a first request":   {after: corev1.ResourceRequirements{Requests: list("1")}},
+		"all lists at once": {after: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
+		"none any more":     {before: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
+		"one less": {
+			before: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")},
+			after:  corev1.ResourceRequirements{Requests: list("1"), Limits: list("2")},
+		},
+		"with a device that stays": {
+			before: corev1.ResourceRequirements{Requests: list("1", "1Gi", "1"), Limits: list("2", "2Gi", "1")},
+			after:  corev1.ResourceRequirements{Requests: list("2", "2Gi", "1"), Limits: list("4", "4Gi", "1")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := testkit.Deployment("shop", "web")
+			after := before.DeepCopy()
+			before.Spec.Template.Spec.Containers[0].Resources = c.before
+			after.Spec.Template.Spec.Containers[0].Resources = c.after
+			if looks, refuses := p.asks(t, request{resource: "deployments", before: before, after: after}); !looks || len(refuses) > 0 {
+				t.Errorf("looked at: %t, refused by %v", looks, refuses)
+			}
+		})
+	}
+}
+
+// Expressions have a budget. The largest object that an API server takes is 3 MB.
+func TestLargeDeploymentsAreWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	before := testkit.Deployment("shop", "web")
+	container := before.Spec.Template.Spec.Containers[0]
+	for i := range 200 {
+		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: strings.Repeat("x", 50)})
+	}
+	before.Spec.Template.Spec.Containers = slices.Repeat([]corev1.Container{container}, 100)
+	after := before.DeepCopy()
+	after.Spec.Template.Spec.Containers[99].Resources.Requests["cpu"] = resource.MustParse("3")
+	encoded, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", len(encoded))
+	if len(encoded) < 1<<20 {
+		t.Errorf("a Deployment of %d bytes is not large", len(encoded))
+	}
+	if looks, refuses := p.asks(t, request{resource: "deployments", before: before, after: after}); !looks || len(refuses) > 0 {
+		t.Errorf("looked at: %t, refused by %v", looks, refuses)
+	}
+}
+
+// controlled makes an object one that a ScaledDeployment controls, in some way.
+func controlled(changes ...func(*metav1.OwnerReference)) *appsv1.Deployment {
+	owner := metav1.OwnerReference{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "ours", UID: "1", Controller: ptr.To(true)}
+	for _, change := range changes {
+		change(&owner)
+	}
+	d := testkit.Deployment("shop", "web")
+	d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}, owner}
+	return d
+}
+
+func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	replaced := func(d *appsv1.Deployment) *appsv1.Deployment {
+		d.Labels = map[string]string{"a": "b"}
+		d.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		return d
+	}
+	for name, c := range map[string]struct {
+		before, after *appsv1.Deployment
+		subresource   string
+		passes        bool
+	}{
+		"making one":   {after: controlled(), passes: true},
+		"changing one": {before: controlled(), after: replaced(controlled()), passes: true},
+		"deleting one": {before: controlled(), passes: true},
+		"when the owner's API has another version": {
+			before: controlled(), after: replaced(controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io/v1" })), passes: true,
+		},
+		"when the owner no longer waits for it": {
+			before: controlled(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }), after: controlled(), passes: true,
+		},
+		"but none of somebody's":                         {after: testkit.Deployment("shop", "web")},
+		"nor deletes one of somebody's":                  {before: testkit.Deployment("shop", "web")},
+		"nor takes one of somebody's":                    {before: testkit.Deployment("shop", "web"), after: controlled()},
+		"nor gives one away":                             {before: controlled(), after: testkit.Deployment("shop", "web")},
+		"nor to another owner":                           {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
+		"nor makes one that is owned but not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
+		"nor one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
+		"nor one of a namesake's":                        {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
+		"nor one of a namesake's with a longer name":     {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
+		"nor one of another kind's":                      {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
+		"nor scales one":                                 {before: controlled(), after: controlled(), subresource: "scale"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{resource: "deployments", subresource: c.subresource}
+			if c.before != nil {
+				r.before = c.before
+			}
+			if c.after != nil {
+				r.after = c.after
+			}
+			if looks, refuses := p.asks(t, r); !looks || c.passes != (len(refuses) == 0) {
+				t.Errorf("looked at: %t, refused by %v", looks, refuses)
+			}
+		})
+	}
+}
+
+// The policies are about the operator wherever it is installed, and about nobody else.
+func TestOnlyTheOperatorIsConfined(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"operator_deployments.yaml", "operator_pods.yaml", "operator_scalers.yaml"} {
+		p := compiled(t, file)
+		for name, want := range map[string]bool{
+			"system:serviceaccount:verticalscaler-system:verticalscaler-operator": true,
+			"system:serviceaccount:operators:verticalscaler-operator":             true,
+			"system:serviceaccount:operators:verticalscaler-operator-2":           false,
+			"system:serviceaccount:operators:my-verticalscaler-operator":          false,
+			"system:serviceaccount:verticalscaler-operator:default":               false,
+			"verticalscaler-operator":                                             false,
+			"system:kube-controller-manager":                                      false,
+		} {
+			d := testkit.Deployment("shop", "web")
+			if looks, _ := p.asks(t, request{user: name, resource: "deployments", before: d, after: d}); looks != want {
+				t.Errorf("%s looks at what %q does: %t", file, name, looks)
+			}
+		}
+	}
+}
