@@ -32,10 +32,11 @@ type Env struct {
 	// Client reads and writes live, as the administrator.
 	Client client.Client
 
-	audit        string // the audit log; empty where there is none to read
-	kwok         bool   // nodes and pods are played by kwok
-	kubeconfig   string // the administrator's; empty where there is none
-	localcluster string // the cluster's program; empty where there is none
+	actsAs       rest.ImpersonationConfig // whom StartOperator's operators act as; the administrator if empty
+	audit        string                   // the audit log; empty where there is none to read
+	kwok         bool                     // nodes and pods are played by kwok
+	kubeconfig   string                   // the administrator's; empty where there is none
+	localcluster string                   // the cluster's program; empty where there is none
 	stop         func() error
 }
 

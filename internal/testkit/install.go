@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/app"
@@ -29,32 +31,85 @@ import (
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
 )
 
+const (
+	// System is the namespace of config/default.
+	System = "verticalscaler-system"
+	// ServiceAccount is the operator's service account there.
+	ServiceAccount = "verticalscaler-operator"
+)
+
 // Rendered are the objects that kustomize makes of a folder.
-func (e *Env) Rendered(t testing.TB, folder string) (objects []*unstructured.Unstructured) {
+func (e *Env) Rendered(t testing.TB, folder string) []*unstructured.Unstructured {
 	t.Helper()
+	objects, err := e.render(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func (e *Env) render(ctx context.Context, folder string) (objects []*unstructured.Unstructured, err error) {
 	kubectl := e.Kubectl()
 	if kubectl == "" {
 		kubectl = "kubectl" // the user's own, as the cluster is
 	}
-	command := exec.CommandContext(t.Context(), kubectl, "kustomize", folder)
-	stream, err := command.Output()
+	stream, err := exec.CommandContext(ctx, kubectl, "kustomize", folder).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			err = fmt.Errorf("%w: %s", err, exit.Stderr)
 		}
-		t.Fatalf("rendering %s: %v", folder, err)
+		return nil, fmt.Errorf("rendering %s: %w", folder, err)
 	}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return objects
+			return objects, nil
 		} else if err != nil {
-			t.Fatalf("decoding what %s renders to: %v", folder, err)
+			return nil, fmt.Errorf("decoding what %s renders to: %w", folder, err)
 		}
 		objects = append(objects, object)
 	}
+}
+
+// InstalledMain runs a package's tests like ClusterMain, on a cluster that has
+// config/default but for the operator's pod: the operators that tests start have the
+// rights of its service account, and the admission policies see what they do.
+func InstalledMain(m *testing.M, env **Env) int {
+	return mainWith(m, env, func() (*Env, error) {
+		e, err := StartCluster()
+		if err != nil {
+			return nil, err
+		}
+		if err := e.install(context.Background()); err != nil {
+			return nil, errors.Join(err, e.Stop())
+		}
+		return e, nil
+	})
+}
+
+// install applies config/default, less the CRDs, which are there, and the operator's pod
+// with what belongs to it.
+func (e *Env) install(ctx context.Context) error {
+	objects, err := e.render(ctx, filepath.Join(Root(), "config", "default"))
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "CustomResourceDefinition", "Deployment", "ConfigMap", "Service":
+			continue
+		}
+		if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	e.actsAs = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + System + ":" + ServiceAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + System, "system:authenticated"},
+	}
+	return nil
 }
 
 // Account is a service account as its pod would use it. What the API server forbids it

@@ -5,6 +5,9 @@
 // where the real controllers make, replace and collect the pods, and where nodes
 // played by kwok resize them, put resizes off and kill containers.
 //
+// The operators have the rights of the installed service account and no others, and the
+// admission policies look at all that they write.
+//
 // Usage is dictated by the test, and each round of it counts as a minute. Nothing
 // here waits for a fixed time, and no test rests on the periodic resync unless it
 // says so. The operator of a test watches the test's namespace only, so that tests
@@ -47,5 +50,5 @@ func TestMain(m *testing.M) {
 		logger = zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr))
 	}
 	ctrl.SetLogger(logger)
-	os.Exit(testkit.ClusterMain(m, &env))
+	os.Exit(testkit.InstalledMain(m, &env))
 }

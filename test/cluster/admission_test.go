@@ -1,0 +1,467 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// thief is a client with the operator's own token, and all the rights that come with it.
+func (w *world) thief() client.Client {
+	w.Helper()
+	account := env.Account(w.T, testkit.System, testkit.ServiceAccount)
+	c, err := client.New(account.Config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+// refused fails unless the error is the policy's refusal, in words that hold these.
+func refused(t *testing.T, err error, policy string, words ...string) {
+	t.Helper()
+	wrong := !apierrors.IsForbidden(err)
+	for _, word := range append(words, "ValidatingAdmissionPolicy 'verticalscaler-"+policy+"'") {
+		wrong = wrong || !strings.Contains(err.Error(), word)
+	}
+	if wrong {
+		t.Errorf("got %v, want a refusal of policy %s with %q", err, policy, words)
+	}
+}
+
+// inForceBy waits until a policy refuses what is tried, which must change nothing: the
+// API server takes policies up some time after they have been made.
+func (w *world) inForceBy(policy string, try func() error) {
+	w.Helper()
+	w.eventually(func() string {
+		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-"+policy) {
+			return fmt.Sprintf("policy %s is not in force: %v", policy, err)
+		}
+		return ""
+	})
+}
+
+func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web", twoContainers)
+	thief := w.thief()
+	w.inForceBy("operator-deployments", func() error {
+		return thief.Create(t.Context(), testkit.Deployment(w.namespace, "made"), client.DryRunAll)
+	})
+
+	before := w.deployment("web")
+	container := func(change func(*corev1.Container)) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec.Containers[0]) }
+	}
+	pod := func(change func(*corev1.PodSpec)) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec) }
+	}
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		says   string
+	}{
+		"the image":           {container(func(c *corev1.Container) { c.Image = "example.com/other:1" }), "else in a container"},
+		"the command":         {container(func(c *corev1.Container) { c.Command = []string{"sh"} }), "else in a container"},
+		"the environment":     {container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }), "else in a container"},
+		"the resize policy":   {container(func(c *corev1.Container) { c.ResizePolicy = restartAlways }), "else in a container"},
+		"a security context":  {container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)} }), "else in a container"},
+		"a device":            {container(func(c *corev1.Container) { device(c) }), "another resource"},
+		"storage":             {container(func(c *corev1.Container) { c.Resources.Requests["ephemeral-storage"] = resource.MustParse("1Gi") }), "another resource"},
+		"a container more":    {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "else in a container"},
+		"a container less":    {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "else in a container"},
+		"containers' order":   {pod(func(p *corev1.PodSpec) { p.Containers[0], p.Containers[1] = p.Containers[1], p.Containers[0] }), "else in a container"},
+		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "else in the pod template"},
+		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "else in the pod template"},
+		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "else in the pod template"},
+		"the host's network":  {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "else in the pod template"},
+		"the pod's resources": {pod(func(p *corev1.PodSpec) {
+			p.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
+		}), "else in the pod template"},
+		"the pods' labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels["b"] = "c" }, "else in the pod template"},
+		"the pods' annotations": {func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"a": "b"} }, "else in the pod template"},
+		"replicas":              {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }, "beside the pod template"},
+		"paused":                {func(d *appsv1.Deployment) { d.Spec.Paused = true }, "beside the pod template"},
+		"the strategy":          {func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{Type: "Recreate"} }, "beside the pod template"},
+		"labels":                {func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }, "its metadata"},
+		"annotations":           {func(d *appsv1.Deployment) { d.Annotations["a"] = "b" }, "its metadata"},
+		"finalizers":            {func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/a"} }, "its metadata"},
+		"an owner":              {func(d *appsv1.Deployment) { d.OwnerReferences = []metav1.OwnerReference{someOwner("x")} }, "its metadata"},
+		"a size, and an image": {container(func(c *corev1.Container) {
+			c.Resources.Requests["cpu"], c.Image = resource.MustParse("150m"), "example.com/other:1"
+		}), "else in a container"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			c.change(after)
+			refused(t, thief.Patch(t.Context(), after, client.StrategicMergeFrom(before)), "operator-deployments", c.says)
+		})
+	}
+	t.Run("no Deployment is made", func(t *testing.T) {
+		refused(t, thief.Create(t.Context(), testkit.Deployment(w.namespace, "made")), "operator-deployments", "may make and delete no Deployments")
+		other := testkit.Deployment(w.namespace, "made")
+		other.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(before, appsv1.SchemeGroupVersion.WithKind("ScaledDeployment"))}
+		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may make and delete no Deployments")
+		owner := someOwner("x")
+		owner.Controller = nil
+		other.OwnerReferences = []metav1.OwnerReference{owner}
+		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may make and delete no Deployments")
+	})
+	t.Run("none is deleted", func(t *testing.T) {
+		refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-deployments", "may make and delete no Deployments")
+	})
+	t.Run("none is scaled, though it were given the right", func(t *testing.T) {
+		w := w.in(t)
+		w.grant(rbacv1.Subject{Kind: "ServiceAccount", Namespace: testkit.System, Name: testkit.ServiceAccount},
+			rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, Verbs: []string{"update"}})
+		w.inForceBy("operator-deployments", func() error {
+			scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}}
+			return thief.SubResource("scale").Update(t.Context(), before.DeepCopy(), client.WithSubResourceBody(scale))
+		})
+	})
+	if now := w.deployment("web"); !equality.Semantic.DeepEqual(before.Spec, now.Spec) || now.UID != before.UID {
+		t.Errorf("the spec was\n%+v\nand is\n%+v", before.Spec, now.Spec)
+	}
+	t.Run("but sizes", func(t *testing.T) {
+		after := before.DeepCopy()
+		container(func(c *corev1.Container) {
+			c.Resources.Requests["cpu"], c.Resources.Requests["memory"] = resource.MustParse("150m"), resource.MustParse("150Mi")
+			delete(c.Resources.Limits, "cpu")
+			c.Resources.Limits["memory"] = resource.MustParse("300Mi")
+		})(after)
+		if err := thief.Patch(t.Context(), after, client.StrategicMergeFrom(before)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var restartAlways = []corev1.ContainerResizePolicy{
+	{ResourceName: "cpu", RestartPolicy: "RestartContainer"}, {ResourceName: "memory", RestartPolicy: "RestartContainer"},
+}
+
+func device(c *corev1.Container) {
+	c.Resources.Requests["example.com/device"], c.Resources.Limits["example.com/device"] = resource.MustParse("1"), resource.MustParse("1")
+}
+
+// someOwner is a reference to a ScaledDeployment with that UID as the controller.
+func someOwner(uid types.UID) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "ours", UID: uid, Controller: ptr.To(true),
+	}
+}
+
+// What a ScaledDeployment controls is the operator's to write, and stays its.
+func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own("ours", scaled("InPlace"))
+	w.operator.Stop(t) // it would put right what follows
+	thief := w.thief()
+	d, s := w.deployment("ours"), w.scaler("ours")
+	for name, references := range map[string][]metav1.OwnerReference{
+		"none":                       nil,
+		"another":                    {someOwner("x")},
+		"the same, not in control":   {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.Controller = nil; return r }()},
+		"one of another API's kinds": {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.APIVersion = "example.com/v1"; return r }()},
+	} {
+		for policy, before := range map[string]client.Object{"operator-deployments": d, "operator-scalers": s} {
+			after, _ := before.DeepCopyObject().(client.Object)
+			after.SetOwnerReferences(references)
+			// A merge patch: lists are replaced as a whole.
+			err := thief.Patch(t.Context(), after, client.MergeFrom(before))
+			t.Run(name+", "+policy, func(t *testing.T) { refused(t, err, policy, "somebody else") })
+		}
+	}
+	after := d.DeepCopy()
+	after.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+	if err := thief.Patch(t.Context(), after, client.MergeFrom(d)); err != nil {
+		t.Errorf("the operator cannot write what a ScaledDeployment controls: %v", err)
+	}
+}
+
+func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web", func(d *appsv1.Deployment) {
+		sidecar := testkit.Container("sidecar")
+		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		d.Spec.Template.Spec.InitContainers = []corev1.Container{sidecar}
+	})
+	thief := w.thief()
+	before := w.pods("web")[0]
+	resize := func(change func(*corev1.Pod), options ...client.SubResourcePatchOption) (*corev1.Pod, error) {
+		after := before.DeepCopy()
+		change(after)
+		err := thief.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), options...)
+		return after, err
+	}
+	sidecar := func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests["cpu"] = resource.MustParse("150m") }
+	w.inForceBy("operator-pods", func() error {
+		_, err := resize(sidecar, client.DryRunAll)
+		return err
+	})
+	_, err := resize(func(p *corev1.Pod) {
+		sidecar(p)
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
+	})
+	refused(t, err, "operator-pods", "something beside them")
+	// Anybody else may do that.
+	after := before.DeepCopy()
+	sidecar(after)
+	if err := env.Client.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	// This much the API server refuses to everybody.
+	if _, err = resize(func(p *corev1.Pod) { p.Spec.Containers[0].ResizePolicy = restartAlways }); !apierrors.IsInvalid(err) {
+		t.Errorf("changing the resize policy: %v", err)
+	}
+
+	// The rest is dropped by the API server before anybody looks at it.
+	after, err = resize(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
+		p.Spec.Containers[0].Image = "example.com/other:1"
+		p.Spec.ActiveDeadlineSeconds = ptr.To(int64(1))
+		p.Labels["app"] = "other"
+		p.Annotations = map[string]string{"a": "b"}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := after.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "150m" {
+		t.Errorf("the pod has %s of CPU", got)
+	}
+	if after.Spec.Containers[0].Image != before.Spec.Containers[0].Image || after.Spec.ActiveDeadlineSeconds != nil ||
+		!equality.Semantic.DeepEqual(after.Labels, before.Labels) || after.Annotations["a"] != "" {
+		t.Errorf("the resize has changed something else: %+v", after)
+	}
+}
+
+func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operator.Stop(t)
+	w.scale("web")
+	thief := w.thief()
+	before := w.scaler("web")
+	w.inForceBy("operator-scalers", func() error {
+		return thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web"), client.DryRunAll)
+	})
+	for name, change := range map[string]func(*v1beta1.VerticalScaler){
+		"the target":          func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "other" },
+		"the mode":            func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = "Rollout" },
+		"labels":              func(s *v1beta1.VerticalScaler) { s.Labels = map[string]string{"a": "b"} },
+		"an owner":            func(s *v1beta1.VerticalScaler) { s.OwnerReferences = []metav1.OwnerReference{someOwner("x")} },
+		"another's finalizer": func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"example.com/a"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			change(after)
+			refused(t, thief.Patch(t.Context(), after, client.MergeFrom(before)), "operator-scalers", "but its own finalizer")
+		})
+	}
+	refused(t, thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web")), "operator-scalers", "may make and delete no scalers")
+	refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-scalers", "may make and delete no scalers")
+	for _, finalizers := range [][]string{{"autoscaling.verticalscaler.io/give-back"}, nil} {
+		after := w.scaler("web")
+		now := after.DeepCopy()
+		after.Finalizers = finalizers
+		if err := thief.Patch(t.Context(), after, client.MergeFrom(now)); err != nil {
+			t.Errorf("the operator cannot set its finalizers to %v: %v", finalizers, err)
+		}
+	}
+}
+
+// Whoever has the token must not be able to lift the policies.
+func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	thief := w.thief()
+	for _, kind := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "admissionregistration.k8s.io", Resource: kind, Verb: verb},
+			}}
+			if err := thief.Create(t.Context(), review); err != nil {
+				t.Fatal(err)
+			}
+			if review.Status.Allowed {
+				t.Errorf("the operator may %s %s", verb, kind)
+			}
+		}
+	}
+}
+
+// The API server compares the expressions with the kinds that it serves.
+func TestAdmissionPoliciesFitTheKindsTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"operator-deployments", "operator-pods", "operator-scalers", "users"} {
+		w.eventually(func() string {
+			var p admissionregistrationv1.ValidatingAdmissionPolicy
+			if err := env.Client.Get(t.Context(), types.NamespacedName{Name: "verticalscaler-" + name}, &p); err != nil {
+				return err.Error()
+			}
+			if p.Status.ObservedGeneration != p.Generation || p.Status.TypeChecking == nil {
+				return "policy " + name + " is not checked yet"
+			}
+			for _, warning := range p.Status.TypeChecking.ExpressionWarnings {
+				t.Errorf("policy %s, %s: %s", name, warning.FieldRef, warning.Warning)
+			}
+			return ""
+		})
+	}
+}
+
+// grant gives rights in the world's namespace, and takes them away with the test.
+func (w *world) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) (withdraw func()) {
+	w.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "t-"}, Rules: rules}
+	w.create(role)
+	if to.Kind == rbacv1.UserKind {
+		to.APIGroup = rbacv1.GroupName
+	}
+	w.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "t-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{to},
+	})
+	return func() {
+		w.Helper()
+		w.remove(role)
+	}
+}
+
+// user is somebody who may do anything with scalers and ScaledDeployments of the world's
+// namespace, and nothing with Deployments.
+type user struct {
+	*world
+	client.Client
+	subject rbacv1.Subject
+}
+
+func (w *world) user(name string) user {
+	w.Helper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	u := user{w, c, rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}}
+	w.grant(u.subject, rbacv1.PolicyRule{
+		APIGroups: []string{"autoscaling.verticalscaler.io"}, Verbs: []string{"*"},
+		Resources: []string{"verticalscalers", "scaleddeployments", "scaleddeployments/scale"},
+	})
+	return u
+}
+
+// may lets the user do something with Deployments, of these names or of all.
+func (u user) may(verb string, names ...string) (withdraw func()) {
+	u.Helper()
+	return u.grant(u.subject, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{verb}, ResourceNames: names})
+}
+
+// tries does something until it is let through: rights are taken up with a delay.
+func (u user) tries(what string, try func() error) {
+	u.Helper()
+	u.eventually(func() string {
+		if err := try(); err != nil {
+			return what + ": " + err.Error()
+		}
+		return ""
+	})
+}
+
+func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("dev-of-" + w.namespace)
+	scalerOf := func(deployment string) *v1beta1.VerticalScaler {
+		return testkit.Scaler(w.namespace, "mine", deployment)
+	}
+	w.inForceBy("users", func() error { return u.Create(t.Context(), scalerOf("web"), client.DryRunAll) })
+	refused(t, u.Create(t.Context(), scalerOf("web")), "users",
+		`user "dev-of-`+w.namespace+`" cannot patch resource "deployments" in API group "apps" in the namespace "`+w.namespace+`", name "web"`)
+
+	withdraw := u.may("patch", "web")
+	u.tries("making a scaler of web", func() error { return u.Create(t.Context(), scalerOf("web")) })
+	refused(t, u.Create(t.Context(), testkit.Scaler(w.namespace, "yours", "api")), "users", `cannot patch`, `name "api"`)
+	patch := func(text string) error {
+		return u.Patch(t.Context(), scalerOf(""), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	refused(t, patch(`{"spec":{"deploymentName":"api"}}`), "users", `cannot patch`, `name "api"`)
+	if err := patch(`{"spec":{"updatePolicy":{"updateMode":"Off"}}}`); err != nil {
+		t.Errorf("changing the mode: %v", err)
+	}
+
+	// Without the right, what is there can be labelled and deleted, but not changed.
+	withdraw()
+	w.inForceBy("users", func() error { return patch(`{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`) })
+	refused(t, patch(`{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "users", `cannot patch`, `name "web"`)
+	if err := patch(`{"metadata":{"labels":{"a":"b"}}}`); err != nil {
+		t.Errorf("setting a label: %v", err)
+	}
+	if err := u.Delete(t.Context(), scalerOf("")); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+}
+
+func TestUsersOwnOnlyDeploymentsThatTheyMayMake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("dev-of-" + w.namespace)
+	w.inForceBy("users", func() error { return u.Create(t.Context(), w.newOwner("mine"), client.DryRunAll) })
+	withdraw := u.may("patch")
+	u.tries("making a scaler", func() error { return u.Create(t.Context(), testkit.Scaler(w.namespace, "other", "other")) })
+	refused(t, u.Create(t.Context(), w.newOwner("mine")), "users",
+		`user "dev-of-`+w.namespace+`" cannot create resource "deployments" in API group "apps" in the namespace "`+w.namespace+`"`)
+	withdraw()
+
+	// The operator makes the scaler, which the user could not.
+	withdraw = u.may("create")
+	u.tries("making a ScaledDeployment", func() error { return u.Create(t.Context(), w.newOwner("mine", scaled("InPlace"), named("web"))) })
+	w.settled("mine")
+	w.eventually(func() string { return said(env.Client.Get(t.Context(), w.key("mine"), &v1beta1.VerticalScaler{})) })
+	patch := func(text string) error {
+		return u.Patch(t.Context(), w.newOwner("mine"), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	w.inForceBy("users", func() error { return patch(`{"spec":{"replicas":4}}`) })
+	refused(t, patch(`{"spec":{"deploymentName":"api"}}`), "users", `cannot patch resource "deployments"`, `name "web"`)
+
+	u.may("patch", "web")
+	u.tries("changing the template", func() error { return patch(`{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`) })
+	withdraw()
+	w.inForceBy("users", func() error { return patch(`{"spec":{"replicas":2}}`) })
+	refused(t, patch(`{"spec":{"replicas":2}}`), "users", `cannot create resource "deployments"`)
+	if err := patch(`{"metadata":{"labels":{"a":"b"}}}`); err != nil {
+		t.Errorf("setting a label: %v", err)
+	}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+	if err := u.SubResource("scale").Update(t.Context(), w.owner("mine"), client.WithSubResourceBody(scale)); err != nil {
+		t.Errorf("scaling: %v", err)
+	}
+	if err := u.Delete(t.Context(), w.newOwner("mine")); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+}
