@@ -82,6 +82,8 @@ func (i *installation) install(t *testing.T) {
 	t.Helper()
 	store.serve(t, i.bundle)
 	i.prepare(t)
+	// All scenarios run under the admission policies, which no bundle can hold.
+	i.run(t, "kubectl apply --server-side -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
 	i.subscribe(t)
 	i.succeeds(t)
 	i.leads(t)

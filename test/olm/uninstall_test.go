@@ -8,6 +8,7 @@ package olm
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,7 @@ func uninstall(t *testing.T) {
 	}
 	t.Log("the CRDs are gone with all scalers; workloads are as they were")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-metrics-reader")
+	i.run(t, "kubectl delete -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
 	}
