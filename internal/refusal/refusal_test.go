@@ -94,6 +94,10 @@ func TestRefusals(t *testing.T) {
 			answer(422, "Invalid", `pods "web-1" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false`),
 			"Rejected",
 		},
+		"an admission policy of ours": {
+			answer(403, "Forbidden", `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'verticalscaler-operator-deployments' with binding 'verticalscaler-operator-deployments' denied request: The operator may change nothing of a Deployment but CPU and memory of its containers, and this changes its metadata`),
+			"Rejected",
+		},
 		"a webhook that denies with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},
 		"an API server that cannot resize": {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", pods, "web-1", "404 page not found", 0, true), "Unsupported",
