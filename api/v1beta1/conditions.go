@@ -87,6 +87,9 @@ const (
 	// ReasonHPAConflict: a HorizontalPodAutoscaler scales on the utilization of the
 	// same resource, which is therefore left alone.
 	ReasonHPAConflict = "HPAConflict"
+	// ReasonVPAConflict: a VerticalPodAutoscaler sizes the same resource of the same
+	// container, which is therefore left alone.
+	ReasonVPAConflict = "VPAConflict"
 	// ReasonQoSChange: the resize would change the pod's QoS class, which cannot be
 	// done in place.
 	ReasonQoSChange = "QoSChange"
@@ -120,7 +123,8 @@ const (
 	// ReasonRejected: the API server refused the change for another reason, which
 	// the message quotes.
 	ReasonRejected = "Rejected"
-	// ReasonContested: another writer has undone our change of the template twice.
+	// ReasonContested: another writer has undone our changes of the template, or of pods,
+	// twice. The message names its field manager.
 	ReasonContested = "Contested"
 	// ReasonTerminating: the Deployment is being deleted.
 	ReasonTerminating = "Terminating"

@@ -625,10 +625,21 @@ type Decision struct {
 	// written says that the Deployment's pod template has carried the decision.
 	// +optional
 	Written bool `json:"written,omitempty"`
-	// reverts counts how often another writer has undone this decision on the pod
-	// template. At 2 the operator stops and says Contested.
+	// reverts counts how often another writer has undone this decision, or one before
+	// it, on the pod template or on pods, within a day of each other. At 2 the operator
+	// stops and says Contested.
 	// +optional
 	Reverts int32 `json:"reverts,omitempty"`
+	// lastRevertTime is when that was seen last.
+	// +optional
+	LastRevertTime *metav1.Time `json:"lastRevertTime,omitempty"`
+	// contestedBy names the field managers that have the contested values, and how they
+	// write: "helm (Update)".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=256
+	ContestedBy []string `json:"contestedBy,omitempty"`
 }
 
 // ContainerDecision is the request decided for one container.

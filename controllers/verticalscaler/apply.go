@@ -60,11 +60,14 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		return err
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: step.Pod}}
-	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
 	key := client.ObjectKeyFromObject(scaler)
 	if err == nil {
 		countAction("resize", "done")
-		r.pods.remember(key, step.UID, func(what *remembered) { what.generation, what.at = pod.Generation, p.now })
+		r.pods.remember(key, step.UID, func(what *remembered) {
+			what.generation, what.at = pod.Generation, p.now
+			what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
+		})
 		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
 		return nil

@@ -130,6 +130,12 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 		Written:  d.Written,
 		Reverts:  int(d.Reverts),
 	}
+	if d.LastRevertTime != nil {
+		out.LastRevert = d.LastRevertTime.Time
+	}
+	if len(d.ContestedBy) > 0 {
+		out.ContestedBy = d.ContestedBy
+	}
 	for _, c := range d.Containers {
 		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
 			out.Requests[c.ContainerName] = a
@@ -148,6 +154,10 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 		Written: d.Written,
 		Reverts: int32(d.Reverts),
 	}
+	if !d.LastRevert.IsZero() {
+		out.LastRevertTime = &metav1.Time{Time: d.LastRevert.Truncate(time.Second)}
+	}
+	out.ContestedBy = d.ContestedBy
 	for _, name := range sortedNames(d.Requests) {
 		out.Containers = append(out.Containers, v1beta1.ContainerDecision{
 			ContainerName: name, Requests: apiAmounts(d.Requests[name]),

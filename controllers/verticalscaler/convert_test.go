@@ -37,6 +37,9 @@ func TestAStatusReadsBack(t *testing.T) {
 			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "Raise", Written: r.IntN(2) == 0, Reverts: r.IntN(3),
 			Requests: map[string]quantity.Amounts{"app": some(), "log": {CPUMillis: 1 + r.Int64N(9)}},
 		}
+		if r.IntN(2) == 0 {
+			decision.LastRevert, decision.ContestedBy = time.Unix(r.Int64N(4e9), 0).UTC(), []string{"helm (Update)", "kubectl (Apply)"}
+		}
 		if decision.Requests["app"] == (quantity.Amounts{}) {
 			delete(decision.Requests, "app")
 		}

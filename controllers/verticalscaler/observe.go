@@ -34,6 +34,8 @@ type observation struct {
 	situation plan.Situation
 	// judgesQuotas says that the situation tells of all the ResourceQuotas.
 	judgesQuotas bool
+	// undone are the pods that somebody else has resized since we did, by generation.
+	undone map[types.UID]int64
 	// problems is what is wrong with the usage.
 	problems collect.Problems
 }
@@ -62,7 +64,7 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if s.Pods, err = inventory.PodsOf(ctx, r.Client, &deployment); err != nil {
 		return o, err
 	}
-	if err := r.recallPods(client.ObjectKeyFromObject(scaler), &s); err != nil {
+	if o.undone, err = r.recallPods(client.ObjectKeyFromObject(scaler), &s); err != nil {
 		return o, err
 	}
 	var ranges corev1.LimitRangeList
@@ -97,15 +99,16 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 }
 
 // recallPods adds what only we know of the pods, and refuses to go on with pods
-// older than our own last resize of them.
-func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) error {
+// older than our own last resize of them. It returns those that somebody else has
+// resized since.
+func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) (undone map[types.UID]int64, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {
 		alive[pod.UID] = true
 	}
 	known, now := r.pods.recall(scaler, alive), r.Clock.Now()
 	if known[s.Deployment.UID].isNewerThan(s.Deployment.Generation, now) {
-		return errStaleCache
+		return nil, errStaleCache
 	}
 	for _, pod := range s.Pods {
 		what, ok := known[pod.UID]
@@ -113,7 +116,13 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 			continue
 		}
 		if what.isNewerThan(pod.Generation, now) {
-			return errStaleCache
+			return nil, errStaleCache
+		}
+		if what.isUndone(pod) {
+			if undone == nil {
+				undone, s.Undone = map[types.UID]int64{}, map[types.UID]bool{}
+			}
+			undone[pod.UID], s.Undone[pod.UID] = pod.Generation, true
 		}
 		for _, refused := range what.refused {
 			if !now.Before(refused.until) {
@@ -125,7 +134,7 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 			s.Refused[pod.UID] = append(s.Refused[pod.UID], refused.Refused)
 		}
 	}
-	return nil
+	return undone, nil
 }
 
 // winnerOver names the scaler that comes before this one among those that name the

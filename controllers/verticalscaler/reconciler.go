@@ -27,6 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
@@ -71,7 +72,8 @@ type pass struct {
 	status      v1beta1.VerticalScalerStatus // to be written
 	observation observation
 	plan        plan.Plan
-	changes     []change // made in this pass, for events
+	changes     []change            // made in this pass, for events
+	undone      map[types.UID]int64 // the pods that count as undone by somebody else, by generation
 	again       time.Duration
 	err         error
 }
@@ -100,6 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if lost := r.writeStatus(ctx, &scaler, &p); lost != nil {
 		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
 		return r.verdict(&scaler, p)
+	}
+	if !isConflict(p.err) {
+		r.acknowledge(request.NamespacedName, p.undone)
 	}
 	r.tell(&scaler, p)
 	return r.verdict(&scaler, p)
@@ -151,11 +156,23 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		return p
 	}
 	p.plan = plan.Next(p.observation.situation, policy, now)
+	if p.plan.Contest != nil {
+		writers, err := r.writersOf(ctx, scaler, *p.plan.Contest)
+		if err != nil {
+			p.err = err // what is contested is so without names, too
+			return p
+		}
+		p.observation.situation.Writers = writers
+		p.plan = plan.Next(p.observation.situation, policy, now)
+	}
 	if !claimed {
 		p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
 		p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
 		p.plan.Changing = false
 		return p // the claim's own arrival in the cache wakes the next pass
+	}
+	if !policy.Suspended {
+		p.undone = p.observation.undone
 	}
 	r.apply(ctx, scaler, &p)
 	return p
@@ -242,7 +259,9 @@ type podMemory struct {
 type remembered struct {
 	generation int64
 	at         time.Time // when it led to that generation
-	refused    []refusedUntil
+	// sizes is what the pod had after it, of the containers that were resized.
+	sizes   map[string]workload.Resources
+	refused []refusedUntil
 }
 
 // isNewerThan says whether our last write led to a later generation than the one at

@@ -99,6 +99,9 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 	switch {
 	case len(ready) > 0:
 		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays}
+		if d := s.Decision; d != nil { // whoever undoes one decision undoes the next
+			out.decision.Reverts, out.decision.LastRevert, out.decision.ContestedBy = d.Reverts, d.LastRevert, d.ContestedBy
+		}
 		for _, m := range ready {
 			set(out.decision.Requests, m.container, m.resource, m.to)
 		}
@@ -148,9 +151,8 @@ func weigh(s Situation, policy Policy) weighing {
 				continue
 			}
 			w.managed = true
-			if hpa := scaledBy(s.Scaled, r); hpa != "" {
-				w.held.add(v1beta1.ReasonHPAConflict, r.name,
-					fmt.Sprintf("left alone, since HorizontalPodAutoscaler %s scales on its utilization", hpa), false)
+			if taken := takenBy(s, container.Name, r); taken.reason != "" {
+				w.held.add(taken.reason, taken.subject, taken.message, false)
 				continue
 			}
 			w.weigh(s, policy, container, rec, r)
@@ -387,7 +389,20 @@ func (p Policy) controls(container string, r resource) bool {
 	return c.Memory
 }
 
-func scaledBy(s workload.Scaled, r resource) string {
+// takenBy says who else has to do with a resource of a container, so that it is left
+// alone.
+func takenBy(s Situation, container string, r resource) (taken note) {
+	if hpa := nameOf(s.Scaled, r); hpa != "" {
+		taken.reason, taken.subject = v1beta1.ReasonHPAConflict, r.name
+		taken.message = fmt.Sprintf("left alone, since HorizontalPodAutoscaler %s scales on its utilization", hpa)
+	} else if vpa := nameOf(s.Sized[container], r); vpa != "" {
+		taken.reason, taken.subject = v1beta1.ReasonVPAConflict, container+" "+r.name
+		taken.message = fmt.Sprintf("left alone, since VerticalPodAutoscaler %s sizes it", vpa)
+	}
+	return taken
+}
+
+func nameOf(s workload.Scaled, r resource) string {
 	if r.name == "cpu" {
 		return s.CPU
 	}
@@ -420,7 +435,7 @@ func (d *Decision) request(container string, r resource) int64 {
 }
 
 // with is the decision less what is no longer managed: containers that are gone,
-// resources that the policy or an HPA has taken out.
+// resources that the policy, an HPA or a VPA has taken out.
 func (d *Decision) with(stays map[string]quantity.Amounts) *Decision {
 	if d == nil || len(stays) == 0 {
 		return nil
@@ -428,7 +443,7 @@ func (d *Decision) with(stays map[string]quantity.Amounts) *Decision {
 	left := *d
 	left.Requests = stays
 	if !maps.Equal(stays, d.Requests) {
-		left.Written, left.Reverts = false, 0 // no template has carried less of it
+		left.Written = false // no template has carried less of it
 	}
 	return &left
 }

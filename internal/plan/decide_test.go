@@ -66,6 +66,34 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 			HPAConflict: cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization; memory: left alone, since HorizontalPodAutoscaler web-memory scales on its utilization
 			0/2`,
 		},
+		"A VPA on both resources leaves nothing to do": {
+			given(decidedBefore(), func(w *world) {
+				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+			}),
+			`no decision
+			VPAConflict: app cpu, app memory: left alone, since VerticalPodAutoscaler old sizes it
+			0/2`,
+		},
+		"A VPA on one container's memory leaves its CPU to us": {
+			given(
+				template(small(), container("log")), pods(pod("web-1", large(), container("log"))),
+				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				func(w *world) {
+					w.situation.Sized = map[string]workload.Scaled{"app": {Memory: "old"}, "proxy": {CPU: "old"}}
+				}),
+			`keeps app 200m -
+			VPAConflict: All pods have the decided size. app memory: left alone, since VerticalPodAutoscaler old sizes it
+			1/1 applied`,
+		},
+		"An HPA has the word before a VPA": {
+			given(decidedBefore(), func(w *world) {
+				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
+				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+			}),
+			`no decision
+			HPAConflict: cpu, memory: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			0/2`,
+		},
 		"An HPA on CPU leaves memory to us, and is named once for all containers": {
 			given(
 				template(small(), container("log")), pods(pod("web-1", large(), container("log"))),

@@ -48,7 +48,7 @@ func roomFor(s Situation, policy Policy, r resource) room {
 		w := wish{container: container.Name}
 		w.has, _ = currentRequest(s, container, r)
 		w.wants = w.has
-		if !container.Unreadable && policy.controls(container.Name, r) && scaledBy(s.Scaled, r) == "" {
+		if !container.Unreadable && policy.controls(container.Name, r) && takenBy(s, container.Name, r).reason == "" {
 			w.wants = max(w.has, targetFor(s, allowedFor(s, policy, container, r), container, r))
 		}
 		wishes = append(wishes, w)

@@ -92,14 +92,21 @@ type Situation struct {
 	Quotas []workload.Quota
 	// LargestNode is, for each resource, what the node can give that has the most of
 	// it. 0 stands for not known, and bounds nothing.
-	LargestNode     quantity.Amounts
-	Scaled          workload.Scaled
+	LargestNode quantity.Amounts
+	Scaled      workload.Scaled
+	// Sized names, by container, the VerticalPodAutoscalers that size it.
+	Sized           map[string]workload.Scaled
 	Recommendations []recommend.Container
 	// Decision is the decision in force; nil before the first.
 	Decision *Decision
 	// Held are the values of the template that we have taken over, as they were
 	// before; nil while we hold nothing of this Deployment.
 	Held []Held
+	// Undone holds the pods whose resources somebody else has changed since we last
+	// resized them.
+	Undone map[types.UID]bool
+	// Writers are those who have what is contested; nil while nobody has asked.
+	Writers *Writers
 	// Refused holds, by pod, the resizes that the API server has refused and why.
 	Refused map[types.UID][]Refused
 }
@@ -112,8 +119,12 @@ type Decision struct {
 	Requests map[string]quantity.Amounts
 	// Written says that the template has carried the decision once.
 	Written bool
-	// Reverts counts how often somebody else has undone it on the template.
-	Reverts int
+	// Reverts counts how often somebody else has undone it, or a decision before it, on
+	// the template or on pods; LastRevert is when that was seen last.
+	Reverts    int
+	LastRevert time.Time
+	// ContestedBy names those who had what is contested when it was last looked at.
+	ContestedBy []string
 }
 
 // Held is what we have taken over of one container of the template.
@@ -178,6 +189,9 @@ type Plan struct {
 	// GiveBack says to give the Deployment's pod template back: nothing of what is
 	// held is managed any more.
 	GiveBack bool
+	// Contest is what the API server has to be asked about, for Situation.Writers; nil
+	// where nothing is contested.
+	Contest *Contest
 	// Reason is one of the reasons of the condition Applied; Message explains it to
 	// a person and is the same for the same situation.
 	Reason  string
@@ -225,7 +239,9 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	}
 
 	if policy.Edited {
-		s.Decision = s.Decision.unwritten()
+		s.Decision = s.Decision.uncontested()
+	} else {
+		s.Decision = s.Decision.undone(s, policy, now)
 	}
 	d := decide(s, policy, now)
 	p.Decision, p.Decided = d.decision, d.decided
@@ -262,7 +278,15 @@ func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
 	if policy.Mode == v1beta1.UpdateModeRollout {
 		return p.rewrite(s, policy, now)
 	}
-	return p.resize(s, policy, now)
+	next := p.resize(s, policy, now)
+	switch d := next.Decision; {
+	case next.Resize == nil || d.Reverts < maxReverts:
+		return next
+	case d.released(s.Writers):
+		next.Decision = d.uncontested()
+		return next
+	}
+	return next.contest(s, Contest{Pods: contestedPods(s, policy, *next.Decision)})
 }
 
 // sooner is the sooner of two times to wait, where 0 is never.

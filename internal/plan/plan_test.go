@@ -224,6 +224,9 @@ func sayWritten(d plan.Decision) (out string) {
 	if d.Reverts > 0 {
 		out += fmt.Sprintf(", reverted %d times", d.Reverts)
 	}
+	if len(d.ContestedBy) > 0 {
+		out += " by " + strings.Join(d.ContestedBy, ", ")
+	}
 	return out
 }
 

@@ -92,7 +92,7 @@ func (w *world) change(r *rand.Rand) {
 	s := &w.situation
 	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
 	policy := w.policy.Containers[container]
-	switch r.IntN(13) {
+	switch r.IntN(14) {
 	case 0, 1, 2: // usage moves
 		for i, rec := range s.Recommendations {
 			f := 0.3 + 2*r.Float64()
@@ -122,6 +122,8 @@ func (w *world) change(r *rand.Rand) {
 		s.Decision, s.Held = nil, nil
 	case 8: // the evidence is lost
 		s.Recommendations = nil
+	case 13: // a VPA comes or goes
+		s.Sized = map[string]workload.Scaled{container: {CPU: []string{"", "vpa"}[r.IntN(2)], Memory: []string{"", "vpa"}[r.IntN(2)]}}
 	case 9: // the largest node goes, or one comes
 		s.LargestNode = randomNode(r)
 	case 10: // limits get another shape

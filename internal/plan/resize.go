@@ -92,16 +92,6 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 
 func concurrency(pods int) int { return max(1, pods/4) }
 
-// unwritten is the decision before any template has carried it.
-func (d *Decision) unwritten() *Decision {
-	if d == nil || !d.Written && d.Reverts == 0 {
-		return d
-	}
-	left := *d
-	left.Written, left.Reverts = false, 0
-	return &left
-}
-
 // stuckIn is when a resize that is under way will have taken too long. It is not
 // known when it was asked for: not before it was decided, nor before the pod started.
 func stuckIn(pod workload.Pod, d Decision, now time.Time) time.Duration {

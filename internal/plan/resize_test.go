@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -140,7 +141,7 @@ func TestWhichPodIsResized(t *testing.T) {
 			1/1 applied`,
 		},
 		"What a template carried is forgotten in place": {
-			given(atSize(), decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 })),
+			given(atSize(), decidedBefore(func(d *plan.Decision) { d.Written = true })),
 			`keeps app 200m 256Mi
 			Applied: All pods have the decided size
 			2/2 applied`,
@@ -377,4 +378,106 @@ func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
 			0/1 stalled`,
 		},
 	}.run(t)
+}
+
+func TestPodsThatSomebodyElseResizes(t *testing.T) {
+	reverted := func(n int, by ...string) func(*world) {
+		return decidedBefore(func(d *plan.Decision) { d.Reverts, d.LastRevert, d.ContestedBy = n, noon.Add(-time.Minute), by })
+	}
+	undone := func(w *world) { w.situation.Undone = map[types.UID]bool{"uid-web-2": true} }
+	has := func(partly bool, names ...string) func(*world) {
+		return func(w *world) { w.situation.Writers = &plan.Writers{Names: names, Partly: partly} }
+	}
+	const contested = "Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again"
+	const updater = "updater (Update, resize)"
+	table{
+		"A first time is undone": {
+			given(decidedBefore(), undone),
+			`keeps app 200m 256Mi, reverted 1 times
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A second time is the end of it": {
+			given(reverted(1), undone, pods(pod("web-1", large()), pod("web-2", small()))),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: ` + contested + `
+			1/2 stalled`,
+		},
+		"A second time is the end of it, also of a later decision": {
+			given(reverted(1), undone, recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			`decides app 400m 256Mi (LowerBound), reverted 2 times
+			Contested: ` + contested + `
+			0/2 stalled`,
+		},
+		"They are named": {
+			given(reverted(2), has(false, updater)),
+			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
+			Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			0/2 stalled`,
+		},
+		"Once they have no pod any more it is tried again": {
+			given(reverted(2, updater), has(false)),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Not all pods are known to be free": {
+			given(reverted(2, updater), has(true)),
+			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
+			Contested: updater (Update, resize) keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			0/2 stalled`,
+		},
+		"Once the scaler is edited it is tried again": {
+			given(reverted(2, updater), undone, func(w *world) { w.policy.Edited = true }),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A change of what is not managed undoes nothing": {
+			given(decidedBefore(), undone, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false }),
+				pods(pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
+			`keeps app - 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"What a VPA has changed since it came undoes nothing": {
+			given(decidedBefore(), undone, pods(pod("web-2", small())), func(w *world) {
+				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
+			}),
+			`no decision
+			VPAConflict: app cpu, app memory: left alone, since VerticalPodAutoscaler old sizes it
+			0/1`,
+		},
+		"A pod that goes does not count": {
+			given(decidedBefore(), undone, pods(pod("web-1", large()), with(pod("web-2", small()), func(p *workload.Pod) { p.Terminating = true }))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Pods that have the decided size are not contested": {
+			given(reverted(2, updater), atSize()),
+			`keeps app 200m 256Mi, reverted 2 times by updater (Update, resize)
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+	}.run(t)
+}
+
+func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
+	contested := func(d *plan.Decision) { d.Reverts = 2 }
+	inPlace := given(decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest
+	want := &plan.Contest{Pods: map[string][]plan.Size{"web-2": {{Container: "app", Resources: large().Resources}}}}
+	if diff := cmp.Diff(want, inPlace); diff != "" {
+		t.Errorf("in place (-want +got):\n%s", diff)
+	}
+	want = &plan.Contest{Template: []plan.Size{{Container: "app", Resources: large().Resources}}}
+	if diff := cmp.Diff(want, given(rollout, heldApp(), decidedBefore(contested)).next(noon).Contest); diff != "" {
+		t.Errorf("rollout (-want +got):\n%s", diff)
+	}
+	if c := given(decidedBefore()).next(noon).Contest; c != nil {
+		t.Errorf("asked for what is not contested: %+v", c)
+	}
 }

@@ -14,10 +14,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// maxReverts is how often another writer may undo a decision on the template
-// before we stop writing it.
-const maxReverts = 2
-
 // rewriting is what the Deployment's pod template shall be.
 type rewriting struct {
 	owned   []Size // what we own of each container
@@ -32,7 +28,11 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 	t := rewritingOf(s, policy, *p.Decision)
 	p.PodsAtSize = podsAt(s, t.owned)
 	next := *p.Decision
-	urgent := next.Reason == DecidedOOMKill && !next.Written
+	if next.Reverts >= maxReverts && next.released(s.Writers) {
+		next = *next.uncontested()
+		p.Decision = &next
+	}
+	urgent := next.Reason == DecidedOOMKill && !next.Written && !next.LastRevert.After(next.Time)
 	switch {
 	case !t.changes:
 		if !next.Written {
@@ -40,6 +40,8 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 			p.Decision = &next
 		}
 		return p.rolledOut(s)
+	case next.Reverts >= maxReverts:
+		return p.contest(s, Contest{Template: t.wanted})
 	case t.blocked.reason != "":
 		p.Stalled = t.blocked.stalled
 		return p.because(t.blocked.reason, t.blocked.message)
@@ -59,15 +61,8 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 		return p.because(no.reason, no.message)
 	}
 	if len(t.hold) == 0 {
-		if next.Written && next.Reverts < maxReverts {
-			next.Reverts++
-		}
 		next.Written = true
 		p.Decision = &next
-		if next.Reverts >= maxReverts {
-			p.Stalled = true
-			return p.because(v1beta1.ReasonContested, "Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies")
-		}
 	}
 	p.Rewrite = &Rewrite{UID: s.Deployment.UID, ResourceVersion: s.Deployment.ResourceVersion, Sizes: t.owned, Hold: t.hold}
 	p.Changing = true
@@ -192,7 +187,7 @@ func carries(pod workload.Pod, size Size) bool {
 func holdsInVain(s Situation, policy Policy) bool {
 	for _, h := range s.Held {
 		for _, r := range resources {
-			if h.holds(r) && policy.controls(h.Container, r) && scaledBy(s.Scaled, r) == "" {
+			if h.holds(r) && policy.controls(h.Container, r) && takenBy(s, h.Container, r).reason == "" {
 				return false
 			}
 		}

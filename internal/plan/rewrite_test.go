@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -13,7 +14,14 @@ import (
 
 func TestHowATemplateIsRewritten(t *testing.T) {
 	written := func(d *plan.Decision) { d.Written = true }
-	reverted := func(n int) func(*plan.Decision) { return func(d *plan.Decision) { d.Written, d.Reverts = true, n } }
+	reverted := func(n int) func(*plan.Decision) {
+		return func(d *plan.Decision) { d.Written, d.Reverts, d.LastRevert = true, n, noon.Add(-time.Minute) }
+	}
+	by := func(names ...string) func(*plan.Decision) { return func(d *plan.Decision) { d.ContestedBy = names } }
+	has := func(names ...string) func(*world) {
+		return func(w *world) { w.situation.Writers = &plan.Writers{Names: names} }
+	}
+	const helm = "helm (Update)"
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
 	paused := deployment(func(d *workload.Deployment) { d.Paused = true })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
@@ -85,7 +93,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"A rollout after an OOM kill is waited for once the template has carried the answer": {
 			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
-			`keeps app 200m 256Mi, written
+			`keeps app 200m 256Mi, reverted 1 times
 			RolloutInProgress: Another rollout of the Deployment is in progress
 			0/2`,
 		},
@@ -110,14 +118,14 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"A second revert is the end of it": {
 			given(rollout, decidedBefore(reverted(1)), heldApp()),
-			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested stays contested and counts no further": {
 			given(rollout, decidedBefore(reverted(2)), heldApp()),
 			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested is tried again once the scaler is edited": {
@@ -127,12 +135,75 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: The Deployment rolls out the decided size
 			0/2 changing`,
 		},
-		"A new decision has not been reverted yet": {
+		"Who undoes one decision undoes the next": {
 			given(rollout, decidedBefore(reverted(2)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), written
+			`decides app 400m 256Mi (LowerBound), reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"A revert counts also where the next decision is made at the same time": {
+			given(rollout, decidedBefore(reverted(1)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			`decides app 400m 256Mi (LowerBound), reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"What the next decision changes itself is no revert": {
+			given(rollout, decidedBefore(reverted(1)), heldApp(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			`decides app 400m 256Mi (LowerBound), written, reverted 1 times
 			rewrites app 400m 256Mi of 800m 512Mi
 			RollingOut: The Deployment rolls out the decided size
 			0/2 changing`,
+		},
+		"A revert counts also while another rollout is in progress": {
+			given(rollout, decidedBefore(reverted(1)), heldApp(), rolling),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"A revert of the day before yesterday is forgotten": {
+			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp()),
+			`keeps app 200m 256Mi, written, reverted 1 times
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What is contested is not forgotten with time": {
+			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp(), has(helm)),
+			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
+			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"Those who have what is contested are named": {
+			given(rollout, decidedBefore(reverted(2)), heldApp(), has("argocd-controller (Apply)", helm)),
+			`keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update)
+			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"What nobody has any more is tried again": {
+			given(rollout, decidedBefore(reverted(2), by(helm)), heldApp(), has()),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What is still ours was undone by nobody": {
+			given(rollout, decidedBefore(reverted(1)), heldApp(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
+		"What nobody ever had is not tried again": { // somebody replaces the whole, without resources
+			given(rollout, decidedBefore(reverted(2)), heldApp(), has()),
+			`keeps app 200m 256Mi, written, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			0/2 stalled`,
+		},
+		"A contested template that has the decided size all the same is left at that": {
+			given(rollout, decidedBefore(reverted(2), by(helm)), heldApp(), template(large()), atSize()),
+			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
+			Applied: The Deployment's pod template has the decided size
+			2/2 applied`,
 		},
 		"What is no longer managed is sent as it was found, since leaving it out would remove it": {
 			given(rollout, memoryOnly, decidedBefore(written), heldApp(), template(large()), atSize()),
@@ -144,6 +215,15 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"What is held and no longer managed at all is given back": {
 			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
 				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
+			}),
+			`no decision
+			gives back
+			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			0/2 changing`,
+		},
+		"What is held and has become a VPA's is given back": {
+			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
 			}),
 			`no decision
 			gives back

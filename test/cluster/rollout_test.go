@@ -355,36 +355,3 @@ func TestAnOOMKillRollsTheFloorOut(t *testing.T) {
 		t.Errorf("%d ReplicaSets: one rollout makes two", n)
 	}
 }
-
-func TestAContestedTemplateIsLeftToTheOtherWriter(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	before := w.deploy("web")
-	original := before.Spec.Template.Spec.Containers[0].Resources
-	w.uses("web", "app", 300, 300)
-	w.scale("web", inMode("Rollout"))
-	reverts := 0
-	w.eventually(func() string {
-		if c := w.condition("web", "Applied"); c.Reason == "Contested" {
-			return ""
-		}
-		if r := w.deployment("web").Spec.Template.Spec.Containers[0].Resources; !equality.Semantic.DeepEqual(r, original) {
-			w.change("web", "gitops", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Resources = *original.DeepCopy() })
-			reverts++
-		}
-		return fmt.Sprintf("after %d reverts: %+v", reverts, w.condition("web", "Applied"))
-	})
-	w.says("web", "Applied", "False", "Contested")
-	w.says("web", "Stalled", "True", "Contested")
-	w.says("web", "Ready", "False", "Contested")
-	w.runs("web")
-	w.rounds(20)
-	n := count(w.writes(w.began), "deployments")
-	t.Logf("%d writes of the template, %d reverts", total(n), reverts)
-	if total(n) > 3 {
-		t.Errorf("%d writes of the template", total(n))
-	}
-	w.remove(testkit.Scaler(w.namespace, "web", "web"))
-	w.gone(testkit.Scaler(w.namespace, "web", "web"))
-	w.givenBack(before)
-}

@@ -655,6 +655,7 @@ func TestScalerStatus(t *testing.T) {
 	reason := func(int) string { return `{resource: cpu, code: RecentPeak, value: 270m}` }
 	decided := func(i int) string { return fmt.Sprintf(`{containerName: c%d, requests: {cpu: 310m}}`, i) }
 	held := func(i int) string { return fmt.Sprintf(`{containerName: c%d, requests: {cpu: 0}}`, i) }
+	writer := func(i int) string { return fmt.Sprintf(`helm-%d (Update)`, i) }
 
 	cases := map[string]struct {
 		status string
@@ -680,6 +681,9 @@ func TestScalerStatus(t *testing.T) {
 		"a decision for 64 is accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, containers: ` + list(64, decided) + `}}`},
 		"a decision for 65 is refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, containers: ` + list(65, decided) + `}}`, want: refusal{"status.decision.containers", "must have at most 64 items"}},
 		"a decision without a time":         {status: `{decision: {reason: Raise}}`, want: refusal{"status.decision.time", "Required value"}},
+		"8 who contest it are accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, reverts: 2, lastRevertTime: "2026-03-01T12:00:00Z", contestedBy: ` + list(8, writer) + `}}`},
+		"9 who contest it are refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, contestedBy: ` + list(9, writer) + `}}`, want: refusal{"status.decision.contestedBy", "must have at most 8 items"}},
+		"a writer of 257 bytes is refused":  {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, contestedBy: [` + strings.Repeat("a", 257) + `]}}`, want: refusal{"status.decision.contestedBy[0]", "may not be more than 256"}},
 		"64 held containers are accepted":   {status: `{held: {deploymentName: web, uid: u, containers: ` + list(64, held) + `}}`},
 		"65 held containers are refused":    {status: `{held: {deploymentName: web, uid: u, containers: ` + list(65, held) + `}}`, want: refusal{"status.held.containers", "must have at most 64 items"}},
 		"held values without their owner":   {status: `{held: {uid: u}}`, want: refusal{"status.held.deploymentName", "Required value"}},

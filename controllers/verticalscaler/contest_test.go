@@ -1,0 +1,103 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestOnlyWhatDiffersIsContested(t *testing.T) {
+	containers := []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")},
+		Limits:   corev1.ResourceList{"cpu": resource.MustParse("200m")},
+	}}}
+	wanted := []plan.Size{
+		{Container: "app", Resources: workload.Resources{
+			Requests: quantity.Amounts{CPUMillis: 300, MemoryBytes: 128 << 20}, Limits: quantity.Amounts{CPUMillis: 600, MemoryBytes: 256 << 20},
+		}},
+		{Container: "gone", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 300}}},
+	}
+	got := contestedLeaves(containers, wanted)
+	slices.SortFunc(got, func(a, b ownership.Leaf) int { return cmp.Compare(a.List, b.List) })
+	want := []ownership.Leaf{{Container: "app", List: "limits", Resource: "cpu"}, {Container: "app", List: "requests", Resource: "cpu"}}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("contestedLeaves() (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhetherWhatDiffersIsStillOurs(t *testing.T) {
+	path := func(list string) fieldpath.Path {
+		return fieldpath.MakePathOrDie("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "app"), "resources", list, "cpu")
+	}
+	request, limit := ownership.Leaf{Container: "app", List: "requests", Resource: "cpu"}, ownership.Leaf{Container: "app", List: "limits", Resource: "cpu"}
+	owned := fieldpath.NewSet(path("limits"))
+	for name, tc := range map[string]struct {
+		leaves []ownership.Leaf
+		want   bool
+	}{
+		"all of it":       {[]ownership.Leaf{limit}, true},
+		"a part":          {[]ownership.Leaf{limit, request}, false},
+		"nothing":         {[]ownership.Leaf{request}, false},
+		"nothing differs": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := hasAll(owned, tc.leaves); got != tc.want {
+				t.Errorf("hasAll() = %t", got)
+			}
+		})
+	}
+}
+
+func TestWhetherAPodWasUndone(t *testing.T) {
+	small := workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}
+	large := workload.Resources{Requests: quantity.Amounts{CPUMillis: 300}}
+	ours := remembered{generation: 3, sizes: map[string]workload.Resources{"app": large, "gone": large}}
+	pod := func(generation int64, r workload.Resources) workload.Pod {
+		return workload.Pod{Generation: generation, Containers: []workload.Container{{Name: "app", Resources: r}}}
+	}
+	for name, tc := range map[string]struct {
+		memory remembered
+		pod    workload.Pod
+		want   bool
+	}{
+		"not as we left it":                      {ours, pod(3, large), false},
+		"not where the cache is older":           {ours, pod(2, small), false},
+		"not where something else was changed":   {ours, pod(4, large), false},
+		"where somebody else has resized it":     {ours, pod(4, small), true},
+		"not one that we have never resized":     {remembered{}, pod(4, small), false},
+		"not once that has been counted already": {remembered{generation: 3}, pod(4, small), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.memory.isUndone(tc.pod); got != tc.want {
+				t.Errorf("isUndone() = %t", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsCountedIsForgottenUnlessWeHaveResizedAgain(t *testing.T) {
+	scaler := types.NamespacedName{Namespace: "shop", Name: "web"}
+	var r Reconciler
+	sizes := map[string]workload.Resources{"app": {}}
+	r.pods.remember(scaler, "a", func(m *remembered) { m.generation, m.sizes = 3, sizes })
+	r.pods.remember(scaler, "b", func(m *remembered) { m.generation, m.sizes = 5, sizes })
+	r.acknowledge(scaler, map[types.UID]int64{"a": 4, "b": 4})
+	known := r.pods.recall(scaler, map[types.UID]bool{"a": true, "b": true})
+	if known["a"].sizes != nil || known["b"].sizes == nil {
+		t.Errorf("remembered: %+v", known)
+	}
+}

@@ -1,0 +1,152 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Two writers that undo each other never end, and each round may roll the Deployment
+// out. So we put back what another writer has undone once. The second time it is
+// contested: nothing is written, whatever is recommended, until the scaler is edited
+// or nobody else has the values any more.
+
+const (
+	// maxReverts is how often another writer may undo what we have written before we
+	// stop writing it.
+	maxReverts = 2
+	// revertCounts is how long a revert counts. It is longer than the longest usual
+	// period of what syncs a cluster with a repository, and short enough that two
+	// releases of a chart, weeks apart, are no contest.
+	revertCounts = 24 * time.Hour
+)
+
+// Contest is what another writer has undone too often. Whose it is now is known to the
+// API server alone.
+type Contest struct {
+	// Template is what the pod template's containers should have.
+	Template []Size
+	// Pods is what the pods' containers should have, by the pods' names.
+	Pods map[string][]Size
+}
+
+// Writers are those, by name, who have what is contested.
+type Writers struct {
+	Names []string
+	// Ours says that it is still ours, all of it: nobody has undone anything, but what
+	// we want is another, by a LimitRange that has changed.
+	Ours bool
+	// Partly says that not all has been looked at.
+	Partly bool
+}
+
+// undone is the decision with one more revert, if somebody else has undone it since the
+// last pass.
+func (d *Decision) undone(s Situation, policy Policy, now time.Time) *Decision {
+	if d == nil || d.Reverts >= maxReverts {
+		return d
+	}
+	switch {
+	case policy.Mode == v1beta1.UpdateModeRollout:
+		if t := rewritingOf(s, policy, *d); !d.Written || !t.changes || len(t.hold) > 0 {
+			return d
+		}
+	case len(undonePods(s, policy, *d)) == 0:
+		return d
+	}
+	left := *d
+	if now.Sub(d.LastRevert) > revertCounts {
+		left.Reverts = 0
+	}
+	left.Reverts++
+	left.LastRevert = now
+	left.Written = false // or the same revert would count again
+	return &left
+}
+
+// unwritten is the decision before any template has carried it.
+func (d *Decision) unwritten() *Decision {
+	if d == nil || !d.Written {
+		return d
+	}
+	left := *d
+	left.Written = false
+	return &left
+}
+
+// uncontested is the decision as if nobody had ever undone it.
+func (d *Decision) uncontested() *Decision {
+	if d == nil || !d.Written && d.Reverts == 0 && d.LastRevert.IsZero() && len(d.ContestedBy) == 0 {
+		return d
+	}
+	left := *d
+	left.Written, left.Reverts, left.LastRevert, left.ContestedBy = false, 0, time.Time{}, nil
+	return &left
+}
+
+// released says that those who had what is contested have let it go, or never had it.
+func (d *Decision) released(w *Writers) bool {
+	return w != nil && len(w.Names) == 0 && !w.Partly && (w.Ours || len(d.ContestedBy) > 0)
+}
+
+// contest is the plan once the decision is contested: to write nothing.
+func (p Plan) contest(s Situation, c Contest) Plan {
+	p.Resize, p.Rewrite, p.Changing = nil, nil, false
+	p.Contest = &c
+	p.Stalled = true
+	if s.Writers != nil && len(s.Writers.Names) > 0 && !slices.Equal(s.Writers.Names, p.Decision.ContestedBy) {
+		next := *p.Decision
+		next.ContestedBy = s.Writers.Names
+		p.Decision = &next
+	}
+	who, do := "Another writer", "keeps"
+	if by := p.Decision.ContestedBy; len(by) > 0 {
+		who = strings.Join(by, " and ")
+		if len(by) > 1 {
+			do = "keep"
+		}
+	}
+	if len(c.Pods) > 0 {
+		return p.because(v1beta1.ReasonContested, fmt.Sprintf(
+			"%s %s changing the resources of the pods: stop it, then edit the scaler to try again", who, do))
+	}
+	return p.because(v1beta1.ReasonContested, fmt.Sprintf(
+		"%s %s undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again", who, do))
+}
+
+// contestedPods is what the pods should have that have something else.
+func contestedPods(s Situation, policy Policy, d Decision) map[string][]Size {
+	pods := map[string][]Size{}
+	for _, pod := range s.Pods {
+		if !counts(pod) {
+			continue
+		}
+		if sizes, _ := sizesFor(pod, s, policy, d); differsFrom(pod, sizes) {
+			pods[pod.Name] = sizes
+		}
+	}
+	return pods
+}
+
+// undonePods are those of them that somebody else has changed.
+func undonePods(s Situation, policy Policy, d Decision) map[string][]Size {
+	s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(pod workload.Pod) bool { return !s.Undone[pod.UID] })
+	managed := map[string]quantity.Amounts{}
+	for name := range d.Requests {
+		for _, r := range resources {
+			if policy.controls(name, r) && takenBy(s, name, r).reason == "" {
+				set(managed, name, r, d.request(name, r))
+			}
+		}
+	}
+	d.Requests = managed
+	return contestedPods(s, policy, d)
+}

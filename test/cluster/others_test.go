@@ -1,0 +1,481 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// pipe runs the real kubectl on what it is given to read.
+func (w *world) pipe(stdin []byte, args ...string) (string, error) {
+	command := exec.CommandContext(w.Context(), env.Kubectl(), append([]string{"--kubeconfig", env.Kubeconfig(), "-n", w.namespace}, args...)...)
+	command.Stdin = bytes.NewReader(stdin)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// manifest is the Deployment "web" as a chart or a repository has it.
+func (w *world) manifest(changes ...func(*appsv1.Deployment)) []byte {
+	w.Helper()
+	d := testkit.Deployment(w.namespace, "web")
+	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
+	d.Spec.Replicas = ptr.To(int32(2))
+	for _, change := range changes {
+		change(d)
+	}
+	content, err := json.Marshal(d)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(content, &object); err != nil {
+		w.Fatal(err)
+	}
+	delete(object, "status")
+	if content, err = json.Marshal(object); err != nil {
+		w.Fatal(err)
+	}
+	return content
+}
+
+func withoutResources(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+}
+
+// syncer puts a manifest in force, as one of the programs does that people deploy with.
+type syncer struct {
+	put func(w *world, last, next []byte) error
+	// writer is how the scaler names it.
+	writer string
+}
+
+func applies(writer string, flags ...string) syncer {
+	return syncer{writer: writer, put: func(w *world, _, next []byte) error {
+		_, err := w.pipe(next, append([]string{"apply", "-f", "-"}, flags...)...)
+		return err
+	}}
+}
+
+// syncers are known by what they send.
+var syncers = map[string]syncer{
+	"kubectl apply":                       applies("kubectl-client-side-apply (Update)"),
+	"kubectl apply by the server, forced": applies("kubectl (Apply)", "--server-side", "--force-conflicts"),
+	"Argo CD":                             applies("argocd-controller (Update)", "--field-manager=argocd-controller"),
+	"Argo CD with ServerSideApply":        applies("argocd-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=argocd-controller"),
+	"Flux":                                applies("kustomize-controller (Apply)", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
+	"Helm 4, forced":                      applies("helm (Apply)", "--server-side", "--force-conflicts", "--field-manager=helm"),
+	"Helm 3, with a patch of three":       {writer: "helm (Update)", put: patchOfThree},
+	"a program that replaces the whole Deployment": {writer: "replacer (Update)", put: replace},
+}
+
+// patchOfThree sends what makes the live object into the next manifest, and removes what
+// only the last one had.
+func patchOfThree(w *world, last, next []byte) error {
+	var live appsv1.Deployment
+	err := env.Client.Get(w.Context(), w.key("web"), &live)
+	if apierrors.IsNotFound(err) {
+		var d appsv1.Deployment
+		if err := json.Unmarshal(next, &d); err != nil {
+			return err
+		}
+		return env.Client.Create(w.Context(), &d, client.FieldOwner("helm"))
+	}
+	if err != nil {
+		return err
+	}
+	current, err := json.Marshal(live)
+	if err != nil {
+		return err
+	}
+	meta, err := strategicpatch.NewPatchMetaFromStruct(appsv1.Deployment{})
+	if err != nil {
+		return err
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(last, next, current, meta, true)
+	if err != nil {
+		return err
+	}
+	return env.Client.Patch(w.Context(), &live, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("helm"))
+}
+
+func replace(w *world, _, next []byte) error {
+	var d, live appsv1.Deployment
+	if err := json.Unmarshal(next, &d); err != nil {
+		return err
+	}
+	err := env.Client.Get(w.Context(), w.key("web"), &live)
+	if apierrors.IsNotFound(err) {
+		return env.Client.Create(w.Context(), &d, client.FieldOwner("replacer"))
+	}
+	if err != nil {
+		return err
+	}
+	d.ResourceVersion = live.ResourceVersion
+	d.Annotations = live.Annotations
+	return env.Client.Update(w.Context(), &d, client.FieldOwner("replacer"))
+}
+
+// healer syncs a manifest again whenever what it says is not in force.
+type healer struct {
+	syncer
+	world *world
+
+	mu       sync.Mutex
+	manifest []byte
+	heals    int
+}
+
+// heal puts the manifest in force, and keeps it there until the test ends.
+func (w *world) heal(s syncer, manifest []byte) *healer {
+	w.Helper()
+	h := &healer{syncer: s, world: w}
+	h.set(manifest)
+	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: app.Scheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	events, err := watcher.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(w.namespace))
+	if err != nil {
+		stop()
+		w.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			if d, ok := event.Object.(*appsv1.Deployment); ok {
+				h.look(d)
+			}
+		}
+	}()
+	w.Cleanup(func() {
+		events.Stop()
+		stop()
+		<-done
+	})
+	return h
+}
+
+// set makes another manifest the one to sync, and syncs it.
+func (h *healer) set(manifest []byte) {
+	h.world.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.world.eventually(func() string { return said(h.put(h.world, h.manifest, manifest)) })
+	h.manifest = manifest
+}
+
+// look syncs where a resource that the manifest sets is another one.
+func (h *healer) look(live *appsv1.Deployment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var wanted appsv1.Deployment
+	if err := json.Unmarshal(h.manifest, &wanted); err != nil {
+		h.world.Error(err)
+		return
+	}
+	if !drifts(wanted.Spec.Template.Spec.Containers[0].Resources, live.Spec.Template.Spec.Containers[0].Resources) {
+		return
+	}
+	// What comes too late finds a newer event behind this one.
+	if err := h.put(h.world, h.manifest, h.manifest); err != nil && !apierrors.IsConflict(err) && h.world.Context().Err() == nil {
+		h.world.Error(err)
+	}
+	h.heals++
+}
+
+func drifts(wanted, live corev1.ResourceRequirements) bool {
+	for name, q := range wanted.Requests {
+		if got, ok := live.Requests[name]; !ok || got.Cmp(q) != 0 {
+			return true
+		}
+	}
+	for name, q := range wanted.Limits {
+		if got, ok := live.Limits[name]; !ok || got.Cmp(q) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *healer) healed() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heals
+}
+
+// rewrites counts the rewrites of the template that the API server has accepted.
+func (w *world) rewrites(since testkit.AuditMark) int {
+	w.Helper()
+	return total(count(accepted(w.writes(since)), "deployments"))
+}
+
+func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	for name, s := range syncers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			h := w.heal(s, w.manifest())
+			w.runs("web")
+			w.uses("web", "app", 300, 300)
+			w.scale("web", inMode("Rollout"))
+			w.says("web", "Stalled", "True", "Contested", s.writer)
+			w.says("web", "Ready", "False", "Contested", s.writer)
+			w.noted(w.scaler("web").UID, "Held", s.writer)
+			n := w.rewrites(w.began)
+			t.Logf("%d writes of ours, %d of theirs", n, h.healed())
+			if n < 1 || n > 3 {
+				t.Errorf("%d writes of ours before it was given up", n)
+			}
+			if by := w.scaler("web").Status.Decision.ContestedBy; len(by) != 1 || by[0] != s.writer {
+				t.Errorf("contested by %q", by)
+			}
+
+			// Not even another recommendation is written.
+			mark := env.Mark()
+			before := w.scaler("web").Status.Decision.Containers
+			w.uses("web", "app", 900, 900)
+			w.eventually(func() string {
+				if now := w.scaler("web").Status.Decision.Containers; now[0].Requests.CPU.Cmp(*before[0].Requests.CPU) <= 0 {
+					return fmt.Sprintf("decided is %v", now)
+				}
+				return ""
+			})
+			w.rounds(10)
+			w.says("web", "Applied", "False", "Contested", s.writer)
+			if n := w.rewrites(mark); n != 0 {
+				t.Errorf("%d writes after it was given up", n)
+			}
+
+			// An edit tries again, and finds the same.
+			mark = env.Mark()
+			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
+			w.eventually(func() string {
+				if c := w.condition("web", "Stalled"); w.rewrites(mark) < 1 || c.Reason != "Contested" || c.ObservedGeneration < 2 {
+					return fmt.Sprintf("%d writes, %+v", w.rewrites(mark), c)
+				}
+				return ""
+			})
+			if n := w.rewrites(mark); n > 3 {
+				t.Errorf("%d writes of ours before it was given up again", n)
+			}
+
+			// Once the others no longer ask for it, it is ours without an edit.
+			h.set(w.manifest(withoutResources))
+			w.sized("web")
+			ownsOnlyResources(t, w.deployment("web"))
+			w.says("web", "Ready", "True", "Working")
+			w.remove(testkit.Scaler(w.namespace, "web", "web"))
+			w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		})
+	}
+}
+
+func TestAnApplyThatIsNotForcedIsRefusedAndTellsOfUs(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	for name, manager := range map[string]string{"kubectl": "kubectl", "Helm 4": "helm"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			apply := func(manifest []byte) error {
+				_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager="+manager)
+				return err
+			}
+			if err := apply(w.manifest()); err != nil {
+				t.Fatal(err)
+			}
+			w.runs("web")
+			w.uses("web", "app", 300, 300)
+			w.scale("web", inMode("Rollout"))
+			requests := w.sized("web")
+			if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
+				t.Errorf("applied again: %v", err)
+			}
+			// What asks for no resources takes none away: they are ours.
+			if err := apply(w.manifest(withoutResources)); err != nil {
+				t.Error(err)
+			}
+			w.rounds(10)
+			if again := w.sized("web"); !again.Cpu().Equal(*requests.Cpu()) {
+				t.Errorf("cpu is %s, not %s", again.Cpu(), requests.Cpu())
+			}
+			if n := w.rewrites(w.began); n != 1 {
+				t.Errorf("%d writes of ours", n)
+			}
+			if r := w.scaler("web").Status.Decision.Reverts; r != 0 {
+				t.Errorf("%d reverts", r)
+			}
+		})
+	}
+}
+
+// A LimitRange changes what we want. Nobody has undone anything then, however often.
+func TestALimitRangeThatChangesIsNoContest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bounds := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{"cpu": resource.MustParse("4")},
+		}}},
+	}
+	w.create(bounds)
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Rollout"))
+	w.sized("web")
+	for _, most := range []string{"600m", "580m", "560m", "540m"} {
+		w.patch(bounds, `{"spec":{"limits":[{"type":"Container","max":{"cpu":%q}}]}}`, most)
+		w.eventually(func() string {
+			if got := w.deployment("web").Spec.Template.Spec.Containers[0].Resources.Limits.Cpu().String(); got != most {
+				return fmt.Sprintf("the limit is %s: %+v", got, w.condition("web", "Applied"))
+			}
+			return ""
+		})
+		w.sized("web")
+	}
+}
+
+// updater resizes the pods of "web" back as soon as they have another size, until the
+// test ends or stop is called.
+func (w *world) updater() (stop func()) {
+	w.Helper()
+	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: app.Scheme()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := watcher.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
+	if err != nil {
+		cancel()
+		w.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || pod.DeletionTimestamp != nil || resourcesOf(*pod, "app").Requests.Cpu().String() == "100m" {
+				continue
+			}
+			patch := client.RawPatch(types.StrategicMergePatchType, []byte(
+				`{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"cpu":"200m","memory":"256Mi"}}}]}}`))
+			if err := env.Client.SubResource("resize").Patch(ctx, pod, patch, client.FieldOwner("vpa-updater")); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+				w.Error(err)
+			}
+		}
+	}()
+	stop = sync.OnceFunc(func() {
+		events.Stop()
+		cancel()
+		<-done
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func TestAFightOverPodsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	const writer = "vpa-updater (Update, resize)"
+	for _, replicas := range []int32{1, 3} {
+		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
+			stop := w.updater()
+			w.uses("web", "app", 300, 300)
+			w.scale("web")
+			w.says("web", "Stalled", "True", "Contested", writer)
+			resizes := func(since testkit.AuditMark) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
+			n := resizes(w.began)
+			t.Logf("%d resizes of ours", n)
+			if most := int(replicas) + 2; n > most {
+				t.Errorf("%d resizes of ours before it was given up, more than %d", n, most)
+			}
+			mark := env.Mark()
+			w.uses("web", "app", 900, 900)
+			w.rounds(20)
+			w.restart()
+			w.rounds(10)
+			w.says("web", "Applied", "False", "Contested", writer)
+			if n := resizes(mark); n != 0 {
+				t.Errorf("%d resizes after it was given up", n)
+			}
+			stop()
+			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
+			w.sized("web")
+			w.says("web", "Ready", "True", "Working")
+		})
+	}
+	t.Run("and taken up again once the pods are others", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web")
+		stop := w.updater()
+		w.uses("web", "app", 300, 300)
+		w.scale("web")
+		w.says("web", "Stalled", "True", "Contested", writer)
+		stop()
+		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"restarted": "now"} })
+		w.sized("web")
+	})
+}
+
+// To suspend is to hold still: what was taken stays until it is asked back.
+func TestASuspendedRolloutHoldsStillAndIsGivenBackWhenOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Rollout"))
+	w.sized("web")
+	held := w.scaler("web").Status.Held
+	mark := env.Mark()
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
+	w.says("web", "Ready", "True", "Suspended")
+	w.uses("web", "app", 900, 900)
+	w.rounds(20)
+	if n := w.rewrites(mark); n != 0 {
+		t.Errorf("%d writes of the template", n)
+	}
+	if now := w.scaler("web").Status.Held; now == nil || now.UID != held.UID {
+		t.Errorf("held: %+v", now)
+	}
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+	w.givenBack(before)
+	w.eventually(func() string {
+		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.Held != nil {
+			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.Held)
+		}
+		return ""
+	})
+}
