@@ -82,6 +82,7 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", scaler.Namespace, err)
 	}
 	s.Scaled = workload.ReadHPAs(hpas.Items, &deployment)
+	s.Sized = workload.SizedBy(r.VPAs.Of(scaler.Namespace), &deployment)
 
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()

@@ -59,6 +59,8 @@ type Reconciler struct {
 	Scope Scope
 	// Nodes tells the size of the largest node; nil where nodes are not read.
 	Nodes *inventory.Nodes
+	// VPAs knows the VerticalPodAutoscalers; nil where nobody looks out for them.
+	VPAs *inventory.VPAs
 
 	lookup  *lookup
 	pods    podMemory

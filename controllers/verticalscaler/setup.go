@@ -63,7 +63,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		return err
 	}
 	all := ofNamespace(mgr.GetCache())
-	err = ctrl.NewControllerManagedBy(mgr).
+	building := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerChanges)).
 		Watches(&v1beta1.VerticalScaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofRival), builder.WithPredicates(rivalryPredicate())).
@@ -80,9 +80,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 			// changing.
 			UsePriorityQueue: ptr.To(false),
 			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Minute),
-		}).
-		Complete(r)
-	if err != nil {
+		})
+	if r.VPAs != nil {
+		building.WatchesRawSource(vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)})
+	}
+	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -243,6 +244,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 			return err
 		}
 	}
+	if reconciler.VPAs, err = vpas(mgr, scope); err != nil {
+		return err
+	}
 	collector.Moved = reconciler.Moved
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -266,6 +270,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		return err
 	}
 	return addChecks(mgr, scope)
+}
+
+// vpas looks out for VerticalPodAutoscalers where we watch.
+func vpas(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
+	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for VerticalPodAutoscalers: %w", err)
+	}
+	namespaces, _ := scope.readable()
+	return &inventory.VPAs{Client: reader, Namespaces: namespaces, LookAgain: inventory.LookAgainForVPAs, Clock: clock.RealClock{}}, nil
 }
 
 // addChecks adds what the probes ask for.

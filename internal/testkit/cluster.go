@@ -42,7 +42,7 @@ func StartCluster() (*Env, error) {
 		e := &Env{stop: func() error { return nil }}
 		return e, e.open(path, true)
 	}
-	return StartClusterWith(ClusterOptions{})
+	return StartClusterWith(ClusterOptions{VPAs: true})
 }
 
 // ClusterOptions change what StartClusterWith starts.
@@ -55,6 +55,8 @@ type ClusterOptions struct {
 	// owner reference may block the owner's deletion. It hears of new kinds half a minute
 	// late.
 	GuardOwners bool
+	// VPAs installs the kind VerticalPodAutoscaler, and nothing that does anything with it.
+	VPAs bool
 	// NoCRDs leaves it to somebody else to install our CRDs.
 	NoCRDs bool
 }
@@ -106,7 +108,17 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	if err := e.open(filepath.Join(home, "admin.kubeconfig"), !o.NoCRDs); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
+	if o.VPAs {
+		if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
+			return nil, errors.Join(fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err), e.stop())
+		}
+	}
 	return e, nil
+}
+
+// VPACRD is the path of a CRD of VerticalPodAutoscalers.
+func VPACRD() string {
+	return filepath.Join(Root(), "internal", "testkit", "testdata", "verticalpodautoscalers.yaml")
 }
 
 // localcluster finds the binary.

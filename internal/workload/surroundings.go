@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -123,13 +124,23 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 		for _, metric := range hpas[i].Spec.Metrics {
 			switch utilizationOf(metric) {
 			case corev1.ResourceCPU:
-				s.CPU = firstName(s.CPU, hpas[i].Name)
+				s.CPU = firstName(s.CPU, described(&hpas[i]))
 			case corev1.ResourceMemory:
-				s.Memory = firstName(s.Memory, hpas[i].Name)
+				s.Memory = firstName(s.Memory, described(&hpas[i]))
 			}
 		}
 	}
 	return s
+}
+
+// described names the HPA, and the ScaledObject of KEDA that it was made for: whoever
+// wants to change the one has to change the other.
+func described(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
+	owner := metav1.GetControllerOfNoCopy(hpa)
+	if owner == nil || owner.Kind != "ScaledObject" || !strings.HasPrefix(owner.APIVersion, "keda.sh/") {
+		return hpa.Name
+	}
+	return fmt.Sprintf("%s (of ScaledObject %s)", hpa.Name, owner.Name)
 }
 
 // ScaledBy names the HPA, of those of a namespace, that scales the Deployment itself and

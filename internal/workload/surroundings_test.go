@@ -97,6 +97,11 @@ func TestReadHPAs(t *testing.T) {
 		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "friend"},
 		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)},
 	}}}
+	ownedBy := func(apiVersion, kind string) autoscalingv2.HorizontalPodAutoscaler {
+		h := hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"))
+		h.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "checkout", Controller: ptr.To(true)}}
+		return h
+	}
 	cases := map[string]struct {
 		hpas []autoscalingv2.HorizontalPodAutoscaler
 		want workload.Scaled
@@ -118,6 +123,8 @@ func TestReadHPAs(t *testing.T) {
 		"of a StatefulSet by that name":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "StatefulSet", "web", utilization("cpu"))}, workload.Scaled{}},
 		"of somebody else's Deployment":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{}},
 		"of a Deployment without a version": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"made for a ScaledObject":           {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("keda.sh/v1alpha1", "ScaledObject")}, workload.Scaled{CPU: "h (of ScaledObject checkout)"}},
+		"made for something else":           {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("example.com/v1", "ScaledObject")}, workload.Scaled{CPU: "h"}},
 		"that is being deleted":             {[]autoscalingv2.HorizontalPodAutoscaler{deleted}, workload.Scaled{}},
 		"the first by name of several": {[]autoscalingv2.HorizontalPodAutoscaler{
 			hpa("b", "apps/v1", "Deployment", "web", utilization("cpu")), hpa("a", "apps/v1", "Deployment", "web", utilization("cpu")),

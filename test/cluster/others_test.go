@@ -14,10 +14,13 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
@@ -447,6 +450,117 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 		stop()
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"restarted": "now"} })
 		w.sized("web")
+	})
+}
+
+// KEDA makes HPAs for its ScaledObjects.
+func TestAnHPAOfKEDAKeepsItsResourceAndTheScaledObjectIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deploy("web")
+	w.create(&autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "keda-hpa-checkout", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "checkout", UID: "5f1a", Controller: ptr.To(true),
+		}}},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+			MinReplicas:    ptr.To(int32(3)), MaxReplicas: 3,
+			Metrics: []autoscalingv2.MetricSpec{utilization("cpu"), {
+				Type: autoscalingv2.ExternalMetricSourceType,
+				External: &autoscalingv2.ExternalMetricSource{
+					Metric: autoscalingv2.MetricIdentifier{Name: "s0-kafka"},
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(testkit.Container("").Resources.Requests["cpu"])},
+				},
+			}},
+		},
+	})
+	w.uses("web", "app", 300, 300)
+	w.scale("web")
+	w.says("web", "Applied", "True", "HPAConflict", "cpu: left alone", "keda-hpa-checkout (of ScaledObject checkout)")
+	for _, pod := range w.pods("web") {
+		requests := resourcesOf(pod, "app").Requests
+		if requests.Cpu().String() != "100m" {
+			t.Errorf("pod %s has %s of CPU", pod.Name, requests.Cpu())
+		}
+		w.between("memory", *requests.Memory(), "300Mi", "400Mi")
+	}
+}
+
+// vpaOf is a VerticalPodAutoscaler of a Deployment.
+func (w *world) vpaOf(name, deployment, mode string, containerPolicies ...any) *unstructured.Unstructured {
+	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"targetRef":      map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+		"updatePolicy":   map[string]any{"updateMode": mode},
+		"resourcePolicy": map[string]any{"containerPolicies": containerPolicies},
+	}}}
+	vpa.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"})
+	vpa.SetNamespace(w.namespace)
+	vpa.SetName(name)
+	return vpa
+}
+
+func TestAVPAKeepsWhatItSizes(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	t.Run("all of it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web")
+		vpa := w.vpaOf("old", "web", "Recreate")
+		w.create(vpa)
+		w.uses("web", "app", 300, 300)
+		w.scale("web")
+		w.says("web", "Applied", "False", "VPAConflict", "app cpu", "app memory", "VerticalPodAutoscaler old")
+		w.says("web", "Ready", "True", "Working")
+		w.rounds(10)
+		if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
+			t.Errorf("resizes: %v", n)
+		}
+		// One that only recommends is no conflict, and one that acts again is.
+		w.patch(vpa, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+		w.sized("web")
+		w.patch(vpa, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`)
+		w.says("web", "Applied", "False", "VPAConflict", "old")
+		w.patch(vpa, `{"spec":{"targetRef":{"name":"other"}}}`)
+		w.says("web", "Applied", "True", "WithinTolerance") // the pods have kept what they had
+		w.patch(vpa, `{"spec":{"targetRef":{"name":"web"}}}`)
+		w.says("web", "Applied", "False", "VPAConflict", "old")
+		w.remove(vpa)
+		w.says("web", "Applied", "True", "WithinTolerance")
+		w.uses("web", "app", 900, 900)
+		w.sized("web")
+	})
+	t.Run("its memory only", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.deploy("web", twoContainers)
+		w.create(w.vpaOf("memory", "web", "Auto",
+			map[string]any{"containerName": "*", "controlledResources": []any{"memory"}},
+			map[string]any{"containerName": "side", "mode": "Off"}))
+		w.uses("web", "app", 300, 300)
+		w.uses("web", "side", 300, 300)
+		w.scale("web")
+		w.says("web", "Applied", "True", "VPAConflict", "app memory: left alone")
+		for _, pod := range w.pods("web") {
+			app, side := resourcesOf(pod, "app").Requests, resourcesOf(pod, "side").Requests
+			w.between("cpu of app", *app.Cpu(), "330m", "400m")
+			w.between("cpu of side", *side.Cpu(), "330m", "400m")
+			w.between("memory of side", *side.Memory(), "330Mi", "400Mi")
+			if app.Memory().String() != "128Mi" {
+				t.Errorf("pod %s: app has %s of memory", pod.Name, app.Memory())
+			}
+		}
+	})
+	t.Run("a template that it comes to later is given back", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		before := w.deploy("web")
+		w.uses("web", "app", 300, 300)
+		w.scale("web", inMode("Rollout"))
+		w.sized("web")
+		w.create(w.vpaOf("late", "web", "Initial"))
+		w.givenBack(before)
+		w.says("web", "Applied", "False", "VPAConflict", "late")
 	})
 }
 

@@ -166,13 +166,13 @@ func buildManager() error {
 }
 
 // prepareCluster makes what OLM and the operator find in a cluster: OLM's kinds and
-// namespace, and the kinds of Prometheus's operator.
+// namespace, and the kinds of Prometheus's operator and of the Vertical Pod Autoscaler.
 func prepareCluster(ctx context.Context, olmCRDs string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths:              []string{olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml")},
+		Paths:              []string{olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml"), testkit.VPACRD()},
 		ErrorIfPathMissing: true,
 	}); err != nil {
-		return fmt.Errorf("installing the CRDs of OLM and of Prometheus's operator: %w", err)
+		return fmt.Errorf("installing the CRDs of OLM and of others: %w", err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: olmNamespace}}
 	if err := env.Client.Create(ctx, namespace); err != nil {

@@ -1,0 +1,251 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// VPAResource is where the VerticalPodAutoscalers are. Their API is installed apart from
+// Kubernetes, if at all, and may come and go.
+var VPAResource = schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}
+
+// LookAgainForVPAs is how often it is asked whether there are VerticalPodAutoscalers,
+// where there were none to be read.
+const LookAgainForVPAs = time.Minute
+
+// VPAs knows the VerticalPodAutoscalers of some namespaces. Caches of the manager are
+// not up to it: one of a kind that is not served never syncs, and holds up the others.
+type VPAs struct {
+	// Client reads them.
+	Client dynamic.Interface
+	// Namespaces are those to read in; none means all.
+	Namespaces []string
+	// LookAgain is LookAgainForVPAs, but in tests.
+	LookAgain time.Duration
+	// Clock is the time.
+	Clock clock.Clock
+
+	asked sync.WaitGroup // until each namespace has had an answer
+
+	mu    sync.Mutex
+	known map[string]map[string]workload.VPA // by namespace and name
+}
+
+// Of are the VerticalPodAutoscalers of a namespace, by name.
+func (v *VPAs) Of(namespace string) (out []workload.VPA) {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(v.known[namespace])) {
+		out = append(out, v.known[namespace][name])
+	}
+	return out
+}
+
+// Follow begins to watch, until the context ends. changed is told of each that comes,
+// goes or changes, in what matters of it.
+func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
+	namespaces := v.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	v.asked.Add(len(namespaces))
+	for _, namespace := range namespaces {
+		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.asked.Done)})
+	}
+}
+
+// Wait waits until each namespace was asked for once. That there is no answer counts, or
+// somebody else's API that is out of order would keep the operator from its work.
+func (v *VPAs) Wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		v.asked.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the VerticalPodAutoscalers: %w", ctx.Err())
+	}
+}
+
+func (v *VPAs) follow(ctx context.Context, store *vpaStore) {
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(VPAResource.GroupVersion().WithKind("VerticalPodAutoscaler"))
+	client := v.Client.Resource(VPAResource).Namespace(store.namespace)
+	source := listThenWatch{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}}
+	told := ""
+	for ctx.Err() == nil {
+		err := toolscache.NewReflectorWithOptions(source, kind, store, toolscache.ReflectorOptions{Name: "VerticalPodAutoscalers"}).
+			ListAndWatchWithContext(ctx)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			store.clear()
+		}
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != told {
+			told = err.Error() // once, not every minute
+			log.FromContext(ctx).Info("VerticalPodAutoscalers cannot be read, and are not looked out for", "namespace", store.namespace, "error", told)
+		}
+		store.answered()
+		select {
+		case <-ctx.Done():
+		case <-v.Clock.After(v.LookAgain):
+		}
+	}
+	store.answered()
+}
+
+// listThenWatch lists before it watches. That there is nothing to list is known at once,
+// where a watch that streams the list would be tried first.
+type listThenWatch struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what the reflector asks.
+func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// vpaStore keeps what is read in one namespace, or in all.
+type vpaStore struct {
+	vpas      *VPAs
+	namespace string
+	changed   func(workload.VPA)
+	answered  func()
+}
+
+// Add implements cache.ReflectorStore.
+func (s *vpaStore) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s *vpaStore) Update(obj any) error {
+	vpa, err := readVPA(obj)
+	if err != nil {
+		return err
+	}
+	s.set(vpa)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *vpaStore) Delete(obj any) error {
+	vpa, err := readVPA(obj)
+	if err != nil {
+		return err
+	}
+	s.drop(vpa)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *vpaStore) Replace(objs []any, _ string) error {
+	kept := map[string]bool{}
+	for _, obj := range objs {
+		vpa, err := readVPA(obj)
+		if err != nil {
+			return err
+		}
+		kept[vpa.Namespace+"/"+vpa.Name] = true
+		s.set(vpa)
+	}
+	for _, vpa := range s.all() {
+		if !kept[vpa.Namespace+"/"+vpa.Name] {
+			s.drop(vpa)
+		}
+	}
+	s.answered()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *vpaStore) Resync() error { return nil }
+
+func (s *vpaStore) clear() {
+	for _, vpa := range s.all() {
+		s.drop(vpa)
+	}
+}
+
+func (s *vpaStore) all() (out []workload.VPA) {
+	v := s.vpas
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for namespace, vpas := range v.known {
+		if s.namespace != metav1.NamespaceAll && s.namespace != namespace {
+			continue
+		}
+		for _, vpa := range vpas {
+			out = append(out, vpa)
+		}
+	}
+	return out
+}
+
+func (s *vpaStore) set(vpa workload.VPA) {
+	v := s.vpas
+	v.mu.Lock()
+	before, known := v.known[vpa.Namespace][vpa.Name]
+	if v.known == nil {
+		v.known = map[string]map[string]workload.VPA{}
+	}
+	if v.known[vpa.Namespace] == nil {
+		v.known[vpa.Namespace] = map[string]workload.VPA{}
+	}
+	v.known[vpa.Namespace][vpa.Name] = vpa
+	v.mu.Unlock()
+	if known && reflect.DeepEqual(before, vpa) {
+		return // nearly all updates are of its status
+	}
+	if known && before.Target != vpa.Target {
+		s.changed(before)
+	}
+	s.changed(vpa)
+}
+
+func (s *vpaStore) drop(vpa workload.VPA) {
+	v := s.vpas
+	v.mu.Lock()
+	delete(v.known[vpa.Namespace], vpa.Name)
+	v.mu.Unlock()
+	s.changed(vpa)
+}
+
+// readVPA reads what cannot be understood as one that sizes nothing.
+func readVPA(obj any) (workload.VPA, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return workload.VPA{}, fmt.Errorf("a %T is no VerticalPodAutoscaler", obj)
+	}
+	var spec workload.VPASpec
+	if content, ok := u.Object["spec"].(map[string]any); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &spec); err != nil {
+			spec = workload.VPASpec{}
+		}
+	}
+	return workload.ReadVPA(u.GetNamespace(), u.GetName(), spec), nil
+}

@@ -1,0 +1,108 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// VPA is what matters of a VerticalPodAutoscaler. That API is not Kubernetes's own and
+// may not be there at all, so it is described here as far as it is read.
+type VPA struct {
+	Namespace string
+	Name      string
+	// Target is what it sizes the pods of.
+	Target autoscalingv2.CrossVersionObjectReference
+	// Off says that it recommends and changes nothing.
+	Off bool
+	// Containers says what is changed of which container; AnyContainer stands for those
+	// that are not named.
+	Containers map[string]VPAContainer
+}
+
+// VPAContainer says which resources of a container a VerticalPodAutoscaler changes.
+type VPAContainer struct{ CPU, Memory bool }
+
+// VPASpec is the part of a VerticalPodAutoscaler's spec that is read, of version v1.
+type VPASpec struct {
+	TargetRef    *autoscalingv2.CrossVersionObjectReference `json:"targetRef"`
+	UpdatePolicy *struct {
+		UpdateMode *string `json:"updateMode"`
+	} `json:"updatePolicy"`
+	ResourcePolicy *struct {
+		ContainerPolicies []struct {
+			ContainerName       string                 `json:"containerName"`
+			Mode                *string                `json:"mode"`
+			ControlledResources *[]corev1.ResourceName `json:"controlledResources"`
+		} `json:"containerPolicies"`
+	} `json:"resourcePolicy"`
+}
+
+// vpaOff is the update mode, and the container's mode, that changes nothing. Any other
+// does, those of newer versions included.
+const vpaOff = "Off"
+
+// ReadVPA reads a VerticalPodAutoscaler. Where it says nothing, it changes CPU and
+// memory of all containers.
+func ReadVPA(namespace, name string, spec VPASpec) VPA {
+	vpa := VPA{Namespace: namespace, Name: name, Containers: map[string]VPAContainer{v1beta1.AnyContainer: {CPU: true, Memory: true}}}
+	if spec.TargetRef != nil {
+		vpa.Target = *spec.TargetRef
+	}
+	if p := spec.UpdatePolicy; p != nil && p.UpdateMode != nil {
+		vpa.Off = *p.UpdateMode == vpaOff
+	}
+	if spec.ResourcePolicy == nil {
+		return vpa
+	}
+	for _, policy := range spec.ResourcePolicy.ContainerPolicies {
+		c := VPAContainer{CPU: true, Memory: true}
+		switch only := policy.ControlledResources; {
+		case policy.Mode != nil && *policy.Mode == vpaOff:
+			c = VPAContainer{}
+		case only != nil:
+			c.CPU, c.Memory = slices.Contains(*only, corev1.ResourceCPU), slices.Contains(*only, corev1.ResourceMemory)
+		}
+		vpa.Containers[policy.ContainerName] = c
+	}
+	return vpa
+}
+
+// SizedBy names, by container of the Deployment's template, the VerticalPodAutoscalers
+// that size its pods, or those of the ScaledDeployment that it belongs to.
+func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
+	var out map[string]Scaled
+	for _, vpa := range vpas {
+		if vpa.Off || !scales(vpa.Target, deployment) {
+			continue
+		}
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			c, named := vpa.Containers[container.Name]
+			if !named {
+				c = vpa.Containers[v1beta1.AnyContainer]
+			}
+			sized := out[container.Name]
+			if c.CPU {
+				sized.CPU = firstName(sized.CPU, vpa.Name)
+			}
+			if c.Memory {
+				sized.Memory = firstName(sized.Memory, vpa.Name)
+			}
+			if sized == (Scaled{}) {
+				continue
+			}
+			if out == nil {
+				out = map[string]Scaled{}
+			}
+			out[container.Name] = sized
+		}
+	}
+	return out
+}

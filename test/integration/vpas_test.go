@@ -1,0 +1,67 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// The API of VerticalPodAutoscalers may come and go under a running operator.
+func TestTheAPIOfVPAsComesAndGoes(t *testing.T) {
+	namespace := env.Namespace(t)
+	reader, err := dynamic.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vpas := &inventory.VPAs{Client: reader, LookAgain: 50 * time.Millisecond, Clock: clock.RealClock{}}
+	vpas.Follow(t.Context(), func(workload.VPA) {})
+	if err := vpas.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	known := func(want int) {
+		t.Helper()
+		testkit.Eventually(t, 2*time.Minute, func() string {
+			if got := len(vpas.Of(namespace)); got != want {
+				return fmt.Sprintf("%d VerticalPodAutoscalers are known, not %d", got, want)
+			}
+			return ""
+		})
+	}
+	options := envtest.CRDInstallOptions{Paths: []string{testkit.VPACRD()}, ErrorIfPathMissing: true}
+	for range 2 {
+		known(0)
+		if _, err := envtest.InstallCRDs(env.Config, options); err != nil {
+			t.Fatal(err)
+		}
+		vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		vpa.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"})
+		vpa.SetNamespace(namespace)
+		vpa.SetName("web")
+		testkit.Eventually(t, 2*time.Minute, func() string {
+			// A kind is served a moment after it is established.
+			if err := env.Client.Create(t.Context(), vpa.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err.Error()
+			}
+			return ""
+		})
+		known(1)
+		if err := envtest.UninstallCRDs(env.Config, options); err != nil {
+			t.Fatal(err)
+		}
+		known(0)
+	}
+}
