@@ -140,7 +140,8 @@ type VerticalScalerSpec struct {
 // Scaling says how a Deployment is sized.
 type Scaling struct {
 	// suspend stops the operator from changing anything; it goes on observing and
-	// recommending. Defaults to false.
+	// recommending. What it has written into a pod template stays: updateMode Off gives
+	// that back. Defaults to false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
 	Suspend bool `json:"suspend,omitempty"`
