@@ -12,6 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Trim keeps of a cached object only what we read, since the cache holds every
@@ -42,7 +43,10 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.ManagedFields = nil
 	d.Annotations, d.Labels = nil, nil
 	d.Spec.Selector = nil
-	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: trimContainers(d.Spec.Template.Spec.Containers)}}
+	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: trimContainers(d.Spec.Template.Spec.Containers),
+		Resources:  d.Spec.Template.Spec.Resources,
+	}}
 	d.Status.Conditions = nil
 }
 
@@ -57,7 +61,7 @@ func trimOwnDeployment(d *appsv1.Deployment) {
 }
 
 func trimPod(p *corev1.Pod) {
-	p.ManagedFields, p.Annotations = nil, nil
+	p.ManagedFields, p.Annotations = resizeTime(p.ManagedFields), nil
 	p.Labels = keep(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	p.Spec = corev1.PodSpec{
 		Containers:     trimContainers(p.Spec.Containers),
@@ -94,6 +98,19 @@ func trimNode(n *corev1.Node) {
 		}
 	}
 	n.Status = corev1.NodeStatus{Allocatable: allocatable}
+}
+
+// resizeTime keeps when the pod was last resized in place; nil for never.
+func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
+	for _, entry := range entries {
+		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
+			continue
+		}
+		if len(out) == 0 || out[0].Time.Before(entry.Time) {
+			out = []metav1.ManagedFieldsEntry{{Subresource: entry.Subresource, Time: entry.Time}}
+		}
+	}
+	return out
 }
 
 func resizeConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {

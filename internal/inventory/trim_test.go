@@ -95,7 +95,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 // The random objects above must not all be read as nothing.
 func TestTheRandomObjectsAreRead(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(500) {
+	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pod := randomPod(r)
 		read := workload.ReadPod(&pod, true)
@@ -105,6 +105,7 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
 			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
 			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
+			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
 			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
 		} {
 			seen[what] += map[bool]int{true: 1}[is]
@@ -128,19 +129,27 @@ func TestTrimDropsWhatIsNot(t *testing.T) {
 			t.Errorf("a trimmed Deployment still has %s:\n%s", secret, got)
 		}
 	}
+	resized := metav1.NewTime(time.Unix(1700000000, 0))
 	p := trimmed(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:        map[string]string{"app": "web", "pod-template-hash": "5d4f8c"},
-			Annotations:   map[string]string{"note": "long"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+			Labels:      map[string]string{"app": "web", "pod-template-hash": "5d4f8c"},
+			Annotations: map[string]string{"note": "long"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubelet", Time: &resized},
+				{Manager: "verticalscaler", Operation: "Update", Subresource: "resize", Time: &resized, FieldsV1: ownedFields(2)},
+				{Manager: "kubectl", Subresource: "resize", Time: &metav1.Time{}},
+			},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "data"}}, Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD"}}}}},
 		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}}},
 	})
 	want := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pod-template-hash": "5d4f8c"}},
-		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
-		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:        map[string]string{"pod-template-hash": "5d4f8c"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: &resized}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("a trimmed pod (-want +got):\n%s", diff)
@@ -369,7 +378,7 @@ func randomPod(r *rand.Rand) (pod corev1.Pod) {
 var words = []string{
 	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Deferred", "Infeasible", "Error",
 	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
-	"Utilization", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always",
+	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always",
 }
 
 // wordsOf are those for types that know few.

@@ -57,6 +57,8 @@ type Deployment struct {
 	// Unavailable is how many of the old pods a rollout may let go before the first new
 	// one has come: all of them with the strategy Recreate.
 	Unavailable int32
+	// PodLevelResources says that the template declares resources for a pod as a whole.
+	PodLevelResources bool
 	// Containers are the template's containers, without init containers.
 	Containers []Container
 }
@@ -71,13 +73,16 @@ type Pod struct {
 	Current bool
 	Running bool
 	// Started is when the kubelet took the pod over; zero before.
-	Started     time.Time
+	Started time.Time
+	// Resized is when somebody last resized it in place; zero for never.
+	Resized     time.Time
 	Terminating bool
 	QoS         corev1.PodQOSClass
 	// PodLevelResources says that the pod declares resources for itself as a whole.
 	PodLevelResources bool
 	Containers        []Container
-	// Others are the init containers, which we never change but which count for QoS.
+	// Others are the init containers, native sidecars among them, which we never change
+	// but which count for QoS.
 	Others []Container
 	// Actual holds, by container, what the kubelet says is in force. A container is
 	// missing until the kubelet has said so.
@@ -95,6 +100,8 @@ type Resize struct {
 	InProgress bool
 	Failed     bool
 	Message    string
+	// Since is when it began to say so of this very spec, as far as it is known.
+	Since time.Time
 }
 
 // OOMKill is one container killed for using more memory than it may.
@@ -134,6 +141,8 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		Paused:          d.Spec.Paused,
 		Terminating:     d.DeletionTimestamp != nil,
 		Containers:      readContainers(d.Spec.Template.Spec.Containers),
+
+		PodLevelResources: d.Spec.Template.Spec.Resources != nil,
 	}
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
@@ -185,6 +194,7 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Containers:        readContainers(p.Spec.Containers),
 		Others:            readContainers(p.Spec.InitContainers),
 		Actual:            map[string]Resources{},
+		Resized:           resizedAt(p),
 		Resize:            readResize(p),
 	}
 	if p.Status.StartTime != nil {
@@ -213,11 +223,30 @@ func killOf(container string, terminated *corev1.ContainerStateTerminated, pod P
 	return kill
 }
 
+// resizedAt is when a field was last changed through the subresource, by anybody.
+func resizedAt(p *corev1.Pod) (last time.Time) {
+	for _, entry := range p.ManagedFields {
+		if entry.Subresource == ResizeSubresource && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// ResizeSubresource is the subresource of pods through which they are resized.
+const ResizeSubresource = "resize"
+
 // readResize believes only conditions about the newest spec: an older one tells of
 // a resize that has been replaced since. What is pending has the word before what is
 // in progress.
+//
+// A kubelet that says the same of the next resize leaves the time of the transition as
+// it was. So the word on this resize is no older than the resize itself.
 func readResize(p *corev1.Pod) (r Resize) {
-	var pending, failed string
+	var (
+		pending, failed string
+		since           time.Time
+	)
 	for _, c := range p.Status.Conditions {
 		if c.Status != corev1.ConditionTrue || c.ObservedGeneration < p.Generation {
 			continue
@@ -227,15 +256,22 @@ func readResize(p *corev1.Pod) (r Resize) {
 			r.Deferred = c.Reason == corev1.PodReasonDeferred
 			r.Infeasible = c.Reason == corev1.PodReasonInfeasible
 			pending = c.Message
+			since = c.LastTransitionTime.Time
 		case corev1.PodResizeInProgress:
 			r.InProgress = true
 			if c.Reason == corev1.PodReasonError {
 				r.Failed = true
 				failed = c.Message
 			}
+			if !r.Deferred && !r.Infeasible {
+				since = c.LastTransitionTime.Time
+			}
 		}
 	}
 	r.Message = cmp.Or(pending, failed)
+	if r.Since = since; !since.IsZero() && resizedAt(p).After(since) {
+		r.Since = resizedAt(p)
+	}
 	return r
 }
 

@@ -4,6 +4,7 @@
 package workload_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -192,6 +193,49 @@ func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: corev1.PodStatus{Conditions: conditions}}
 				if diff := cmp.Diff(tc.want, workload.ReadPod(pod, true).Resize); diff != "" {
 					t.Errorf("Resize (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A kubelet keeps the time of the transition while it says the same of one resize after
+// the other.
+func TestSinceWhenTheKubeletSaysSo(t *testing.T) {
+	said := noon.Add(-time.Hour)
+	deferred := []corev1.PodCondition{{
+		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+	}}
+	failed := []corev1.PodCondition{{
+		Type: "PodResizeInProgress", Status: "True", Reason: "Error", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
+	}}
+	resizedAt := func(at time.Time, subresource string) []metav1.ManagedFieldsEntry {
+		return []metav1.ManagedFieldsEntry{
+			{Subresource: subresource, Time: &metav1.Time{Time: at}},
+			{Subresource: "resize", Time: &metav1.Time{Time: said.Add(-time.Hour)}},
+			{Subresource: "resize"},
+		}
+	}
+	for name, tc := range map[string]struct {
+		conditions []corev1.PodCondition
+		fields     []metav1.ManagedFieldsEntry
+		want       time.Time
+	}{
+		"it says nothing":                        {nil, resizedAt(noon, "resize"), time.Time{}},
+		"since it changed its mind":              {deferred, nil, said},
+		"it failed since":                        {failed, resizedAt(noon, "status"), said},
+		"the resize is older":                    {deferred, resizedAt(said.Add(-time.Minute), "resize"), said},
+		"it said the same of the resize before":  {deferred, resizedAt(noon, "resize"), noon},
+		"what else is written is not considered": {deferred, resizedAt(noon, "status"), said},
+		"the pending resize has the word":        {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, said},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {
+				pod := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Generation: 4, ManagedFields: tc.fields}, Status: corev1.PodStatus{Conditions: conditions},
+				}
+				if got := workload.ReadPod(pod, true).Resize.Since; !got.Equal(tc.want) {
+					t.Errorf("Since = %s, want %s", got, tc.want)
 				}
 			}
 		})
