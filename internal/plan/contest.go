@@ -72,6 +72,10 @@ func (d *Decision) undone(s Situation, policy Policy, now time.Time) *Decision {
 	return &left
 }
 
+// wasWritten says that a template has carried the decision, even if somebody has undone it
+// since then.
+func (d *Decision) wasWritten() bool { return d.Written || d.LastRevert.After(d.Time) }
+
 // unwritten is the decision before any template has carried it.
 func (d *Decision) unwritten() *Decision {
 	if d == nil || !d.Written {

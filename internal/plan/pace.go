@@ -162,7 +162,7 @@ func (r resource) grain(v int64) int64 {
 // it is urgent and has not been written yet. What moves some requests up and others down
 // begins in a window of either, since there may be none of both.
 func (t rewriting) windowFor(s Situation, policy Policy, d Decision, now time.Time) (open bool, in time.Duration) {
-	if !waits(d.Reason) && d.Reason != DecidedAdopted && !d.Written {
+	if !waits(d.Reason) && d.Reason != DecidedAdopted && !d.wasWritten() {
 		return true, 0
 	}
 	moves := t.directions(s)

@@ -273,7 +273,7 @@ func TestWindows(t *testing.T) {
 		},
 		"What another writer has undone since then can wait": {
 			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.Written = "LowerBound", true }), windows(nightly("Raise"))),
-			`keeps app 200m 256Mi, written
+			`keeps app 200m 256Mi, reverted 1 times
 			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
 			0/2, ` + both,
 		},

@@ -32,7 +32,7 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 		next = *next.uncontested()
 		p.Decision = &next
 	}
-	urgent := next.Reason == DecidedOOMKill && !next.Written && !next.LastRevert.After(next.Time)
+	urgent := next.Reason == DecidedOOMKill && !next.wasWritten()
 	switch {
 	case !t.changes:
 		if !next.Written {
