@@ -1,0 +1,57 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestWantOf(t *testing.T) {
+	const gibi = 1 << 30
+	amounts := func(cpu, memory int64) workload.Resources {
+		return workload.Resources{Requests: quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory}}
+	}
+	containers := []workload.Container{
+		{Name: "app", Resources: amounts(500, 4*gibi)},
+		{Name: "log", Resources: amounts(100, gibi)},
+	}
+	s := plan.Situation{
+		Deployment: workload.Deployment{Containers: containers},
+		Pods:       []workload.Pod{{UID: "a", Containers: containers}, {UID: "b"}},
+	}
+	sizes := []plan.Size{
+		{Container: "app", Resources: amounts(1500, 2*gibi)}, // a core more, a quarter's worth less
+		{Container: "log", Resources: amounts(0, gibi)},      // CPU is left alone
+		{Container: "gone", Resources: amounts(9000, gibi)},
+	}
+	decided := func(reason string) *plan.Decision { return &plan.Decision{Reason: reason} }
+	for what, c := range map[string]struct {
+		plan plan.Plan
+		want budget.Want
+	}{
+		"a resize, times the pods that still need it": {
+			plan.Plan{Decision: decided(plan.DecidedRaise), Resize: &plan.Resize{UID: "a", Sizes: sizes}, Pods: 10, PodsAtSize: 4},
+			budget.Want{Class: budget.Raise, Benefit: 6 * 1.25},
+		},
+		"a rewrite, times all pods": {
+			plan.Plan{Decision: decided(plan.DecidedLower), Rewrite: &plan.Rewrite{Sizes: sizes}, Pods: 10, PodsAtSize: 4},
+			budget.Want{Class: budget.Lower, Benefit: 10 * 1.25},
+		},
+		"an OOM kill":         {plan.Plan{Decision: decided(plan.DecidedOOMKill)}, budget.Want{Class: budget.Urgent}},
+		"usage above":         {plan.Plan{Decision: decided(plan.DecidedLowerBound)}, budget.Want{Class: budget.Urgent}},
+		"bounds":              {plan.Plan{Decision: decided(plan.DecidedBounds)}, budget.Want{Class: budget.Bounds}},
+		"a lost status":       {plan.Plan{Decision: decided(plan.DecidedAdopted)}, budget.Want{Class: budget.Lower}},
+		"giving back":         {plan.Plan{Decision: decided(plan.DecidedLower), GiveBack: true}, budget.Want{Class: budget.Bounds}},
+		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedLower), Resize: &plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.Lower}},
+	} {
+		if got := plan.WantOf(c.plan, s); got != c.want {
+			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
