@@ -126,6 +126,11 @@ const (
 	// ReasonContested: another writer has undone our changes of the template, or of pods,
 	// twice. The message names its field manager.
 	ReasonContested = "Contested"
+	// ReasonWaitingForBudget: the operator has made as many changes as it may make in a
+	// minute, in all or in the namespace. The change's turn comes by itself.
+	ReasonWaitingForBudget = "WaitingForBudget"
+	// ReasonFrozen: a person has stopped all changes, in all namespaces or in this one.
+	ReasonFrozen = "Frozen"
 	// ReasonTerminating: the Deployment is being deleted.
 	ReasonTerminating = "Terminating"
 )

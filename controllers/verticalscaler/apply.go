@@ -34,6 +34,22 @@ import (
 
 // apply carries out the plan's step.
 func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
+	done, err := r.permit(scaler, p)
+	if err == nil {
+		func() {
+			defer done()
+			r.carryOut(ctx, scaler, p)
+		}()
+		err = p.err
+	}
+	if why := putOffBy(err); why != nil {
+		log.FromContext(ctx).V(1).Info("The change waits", "reason", why.reason, "message", why.message)
+		p.wait(why)
+		p.err = nil
+	}
+}
+
+func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
 	switch {
 	case p.plan.Resize != nil:
 		p.err = r.resize(ctx, scaler, p)
@@ -112,8 +128,11 @@ const lateQuota = 10 * time.Second
 
 // outcomeOf tells a write that came too late from one that failed.
 func outcomeOf(err error) string {
-	if isConflict(err) {
+	switch {
+	case isConflict(err):
 		return "conflict"
+	case putOffBy(err) != nil:
+		return v1beta1.ReasonFrozen
 	}
 	return "failed"
 }

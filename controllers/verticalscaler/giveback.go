@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
@@ -35,6 +37,13 @@ func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler
 	}
 	if p.err = r.giveBack(ctx, scaler, scaler.Status.Held); p.err == nil {
 		p.err = r.dropFinalizer(ctx, scaler, now)
+	}
+	if why := putOffBy(p.err); why != nil { // the turn, or the end of the freeze, wakes it
+		p.err = nil
+		if why.reason == v1beta1.ReasonFrozen && r.Recorder != nil {
+			r.event(scaler, p, corev1.EventTypeWarning, eventHeld, why.reason+": what was taken over is not given back yet: "+why.message)
+		}
+		return p
 	}
 	if refused := refusal.Of(p.err); refused.Reason != "" && r.Recorder != nil {
 		r.event(scaler, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
@@ -114,7 +123,16 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
 	if patch := restorePatch(&deployment, held, owned); patch != nil {
-		err := r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+		if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
+			r.leave(client.ObjectKeyFromObject(scaler))
+			return &freeze.Error{Why: why}
+		}
+		done, err := r.slot(scaler, budget.Want{Class: budget.Bounds})
+		if err != nil {
+			return err
+		}
+		defer done()
+		err = r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
 		if err != nil {
 			return fmt.Errorf("giving back the resources of Deployment %s: %w", key, err)
 		}

@@ -13,7 +13,7 @@ import (
 var (
 	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "verticalscaler_actions_total",
-		Help: "Changes asked of the API server, by kind (resize, rollout, give-back) and outcome (done, conflict, failed, or the reason of the refusal).",
+		Help: "Changes asked of the API server, by kind (resize, rollout, give-back) and outcome (done, conflict, failed, Frozen, or the reason of the refusal).",
 	}, []string{"action", "outcome"})
 
 	samples = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -25,9 +25,30 @@ var (
 		Name: "verticalscaler_history_fills_total",
 		Help: "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
 	}, []string{"outcome"})
+
+	asks = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "verticalscaler_budget_asks_total",
+		Help: "Changes asked of the budget, by outcome: granted, queued (counted once for each wait; granted later).",
+	}, []string{"outcome"})
+
+	waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "verticalscaler_budget_waiting",
+		Help: "Scalers whose next change waits for its turn in the budget.",
+	})
 )
 
-func init() { metrics.Registry.MustRegister(actions, samples, fills) }
+func init() { metrics.Registry.MustRegister(actions, samples, fills, asks, waiting) }
+
+// countAsk counts a change asked of the budget.
+func countAsk(granted, isNew bool, now int) {
+	switch {
+	case granted:
+		asks.WithLabelValues("granted").Inc()
+	case isNew:
+		asks.WithLabelValues("queued").Inc()
+	}
+	waiting.Set(float64(now))
+}
 
 // CountFill counts an attempt to fill a history.
 func CountFill(outcome string) { fills.WithLabelValues(outcome).Inc() }

@@ -14,14 +14,17 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -57,6 +60,13 @@ type Reconciler struct {
 	ResyncPeriod time.Duration
 	// Scope is what of the cluster is out of our reach.
 	Scope Scope
+	// Budget says how much may be changed at once; nil for all of it. It outlives a
+	// manager.
+	Budget *budget.Budget
+	// Freeze is the switch that stops changes; nil for none.
+	Freeze *freeze.Switch
+	// FreezeAPI is where the switch is watched.
+	FreezeAPI corev1client.ConfigMapsGetter
 	// Nodes tells the size of the largest node; nil where nodes are not read.
 	Nodes *inventory.Nodes
 	// VPAs knows the VerticalPodAutoscalers; nil where nobody looks out for them.
@@ -88,6 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.Histories.Forget(request.NamespacedName)
 			r.written.Forget(request.NamespacedName)
 			r.pods.forget(request.NamespacedName)
+			r.leave(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -119,9 +130,10 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	p.status = *scaler.Status.DeepCopy()
 	claimed := recordedClaim(scaler) == claimFor(scaler)
 
-	refused := refusal.Refusal{}
+	refused, waits := refusal.Refusal{}, (*putOff)(nil)
 	if err := r.releaseOthers(ctx, scaler, &p.status, now); err != nil {
-		if refused = refusal.Of(err); refused.Reason == "" {
+		waits = putOffBy(err)
+		if refused = refusal.Of(err); refused.Reason == "" && waits == nil {
 			p.err = err
 			return p
 		}
@@ -137,6 +149,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		r.Histories.Forget(client.ObjectKeyFromObject(scaler)) // nobody feeds it meanwhile
 	}
 	if p.observation.deployment == nil || p.observation.winner != "" {
+		if waits == nil {
+			r.leave(client.ObjectKeyFromObject(scaler))
+		}
 		return p
 	}
 	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
@@ -149,8 +164,13 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		}
 		return p
 	}
+	if waits != nil {
+		p.wait(waits)
+		return p
+	}
 	policy := policyOf(scaler, p.observation.situation.Deployment)
 	if isPaused(scaler) {
+		r.leave(client.ObjectKeyFromObject(scaler))
 		policy.Suspended = true
 		p.plan = plan.Next(p.observation.situation, policy, now)
 		p.plan.Decision = p.observation.situation.Decision

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -83,6 +84,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		})
 	if r.VPAs != nil {
 		building.WatchesRawSource(vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)})
+	}
+	if r.Budget != nil {
+		building.WatchesRawSource(&turns{r.Budget, clock.RealClock{}})
+	}
+	if r.Freeze != nil {
+		building.WatchesRawSource(&thaws{r.Freeze, r.FreezeAPI, mgr.GetCache(), clock.RealClock{}})
+		r.Client = freeze.Guard(r.Client, r.Freeze)
 	}
 	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("building the controller: %w", err)

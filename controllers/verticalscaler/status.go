@@ -6,6 +6,7 @@ package verticalscaler
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -246,7 +247,7 @@ func wantedRequests(p *pass, container string) quantity.Amounts {
 		return quantity.Amounts{}
 	case p.plan.Decision != nil:
 		return p.plan.Decision.Requests[container]
-	case p.plan.Reason == v1beta1.ReasonRecommendOnly || p.plan.Reason == v1beta1.ReasonSuspended:
+	case slices.Contains([]string{v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen}, p.plan.Reason):
 		for _, rec := range p.observation.situation.Recommendations {
 			if rec.Name == container {
 				return rec.Target

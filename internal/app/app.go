@@ -39,6 +39,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/config"
@@ -94,6 +95,7 @@ func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, sour
 	if err != nil {
 		return fmt.Errorf("making a client to ask for our rights: %w", err)
 	}
+	changes := newBudget(c)
 	may := reviewed(reviews.SelfSubjectAccessReviews())
 	for ctx.Err() == nil {
 		scope, err := may.look(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
@@ -101,7 +103,7 @@ func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, sour
 			return err
 		}
 		scope.log(log.FromContext(ctx))
-		if err := runWithin(ctx, restConfig, c, source, scope, may); err != nil {
+		if err := runWithin(ctx, restConfig, c, source, scope, may, changes); err != nil {
 			return err
 		}
 	}
@@ -110,7 +112,7 @@ func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, sour
 
 // runWithin runs one manager, until the context ends or until there is more to be
 // had than the scope says.
-func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows) error {
+func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows, changes *budget.Budget) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	mgr, err := ctrl.NewManager(restConfig, ManagerOptions(c, scope))
@@ -118,7 +120,7 @@ func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, 
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	if _, ok := scope.readable(); ok {
-		err = Setup(ctx, mgr, c, source, scope)
+		err = setup(ctx, mgr, c, source, scope, changes)
 	} else {
 		err = addChecks(mgr, scope)
 	}
@@ -211,6 +213,10 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 
 // Setup adds the controllers and the collector to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope) error {
+	return setup(ctx, mgr, c, source, scope, newBudget(c))
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
 	// The collector must be able to tell of every scaler without waiting for the
 	// controller to take each one up.
 	wake := make(chan event.GenericEvent, 1024)
@@ -235,9 +241,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Histories:    histories,
 		ProblemsOf:   problemsOf,
 		Params:       params,
+		Budget:       changes,
 		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Scope:        verticalscaler.Scope{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+	}
+	if err := addFreeze(mgr, c, reconciler); err != nil {
+		return err
 	}
 	if scope.readsNodes() {
 		if reconciler.Nodes, err = inventory.WatchNodes(ctx, mgr.GetCache()); err != nil {

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
@@ -24,6 +26,9 @@ const (
 	// Kind follows it.
 	Kind = "OperatorConfiguration"
 )
+
+// mostChanges is the largest budget: it limits nothing any more.
+const mostChanges = 100000
 
 // Operator is the operator's configuration.
 type Operator struct {
@@ -42,6 +47,10 @@ type Operator struct {
 	Collection Collection `json:"collection"`
 	// Recommendation says how much evidence is wanted, and how it fades.
 	Recommendation Recommendation `json:"recommendation"`
+	// Budget says how much is changed at once.
+	Budget Budget `json:"budget"`
+	// Freeze is the switch that stops all changes.
+	Freeze Freeze `json:"freeze"`
 	// Provision says what the operator creates in its own namespace.
 	Provision Provision `json:"provision"`
 	// Prometheus is asked for usage of the past, if it has an address.
@@ -113,6 +122,29 @@ type Provision struct {
 	NetworkPolicy bool `json:"networkPolicy"`
 }
 
+// Budget says how much is changed at once. A change is a resize of one pod or a write of
+// one pod template, accepted or not. docs/budget-and-freeze.md tells who goes first.
+type Budget struct {
+	// ChangesPerMinute is how many changes there may be in any 60 s. From 1 to 100000.
+	// Default 300: a thousand Deployments of three pods are all resized within one resync
+	// period, at five small requests a second.
+	ChangesPerMinute int `json:"changesPerMinute"`
+	// ChangesPerMinutePerNamespace is how many of them may be in one namespace. From 1 to
+	// 100000. Default 60, a fifth, so that one namespace does not keep all others waiting.
+	ChangesPerMinutePerNamespace int `json:"changesPerMinutePerNamespace"`
+	// Window is the minute. Only tests have another.
+	Window time.Duration `json:"-"`
+}
+
+// Freeze is the switch that stops all changes: a ConfigMap that need only exist.
+type Freeze struct {
+	// ConfigMap is its name. Default "verticalscaler-freeze". The Role own-namespace must
+	// name the same. "" is for none.
+	ConfigMap string `json:"configMap"`
+	// Namespace is where it is; default the operator's own.
+	Namespace string `json:"namespace,omitempty"`
+}
+
 // Prometheus says where usage of the past comes from, so that a new scaler need not
 // learn for days. docs/prometheus.md tells how to set it up. Files are read anew when
 // they are needed; nothing is taken from the environment.
@@ -171,6 +203,8 @@ func Default() Operator {
 			FullEvidence:   d(p.FullEvidence),
 			ConfidenceUnit: d(p.ConfidenceUnit),
 		},
+		Budget:    Budget{ChangesPerMinute: 300, ChangesPerMinutePerNamespace: 60, Window: time.Minute},
+		Freeze:    Freeze{ConfigMap: "verticalscaler-freeze"},
 		Provision: Provision{Monitoring: true, NetworkPolicy: true},
 		Prometheus: Prometheus{
 			Lookback:   d(p.History.MemoryWindow),
@@ -230,6 +264,31 @@ func (c Operator) validate() error {
 	} {
 		if v.value.Duration < v.least {
 			errs = append(errs, fmt.Errorf("%s must be at least %s, not %s", v.name, v.least, v.value.Duration))
+		}
+	}
+	for _, v := range []struct {
+		name  string
+		value int
+	}{
+		{"budget.changesPerMinute", c.Budget.ChangesPerMinute},
+		{"budget.changesPerMinutePerNamespace", c.Budget.ChangesPerMinutePerNamespace},
+	} {
+		if v.value < 1 || v.value > mostChanges {
+			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, mostChanges, v.value))
+		}
+	}
+	for _, v := range []struct {
+		name, value string
+		wrong       func(string) []string
+	}{
+		{"freeze.configMap", c.Freeze.ConfigMap, validation.IsDNS1123Subdomain},
+		{"freeze.namespace", c.Freeze.Namespace, validation.IsDNS1123Label},
+	} {
+		if v.value == "" {
+			continue
+		}
+		if wrong := v.wrong(v.value); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %q cannot be a name: %s", v.name, v.value, strings.Join(wrong, "; ")))
 		}
 	}
 	errs = append(errs, c.Prometheus.validate(c.Params().History.MaxGap)...)

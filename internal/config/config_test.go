@@ -28,8 +28,13 @@ func TestDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `apiVersion: config.verticalscaler.io/v1beta1
+budget:
+  changesPerMinute: 300
+  changesPerMinutePerNamespace: 60
 collection:
   interval: 30s
+freeze:
+  configMap: verticalscaler-freeze
 health:
   bindAddress: :8081
 kind: OperatorConfiguration
@@ -134,6 +139,12 @@ func TestParseRefuses(t *testing.T) {
 		"no YAML":                               {text: head + "a: [", want: []string{"decoding"}},
 		"a resync without end":                  {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
 		"collecting without end":                {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
+		"a budget of nothing":                   {text: head + "budget: {changesPerMinute: 0}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 0"}},
+		"a negative budget of a namespace":      {text: head + "budget: {changesPerMinutePerNamespace: -1}", want: []string{"budget.changesPerMinutePerNamespace must be from 1 to 100000, not -1"}},
+		"a budget without end":                  {text: head + "budget: {changesPerMinute: 100001}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 100001"}},
+		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
+		"a freeze switch with a bad name":       {text: head + "freeze: {configMap: Stop!}", want: []string{`freeze.configMap: "Stop!" cannot be a name`}},
+		"a freeze switch in a bad namespace":    {text: head + "freeze: {namespace: a.b}", want: []string{`freeze.namespace: "a.b" cannot be a name`}},
 		"negative evidence":                     {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
 		"a password in Prometheus's address":    {text: head + "prometheus: {address: \"https://me:hush@p\"}", want: []string{"prometheus.address must not hold credentials"}},
 		"a token in Prometheus's address":       {text: head + "prometheus: {address: \"https://p?token=hush\"}", want: []string{"prometheus.address must have no query"}},

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +113,8 @@ type Write struct {
 	Namespace string
 	Name      string
 	Code      int32
+	// Received and Answered are when, in microseconds of the API server's clock.
+	Received, Answered time.Time
 }
 
 // String tells it in a line.
@@ -162,6 +165,8 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 				Resource, Subresource, Namespace, Name string
 			}
 			ResponseStatus struct{ Code int32 }
+
+			RequestReceivedTimestamp, StageTimestamp time.Time
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, fmt.Errorf("decoding the audit log: %w", err)
@@ -176,6 +181,7 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 		out = append(out, Write{
 			User: line.User.Username, UserAgent: line.UserAgent, Verb: line.Verb, Resource: resource,
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name, Code: line.ResponseStatus.Code,
+			Received: line.RequestReceivedTimestamp, Answered: line.StageTimestamp,
 		})
 	}
 }

@@ -96,5 +96,7 @@ func OperatorConfig() operatorconfig.Operator {
 	c.LeaderElection.Enabled = false
 	c.ResyncPeriod.Duration = never
 	c.Collection.Interval.Duration = never
+	// No test waits for the budget, unless it is about that.
+	c.Budget.ChangesPerMinute, c.Budget.ChangesPerMinutePerNamespace = 100000, 100000
 	return c
 }

@@ -1,0 +1,170 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// A change needs two permits: that of the freeze switch, which is asked again by the
+// client right before the write (freeze.Guard), and a slot of the budget.
+
+// putOff says why a change has to wait although nothing is wrong with it.
+type putOff struct{ reason, message string }
+
+func (h *putOff) Error() string { return h.message }
+
+var waitsForBudget = &putOff{v1beta1.ReasonWaitingForBudget, "The change waits for its turn: the operator makes so many changes a minute, and so many in a namespace"}
+
+// putOffBy tells why an error means that a change has to wait; nil if it does not.
+func putOffBy(err error) *putOff {
+	var h *putOff
+	if errors.As(err, &h) {
+		return h
+	}
+	var frozen *freeze.Error
+	if errors.As(err, &frozen) {
+		return &putOff{v1beta1.ReasonFrozen, frozen.Why}
+	}
+	return nil
+}
+
+// permit asks for leave to take the plan's step. Where it is given, done must be called
+// once the step is taken.
+func (r *Reconciler) permit(scaler *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
+	key := client.ObjectKeyFromObject(scaler)
+	done = func() {}
+	if p.plan.Resize == nil && p.plan.Rewrite == nil && !p.plan.GiveBack {
+		r.leave(key)
+		return done, nil
+	}
+	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
+		r.leave(key)
+		return nil, &putOff{v1beta1.ReasonFrozen, why}
+	}
+	if p.plan.GiveBack || p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0 {
+		return done, nil // giving back asks by itself; holding writes to the scaler alone
+	}
+	return r.slot(scaler, plan.WantOf(p.plan, p.observation.situation))
+}
+
+// slot asks the budget for one change.
+func (r *Reconciler) slot(scaler *v1beta1.VerticalScaler, want budget.Want) (done func(), err error) {
+	if r.Budget == nil {
+		return func() {}, nil
+	}
+	key := client.ObjectKeyFromObject(scaler)
+	granted, isNew := r.Budget.Ask(r.Clock.Now(), key, want)
+	countAsk(granted, isNew, r.Budget.Waiting())
+	if !granted {
+		return nil, waitsForBudget
+	}
+	return func() { r.Budget.Done(r.Clock.Now(), key) }, nil
+}
+
+// leave takes the scaler out of the queue for the budget.
+func (r *Reconciler) leave(scaler client.ObjectKey) {
+	if r.Budget != nil {
+		r.Budget.Leave(scaler)
+		waiting.Set(float64(r.Budget.Waiting()))
+	}
+}
+
+// wait puts the step off. Nothing is decided: when the turn comes, the newest
+// recommendation counts.
+func (p *pass) wait(why *putOff) {
+	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+	p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
+	p.plan.Applied, p.plan.Changing, p.plan.Stalled = false, false, false
+	p.plan.Reason, p.plan.Message = why.reason, why.message
+}
+
+// turns wakes those whose turn in the budget has come.
+type turns struct {
+	budget *budget.Budget
+	clock  clock.WithTicker
+}
+
+// Start implements source.Source.
+func (t *turns) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		for {
+			wake, at := t.budget.Next(t.clock.Now())
+			for _, key := range wake {
+				queue.Add(reconcile.Request{NamespacedName: key})
+			}
+			var after <-chan time.Time
+			var timer clock.Timer
+			if !at.IsZero() {
+				timer = t.clock.NewTimer(at.Sub(t.clock.Now()))
+				after = timer.C()
+			}
+			select {
+			case <-ctx.Done():
+			case <-t.budget.Changed():
+			case <-after:
+			}
+			if timer != nil {
+				timer.Stop()
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// thaws watches the freeze switch and wakes all scalers when it is set anew.
+type thaws struct {
+	freeze  *freeze.Switch
+	api     corev1client.ConfigMapsGetter
+	scalers client.Reader
+	clock   clock.WithTicker
+}
+
+// firstLook is how long passes wait for the switch to be known. Later than that they
+// say that it is not, and hold changes.
+const firstLook = 10 * time.Second
+
+// Start implements source.Source.
+func (t *thaws) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return t.freeze.Watch(ctx, t.api, func() {
+		var all v1beta1.VerticalScalerList
+		if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Scalers are not woken by the freeze switch, but by the next resync")
+			return
+		}
+		for i := range all.Items {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	})
+}
+
+// WaitForSync implements source.SyncingSource.
+func (t *thaws) WaitForSync(ctx context.Context) error {
+	timer := t.clock.NewTimer(firstLook)
+	defer timer.Stop()
+	select {
+	case <-t.freeze.Known():
+	case <-timer.C():
+		log.FromContext(ctx).Info("It is not known whether changes are frozen: nothing is changed until it is", "ConfigMap", t.freeze.ConfigMap)
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+var permitTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestAChangeNeedsBothPermits(t *testing.T) {
+	scaler := func(name string) *v1beta1.VerticalScaler {
+		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+	}
+	clock := clocktesting.NewFakeClock(permitTime)
+	r := &Reconciler{
+		Clock:  clock,
+		Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute}),
+		Freeze: freeze.New(types.NamespacedName{Namespace: "system", Name: "stop"}),
+	}
+	step := func() *pass { return &pass{plan: plan.Plan{Resize: &plan.Resize{}}} }
+	refused := func(name string, p *pass, reason string, waiting int) {
+		t.Helper()
+		_, err := r.permit(scaler(name), p)
+		if why := putOffBy(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
+			t.Errorf("%s: %v, not %s", name, err, reason)
+		}
+		if got := r.Budget.Waiting(); got != waiting {
+			t.Errorf("%d wait, not %d", got, waiting)
+		}
+	}
+	granted := func(name string, p *pass, waiting int) {
+		t.Helper()
+		done, err := r.permit(scaler(name), p)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		done()
+		if got := r.Budget.Waiting(); got != waiting {
+			t.Errorf("%d wait, not %d", got, waiting)
+		}
+	}
+
+	refused("a", step(), v1beta1.ReasonFrozen, 0) // not known yet
+	r.Freeze.Set(freeze.State{})
+	granted("a", step(), 0)
+	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
+	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
+	granted("a", &pass{}, 1) // no step any more
+	granted("c", &pass{plan: plan.Plan{Rewrite: &plan.Rewrite{Hold: []plan.Held{{}}}}}, 1)
+	granted("c", &pass{plan: plan.Plan{GiveBack: true}}, 1) // asks by itself
+	r.Freeze.Set(freeze.State{Active: true})
+	refused("b", step(), v1beta1.ReasonFrozen, 0)
+	refused("c", &pass{plan: plan.Plan{GiveBack: true}}, v1beta1.ReasonFrozen, 0)
+	r.Freeze.Set(freeze.State{})
+	clock.Step(time.Minute)
+	granted("b", step(), 0)
+	if putOffBy(errStaleCache) != nil || putOffBy(nil) != nil {
+		t.Error("another error puts changes off")
+	}
+}
+
+func TestWaitingDecidesNothing(t *testing.T) {
+	before := &plan.Decision{Reason: plan.DecidedLower, Time: permitTime}
+	p := pass{plan: plan.Plan{
+		Decision: &plan.Decision{Reason: plan.DecidedRaise, Written: true}, Decided: true, Changing: true, Stalled: true,
+		Rewrite: &plan.Rewrite{}, Reason: v1beta1.ReasonRollingOut, PodsAtSize: 1, Pods: 2, RequeueAfter: time.Minute,
+	}}
+	p.observation.situation.Decision = before
+	p.wait(waitsForBudget)
+	want := plan.Plan{
+		Decision: before, Reason: v1beta1.ReasonWaitingForBudget, Message: waitsForBudget.message,
+		PodsAtSize: 1, Pods: 2, RequeueAfter: time.Minute,
+	}
+	if diff := cmp.Diff(want, p.plan); diff != "" {
+		t.Errorf("the plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhoseTurnHasComeIsWoken(t *testing.T) {
+	clock := clocktesting.NewFakeClock(permitTime)
+	b := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := (&turns{b, clock}).Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	first, second := types.NamespacedName{Namespace: "n", Name: "first"}, types.NamespacedName{Namespace: "n", Name: "second"}
+	if granted, _ := b.Ask(clock.Now(), first, budget.Want{}); !granted {
+		t.Fatal("the first is not granted")
+	}
+	if granted, _ := b.Ask(clock.Now(), second, budget.Want{}); granted {
+		t.Fatal("the second is granted")
+	}
+	b.Done(clock.Now(), first)
+	woken := make(chan reconcile.Request, 1)
+	go func() {
+		request, _ := queue.Get()
+		woken <- request
+	}()
+	// The loop may not have looked at its watch yet: time goes on until it has.
+	for {
+		select {
+		case request := <-woken:
+			if request.NamespacedName != second {
+				t.Errorf("woken: %s", request)
+			}
+			if clock.Since(permitTime) < time.Minute {
+				t.Errorf("woken after %s", clock.Since(permitTime))
+			}
+			return
+		case <-time.After(time.Millisecond):
+			clock.Step(time.Second)
+		}
+	}
+}
