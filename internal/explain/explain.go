@@ -1,0 +1,372 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Evidence is what an explanation rests on.
+type Evidence struct {
+	Scaler *v1beta1.VerticalScaler
+	// Deployment is the scaler's; nil where there is none, or it may not be read.
+	Deployment *appsv1.Deployment
+	// Pods are the Deployment's that run and stay; nil where they may not be read.
+	Pods []workload.Pod
+	// Missing says what could not be read and why.
+	Missing []string
+}
+
+// Explanation is all that there is to say about a scaler.
+type Explanation struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Deployment string `json:"deployment"`
+	// Purpose is what the scaler is for, in a sentence.
+	Purpose string `json:"purpose"`
+	// Mode is its update mode, and what that means.
+	Mode      string `json:"mode"`
+	ModeMeans string `json:"modeMeans"`
+	Profile   string `json:"profile"`
+	// CooldownSeconds is the least time between two changes.
+	CooldownSeconds int32 `json:"cooldownSeconds"`
+	// Applied says whether the pods have the sizes: True, False or Unknown.
+	Applied metav1.ConditionStatus `json:"applied"`
+	// Pods is the number of pods at their size of all pods, such as "4/6"; empty where it
+	// is not known.
+	Pods string `json:"pods,omitempty"`
+	// Findings are the reasons for that, what they mean and what ends them. The first is
+	// the one that matters most.
+	Findings []Finding `json:"findings"`
+	// Containers are the containers of the Deployment, and how their numbers came about.
+	Containers []Container `json:"containers,omitempty"`
+	// Decision is what was decided last; nil before.
+	Decision *Decision `json:"decision,omitempty"`
+	// History are the last changes, newest first.
+	History []v1beta1.HistoryEntry `json:"history,omitempty"`
+	// Missing says what could not be read, and so is not told.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Finding is a reason that the status gives.
+type Finding struct {
+	Reason `json:",inline"`
+	// Condition is the type of the condition that gives the reason; empty where there is
+	// none yet.
+	Condition string `json:"condition,omitempty"`
+	// Message is the operator's own.
+	Message string `json:"message,omitempty"`
+	// Since is when the condition became what it is; nil where that is not known.
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// Decision is what was decided last, and why.
+type Decision struct {
+	Cause `json:",inline"`
+	Time  metav1.Time `json:"time"`
+}
+
+// Container is what is known of one container.
+type Container struct {
+	Name string `json:"name"`
+	// ObservedSeconds is the length of the usage that the numbers rest on.
+	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
+	Resources       []Resource `json:"resources"`
+}
+
+// Resource is one resource of a container.
+type Resource struct {
+	// Resource is cpu or memory.
+	Resource string `json:"resource"`
+	// Unmanaged is why the resource is left alone by the scaler's policy; empty if it is
+	// not.
+	Unmanaged string `json:"unmanaged,omitempty"`
+	// Target is what is recommended, and the bounds say when a request is moved.
+	Target     *Amount `json:"target,omitempty"`
+	LowerBound *Amount `json:"lowerBound,omitempty"`
+	UpperBound *Amount `json:"upperBound,omitempty"`
+	// Steps lead from usage to the target.
+	Steps []Step `json:"steps,omitempty"`
+	// Recomputed is what the steps lead to. It is the target, unless the status was
+	// written by somebody else.
+	Recomputed *Amount `json:"recomputed,omitempty"`
+	Agrees     bool    `json:"agrees"`
+	MinAllowed *Amount `json:"minAllowed,omitempty"`
+	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
+	// Decided is the request that was decided.
+	Decided *Amount `json:"decided,omitempty"`
+	// Moves says that requests are moved at all: the update mode is not Off, and the
+	// resource is not left alone.
+	Moves bool `json:"moves"`
+	// Template is what the Deployment's pod template has, and Pods what the pods have.
+	Template *Size  `json:"template,omitempty"`
+	Pods     []Size `json:"pods,omitempty"`
+}
+
+// Size is what some pods have of a resource.
+type Size struct {
+	Request *Amount `json:"request,omitempty"`
+	Limit   *Amount `json:"limit,omitempty"`
+	// Pods is how many pods have it; 0 for the template.
+	Pods int `json:"pods,omitempty"`
+}
+
+// Of explains a scaler.
+func Of(e Evidence) Explanation {
+	s := e.Scaler
+	mode := modeOf(s)
+	out := Explanation{
+		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
+		Purpose:         fmt.Sprintf("It keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
+		Mode:            string(mode),
+		ModeMeans:       modeMeans(mode),
+		Profile:         profileOf(s),
+		CooldownSeconds: 300,
+		Applied:         metav1.ConditionUnknown,
+		Findings:        findings(s),
+		History:         s.Status.History,
+		Missing:         e.Missing,
+	}
+	if c := s.Spec.UpdatePolicy.CooldownSeconds; c != nil {
+		out.CooldownSeconds = *c
+	}
+	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
+		out.Applied = c.Status
+	}
+	if s.Status.Summary != nil {
+		out.Pods = s.Status.Summary.Pods
+	}
+	if d := s.Status.Decision; d != nil {
+		cause, _ := CauseOf(d.Reason)
+		out.Decision = &Decision{Cause: cause, Time: d.Time}
+	}
+	for _, name := range containersOf(e) {
+		out.Containers = append(out.Containers, containerOf(e, name))
+	}
+	return out
+}
+
+func modeOf(s *v1beta1.VerticalScaler) v1beta1.UpdateMode {
+	return cmp.Or(s.Spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
+}
+
+func profileOf(s *v1beta1.VerticalScaler) string {
+	if p := s.Spec.RecommendationPolicy; p != nil && p.Profile != "" {
+		return string(p.Profile)
+	}
+	return string(profile.Balanced)
+}
+
+// modeMeans says a mode in words.
+func modeMeans(mode v1beta1.UpdateMode) string {
+	switch mode {
+	case v1beta1.UpdateModeOff:
+		return "it only recommends, and changes nothing"
+	case v1beta1.UpdateModeInPlace:
+		return "running pods are resized without a restart; one that cannot be is left as it is"
+	case v1beta1.UpdateModeRollout:
+		return "sizes are written into the pod template, and the Deployment rolls them out"
+	}
+	return "a mode that this version does not know"
+}
+
+// The reasons that no operator gives: it has not said anything yet, or not about this.
+var (
+	notObserved = Reason{
+		"NotObserved", "No operator has seen the object yet.", ByAPerson,
+		"See that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
+	}
+	outdated = Reason{
+		"Outdated", "The scaler was changed, and what is told here is about its former spec.", ByItself,
+		"Ask again in a moment; if it stays, see that the operator runs.",
+	}
+)
+
+// findings are the reasons that stand in the way of something, the one that most needs to
+// be known first; those of Applied in any case. Reasons with the same advice are told once.
+func findings(s *v1beta1.VerticalScaler) (out []Finding) {
+	if len(s.Status.Conditions) == 0 {
+		return []Finding{{Reason: notObserved}}
+	}
+	tell := func(kind string, isTold func(metav1.Condition) bool) {
+		c := meta.FindStatusCondition(s.Status.Conditions, kind)
+		if c == nil || !isTold(*c) {
+			return
+		}
+		reason, _ := ReasonFor(c.Reason)
+		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
+			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: sinceOf(*c)})
+		}
+	}
+	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
+	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
+	tell(v1beta1.ConditionStalled, isTrue)
+	tell(v1beta1.ConditionTargetFound, isNot)
+	tell(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
+	tell(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
+		return isNot(c) || c.Reason != v1beta1.ReasonEnoughHistory
+	})
+	tell(v1beta1.ConditionReady, isNot)
+	tell(v1beta1.ConditionClusterAccess, isNot)
+	if s.Status.ObservedGeneration < s.Generation {
+		out = append([]Finding{{Reason: outdated}}, out...)
+	}
+	return out
+}
+
+func sinceOf(c metav1.Condition) *metav1.Time {
+	if c.LastTransitionTime.IsZero() {
+		return nil
+	}
+	return &c.LastTransitionTime
+}
+
+// containersOf names the containers, in the template's order; without a template those
+// that the status knows.
+func containersOf(e Evidence) (names []string) {
+	if e.Deployment != nil {
+		for _, c := range e.Deployment.Spec.Template.Spec.Containers {
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	if r := e.Scaler.Status.Recommendation; r != nil {
+		for _, c := range r.ContainerRecommendations {
+			names = append(names, c.ContainerName)
+		}
+	}
+	if d := e.Scaler.Status.Decision; d != nil {
+		for _, c := range d.Containers {
+			if !slices.Contains(names, c.ContainerName) {
+				names = append(names, c.ContainerName)
+			}
+		}
+	}
+	return names
+}
+
+func containerOf(e Evidence, name string) Container {
+	var rec v1beta1.ContainerRecommendation
+	if r := e.Scaler.Status.Recommendation; r != nil {
+		for _, c := range r.ContainerRecommendations {
+			if c.ContainerName == name {
+				rec = c
+			}
+		}
+	}
+	out := Container{Name: name, ObservedSeconds: rec.ObservedSeconds}
+	for _, resource := range []string{recommend.CPU, recommend.Memory} {
+		out.Resources = append(out.Resources, resourceOf(e, name, resource, rec))
+	}
+	return out
+}
+
+func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
+	policy := policyOf(e.Scaler, container)
+	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, amountsOf(a))) }
+	bound := func(b *v1beta1.ResourceBounds) *Amount {
+		if b == nil {
+			return nil
+		}
+		return amount(v1beta1.Amounts{CPU: b.CPU, Memory: b.Memory})
+	}
+	out := Resource{
+		Resource: resource, Unmanaged: unmanaged(policy, resource),
+		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
+		MinAllowed: bound(policy.MinAllowed), MaxAllowed: bound(policy.MaxAllowed),
+	}
+	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeOff
+	var values []recommend.Reason
+	if out.Steps, values = stepsOf(rec, resource); len(values) > 0 {
+		out.Recomputed = amountOf(resource, recommend.Recompute(values))
+	}
+	out.Agrees = len(values) == 0 || out.Target != nil && out.Recomputed != nil && *out.Target == *out.Recomputed
+	if d := e.Scaler.Status.Decision; d != nil {
+		for _, c := range d.Containers {
+			if c.ContainerName == container {
+				out.Decided = amount(c.Requests)
+			}
+		}
+	}
+	if e.Deployment != nil {
+		if c, ok := workload.ReadDeployment(e.Deployment).Container(container); ok && !c.Unreadable {
+			size := sizeOf(resource, c)
+			out.Template = &size
+		}
+	}
+	out.Pods = sizesOf(e.Pods, container, resource)
+	return out
+}
+
+func sizeOf(resource string, c workload.Container) Size {
+	return Size{Request: amountOf(resource, of(resource, c.Requests)), Limit: amountOf(resource, of(resource, c.Limits))}
+}
+
+// sizesOf counts the pods by what they have, the most frequent first.
+func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
+	same := func(a, b *Amount) bool { return a == b || a != nil && b != nil && *a == *b }
+	for _, pod := range pods {
+		c, ok := pod.Container(container)
+		if !ok || c.Unreadable {
+			continue
+		}
+		has := sizeOf(resource, c)
+		i := slices.IndexFunc(sizes, func(s Size) bool { return same(s.Request, has.Request) && same(s.Limit, has.Limit) })
+		if i < 0 {
+			i, sizes = len(sizes), append(sizes, has)
+		}
+		sizes[i].Pods++
+	}
+	value := func(a *Amount) int64 {
+		if a == nil {
+			return 0
+		}
+		return a.amount
+	}
+	slices.SortFunc(sizes, func(a, b Size) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(value(b.Request), value(a.Request)), cmp.Compare(value(b.Limit), value(a.Limit)))
+	})
+	return sizes
+}
+
+// policyOf is the policy that names the container, else the one for any.
+func policyOf(s *v1beta1.VerticalScaler, container string) (policy v1beta1.ContainerPolicy) {
+	if s.Spec.ResourcePolicy == nil {
+		return policy
+	}
+	for _, p := range s.Spec.ResourcePolicy.ContainerPolicies {
+		switch p.ContainerName {
+		case container:
+			return p
+		case v1beta1.AnyContainer:
+			policy = p
+		}
+	}
+	return policy
+}
+
+func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {
+	switch {
+	case policy.Mode == v1beta1.ContainerModeOff:
+		return "the container's mode is Off"
+	case len(policy.ControlledResources) > 0 && !slices.Contains(policy.ControlledResources, v1beta1.ControlledResource(resource)):
+		return "it is not among the controlledResources"
+	}
+	return ""
+}
+
+// observed is for how long usage was observed.
+func (c Container) observed() time.Duration { return time.Duration(c.ObservedSeconds) * time.Second }

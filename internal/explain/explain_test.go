@@ -1,0 +1,334 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the tables in docs/reasons.md")
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+type change func(*explain.Evidence)
+
+// checkout is a scaler of two pods, all of whose sizes are in force; and changes to that.
+func checkout(changes ...change) explain.Evidence {
+	q := resource.MustParse
+	amounts := func(cpu, memory string) v1beta1.Amounts {
+		return v1beta1.Amounts{CPU: ptr.To(q(cpu)), Memory: ptr.To(q(memory))}
+	}
+	e := explain.Evidence{
+		Scaler: &v1beta1.VerticalScaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 3},
+			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"},
+			Status: v1beta1.VerticalScalerStatus{
+				ObservedGeneration: 3,
+				Summary:            &v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"},
+				Recommendation: &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+					ContainerName: "app", ObservedSeconds: 8 * 24 * 3600,
+					Target: amounts("230m", "480Mi"), UncappedTarget: amounts("230m", "480Mi"),
+					LowerBound: amounts("204m", "471Mi"), UpperBound: amounts("241m", "501Mi"),
+					Reasons: []v1beta1.RecommendationReason{
+						{Resource: "cpu", Code: "RecentPeak", Value: q("200m")},
+						{Resource: "cpu", Code: "SafetyMargin", MarginPerMille: 150, Value: q("230m")},
+						{Resource: "memory", Code: "Peak", Value: q("400Mi")},
+						{Resource: "memory", Code: "Volatility", MarginPerMille: 200, Value: q("480Mi")},
+					},
+				}}},
+				Decision: &v1beta1.Decision{
+					Time: ago(2 * time.Hour), Reason: "Lower",
+					Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("230m", "480Mi")}},
+				},
+				History: []v1beta1.HistoryEntry{
+					{Time: ago(2 * time.Hour), Message: "Lower: app cpu 500m->230m"},
+					{Time: ago(26 * time.Hour), Message: "OOMKill: app memory 256Mi->480Mi"},
+				},
+			},
+		},
+		Deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": q("500m"), "memory": q("1Gi")},
+				Limits:   corev1.ResourceList{"cpu": q("1"), "memory": q("1Gi")},
+			}}},
+		}}}},
+		Pods: []workload.Pod{pod(230, 480), pod(230, 480)},
+	}
+	conditions(
+		"Ready True Working The scaler works", "TargetFound True DeploymentFound Deployment shop/checkout is found",
+		"RecommendationProvided True EnoughHistory There is enough usage to recommend from", "Applied True Applied All pods have the decided size",
+		"Reconciling False Working No change is under way", "Stalled False Working Nothing waits for a person",
+	)(&e)
+	for _, change := range changes {
+		change(&e)
+	}
+	return e
+}
+
+// pod has so many millicores and MiB, and twice of the CPU as its limit.
+func pod(cpu, memory int64) workload.Pod {
+	amounts := quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory << 20}
+	return workload.Pod{Containers: []workload.Container{{Name: "app", Resources: workload.Resources{
+		Requests: amounts, Limits: quantity.Amounts{CPUMillis: 2 * cpu, MemoryBytes: memory << 20},
+	}}}}
+}
+
+// conditions sets conditions, each as "Type Status Reason Message".
+func conditions(said ...string) change {
+	return func(e *explain.Evidence) {
+		for _, s := range said {
+			words := strings.SplitN(s, " ", 4)
+			all := &e.Scaler.Status.Conditions
+			*all = slices.DeleteFunc(*all, func(c metav1.Condition) bool { return c.Type == words[0] })
+			*all = append(*all, metav1.Condition{
+				Type: words[0], Status: metav1.ConditionStatus(words[1]), Reason: words[2], Message: words[3], LastTransitionTime: ago(90 * time.Minute),
+			})
+		}
+	}
+}
+
+// stalled says that a person must act.
+func stalled(reason, message string) change {
+	return conditions("Ready False "+reason+" "+message, "Applied False "+reason+" "+message, "Stalled True "+reason+" "+message)
+}
+
+// undecided takes back all that rests on usage.
+func undecided(e *explain.Evidence) {
+	s := &e.Scaler.Status
+	s.Recommendation, s.Decision, s.History = nil, nil, nil
+	s.Summary = &v1beta1.Summary{CPU: "500m", Memory: "1024Mi", Pods: "0/2"}
+	e.Pods = []workload.Pod{pod(500, 1024), pod(500, 1024)}
+}
+
+func halfway(e *explain.Evidence) {
+	e.Scaler.Status.Summary = &v1beta1.Summary{CPU: "500m->230m", Memory: "480Mi", Pods: "1/2"}
+	e.Pods = []workload.Pod{pod(500, 480), pod(230, 480)}
+}
+
+func spec(f func(*v1beta1.VerticalScalerSpec)) change {
+	return func(e *explain.Evidence) { f(&e.Scaler.Spec) }
+}
+
+// cases are typical statuses.
+func cases() map[string]explain.Evidence {
+	return map[string]explain.Evidence{
+		"applied": checkout(),
+		"learning": checkout(undecided, conditions(
+			"Ready True Learning Usage is being observed; a few minutes are needed",
+			"RecommendationProvided False CollectingHistory Usage is being observed; a few minutes are needed",
+			"Applied False NoRecommendation There is no recommendation yet")),
+		"resizing": checkout(halfway, conditions("Applied False Resizing Pods are being resized in place", "Reconciling True Resizing Pods are being resized in place")),
+		"hpa-conflict": checkout(conditions(
+			"Applied True HPAConflict All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization")),
+		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout")),
+		"node-capacity": checkout(halfway, conditions("Applied True NodeCapacity All pods have the decided size. app cpu: 9000m would be right, but no node has room for it beside the pod's other containers")),
+		"contested": checkout(stalled("Contested", "Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies"),
+			spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = "Rollout" })),
+		"paused":    checkout(conditions("Ready True Paused The annotation autoscaling.verticalscaler.io/paused is set", "Applied False Paused The annotation autoscaling.verticalscaler.io/paused is set")),
+		"suspended": checkout(conditions("Ready True Suspended Nothing is changed while the scaler is suspended", "Applied False Suspended Nothing is changed while the scaler is suspended")),
+		"conflict": checkout(undecided, func(e *explain.Evidence) { e.Scaler.Status.Summary = nil }, conditions(
+			"Ready False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
+			"TargetFound False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
+			"RecommendationProvided Unknown WaitingForDeployment Usage is observed once there is a Deployment to size",
+			"Applied False Conflict Another scaler sizes the Deployment",
+			"Stalled True Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two")),
+		"deployment-not-found": checkout(undecided, func(e *explain.Evidence) { e.Deployment, e.Pods, e.Scaler.Status.Summary = nil, nil, nil }, conditions(
+			"Ready True WaitingForDeployment Waiting for Deployment shop/checkout to be created",
+			"TargetFound False DeploymentNotFound Waiting for Deployment shop/checkout to be created",
+			"RecommendationProvided Unknown WaitingForDeployment Usage is observed once there is a Deployment to size",
+			"Applied Unknown WaitingForDeployment There is no Deployment to size")),
+		"metrics-unavailable": checkout(conditions(
+			"Ready False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
+			"RecommendationProvided False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
+			"Stalled True MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served")),
+		"off": checkout(func(e *explain.Evidence) {
+			e.Scaler.Spec.UpdatePolicy.UpdateMode, e.Scaler.Status.Decision = "Off", nil
+			e.Scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+				ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{"cpu"},
+				MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("50m"))}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("2"))},
+			}}}
+		}, conditions("Ready True RecommendOnly Recommendations are made, not applied", "Applied False RecommendOnly updateMode is Off: recommendations are not applied")),
+		"not-observed": {Scaler: &v1beta1.VerticalScaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 1},
+			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"}, Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
+		}},
+		// What a status says that somebody else has written, or a newer operator; and what may not be read.
+		"strange": checkout(func(e *explain.Evidence) {
+			e.Deployment, e.Pods, e.Missing = nil, nil, []string{"The pod template and the pods of Deployment shop/checkout: forbidden"}
+			e.Scaler.Generation, e.Scaler.Spec.UpdatePolicy.UpdateMode = 4, "Newer"
+			rec := &e.Scaler.Status.Recommendation.ContainerRecommendations[0]
+			rec.Target.CPU = ptr.To(resource.MustParse("231m"))
+			rec.Reasons = append(rec.Reasons, v1beta1.RecommendationReason{Resource: "memory", Code: "Dreamt", Value: resource.MustParse("1e9999")})
+			e.Scaler.Status.Decision.Reason = "Whim"
+		}, conditions("Applied False Moonphase The moon\x1b[31m is\nfull")),
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestText(t *testing.T) {
+	for name, e := range cases() {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := explain.Of(e).WriteText(&got, noon); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".txt", got.String())
+		})
+	}
+}
+
+// Data say the same as the text, and JSON the same as YAML.
+func TestData(t *testing.T) {
+	for name, e := range cases() {
+		var asJSON, asYAML bytes.Buffer
+		x := explain.Of(e)
+		if err := x.WriteJSON(&asJSON); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.WriteYAML(&asYAML); err != nil {
+			t.Fatal(err)
+		}
+		converted, err := yaml.YAMLToJSON(asYAML.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := json.Unmarshal(asJSON.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(converted, &b); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("%s: JSON and YAML differ:\n%s", name, diff)
+		}
+		if len(x.Findings) == 0 || x.Findings[0].Reason.Reason == "" || x.Findings[0].Advice == "" {
+			t.Errorf("%s: nothing is found: %+v", name, x.Findings)
+		}
+		if name == "resizing" {
+			golden(t, "resizing.yaml", asYAML.String())
+		}
+	}
+}
+
+func TestOverview(t *testing.T) {
+	var o explain.Overview
+	for _, name := range []string{"applied", "contested", "deployment-not-found", "hpa-conflict", "learning", "not-observed", "resizing", "strange"} {
+		e := cases()[name]
+		e.Scaler.Name = name
+		if name == "contested" { // the template was taken over, and what its author requests is held
+			e.Deployment.UID = "uid"
+			e.Scaler.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)}}
+			e.Scaler.Status.Held = &v1beta1.Held{UID: "uid", Containers: []v1beta1.HeldContainer{{
+				ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m")), Memory: ptr.To(resource.MustParse("0"))},
+				Limits: v1beta1.Amounts{Memory: ptr.To(resource.MustParse("736Mi"))},
+			}}}
+		}
+		o.Scalers = append(o.Scalers, explain.RowOf(e.Scaler, e.Deployment))
+	}
+	o.ScaledDeployments = []explain.OwnedRow{
+		explain.OwnedRowOf(&v1beta1.ScaledDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: v1beta1.ScaledDeploymentSpec{DeploymentName: "backend"},
+			Status: v1beta1.ScaledDeploymentStatus{Replicas: 3, AvailableReplicas: 2, Conditions: []metav1.Condition{
+				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "Working"},
+			}},
+		}),
+		explain.OwnedRowOf(&v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}),
+	}
+	for name, columns := range map[string]explain.Columns{
+		"overview.txt":      {},
+		"overview-wide.txt": {Namespace: true, Wide: true},
+		"overview-bare.txt": {Bare: true},
+	} {
+		var got bytes.Buffer
+		if err := o.WriteTable(&got, noon, columns); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, got.String())
+	}
+	var asJSON, asYAML bytes.Buffer
+	if err := o.WriteJSON(&asJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.WriteYAML(&asYAML); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "overview.yaml", asYAML.String())
+	var fromJSON, fromYAML explain.Overview
+	if err := json.Unmarshal(asJSON.Bytes(), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(asYAML.Bytes(), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+		t.Errorf("JSON and YAML differ:\n%s", diff)
+	}
+	if !o.NotReady() || (explain.Overview{Scalers: o.Scalers[:1]}).NotReady() || !(explain.Overview{ScaledDeployments: o.ScaledDeployments[:1]}).NotReady() {
+		t.Error("what is Ready is not told from what is not")
+	}
+}
+
+// Nothing is called saved that is not known.
+func TestSavedIsKnownOrNotTold(t *testing.T) {
+	e := checkout()
+	saved := explain.RowOf(e.Scaler, e.Deployment).Saved
+	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.063}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	for name, change := range map[string]change{
+		"no Deployment": func(e *explain.Evidence) { e.Deployment = nil },
+		"no decision":   func(e *explain.Evidence) { e.Scaler.Status.Decision = nil },
+		"no summary":    func(e *explain.Evidence) { e.Scaler.Status.Summary = nil },
+		"no number":     func(e *explain.Evidence) { e.Scaler.Status.Summary.Pods = "many/9" },
+		"a wild number": func(e *explain.Evidence) { e.Scaler.Status.Summary.Pods = "9223372036854775807/1" },
+		"a wild request": func(e *explain.Evidence) {
+			e.Deployment.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1e9999")
+		},
+	} {
+		e := checkout(change)
+		if saved := explain.RowOf(e.Scaler, e.Deployment).Saved; saved != nil {
+			t.Errorf("%s: saved %+v", name, *saved)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Overview is how several scalers and ScaledDeployments are doing.
+type Overview struct {
+	Scalers           []Row      `json:"scalers"`
+	ScaledDeployments []OwnedRow `json:"scaledDeployments,omitempty"`
+}
+
+// Row is how one scaler is doing.
+type Row struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Deployment string `json:"deployment"`
+	// Owner is the ScaledDeployment that the scaler belongs to; empty for none.
+	Owner   string `json:"owner,omitempty"`
+	Mode    string `json:"mode"`
+	Profile string `json:"profile"`
+	// CPU and Memory are what a pod requests, now and as it shall be, such as
+	// "500m->310m". Pods is the number of pods at their size, of all pods.
+	CPU    string `json:"cpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	Pods   string `json:"pods,omitempty"`
+	// Ready is the status of the condition, and Reason says most about the scaler: that of
+	// Ready, or of Applied where Ready has nothing to tell.
+	Ready   metav1.ConditionStatus `json:"ready"`
+	Reason  string                 `json:"reason"`
+	Message string                 `json:"message,omitempty"`
+	// Ends and Advice say what ends the state that the reason tells of.
+	Ends   End    `json:"ends"`
+	Advice string `json:"advice"`
+	// Changed is the time of the last change; nil before the first.
+	Changed *metav1.Time `json:"changed,omitempty"`
+	// Saved is what the pods at their size request less than the template would have
+	// them; less than 0 for more. Nil where it is not known.
+	Saved *Saved `json:"saved,omitempty"`
+}
+
+// Saved is an amount of CPU and memory, of all pods together.
+type Saved struct {
+	Cores float64 `json:"cores"`
+	GiB   float64 `json:"gib"`
+}
+
+// OwnedRow is how one ScaledDeployment is doing.
+type OwnedRow struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Deployment string `json:"deployment"`
+	// Available is the number of available pods, of those that are there.
+	Available string                 `json:"available"`
+	Ready     metav1.ConditionStatus `json:"ready"`
+	Reason    string                 `json:"reason"`
+	Message   string                 `json:"message,omitempty"`
+	// Sized repeats the reason of its scaler; empty without one.
+	Sized  string `json:"sized,omitempty"`
+	Ends   End    `json:"ends"`
+	Advice string `json:"advice"`
+}
+
+// RowOf sums a scaler up. deployment is the scaler's; nil where there is none, or it may
+// not be read.
+func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
+	out := Row{
+		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
+		Mode: string(modeOf(s)), Profile: profileOf(s),
+		Saved: savedBy(s, deployment),
+	}
+	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {
+		out.Owner = owner.Name
+	}
+	if sum := s.Status.Summary; sum != nil {
+		out.CPU, out.Memory, out.Pods = sum.CPU, sum.Memory, sum.Pods
+	}
+	if len(s.Status.History) > 0 {
+		out.Changed = &s.Status.History[0].Time
+	}
+	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
+	told := ready
+	if applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); ready == nil || ready.Reason == v1beta1.ReasonWorking && applied != nil {
+		told = applied
+	}
+	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, told)
+	return out
+}
+
+// OwnedRowOf sums a ScaledDeployment up.
+func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
+	out := OwnedRow{
+		Namespace: d.Namespace, Name: d.Name, Deployment: d.Spec.DeploymentName,
+		Available: fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, d.Status.Replicas),
+	}
+	if out.Deployment == "" {
+		out.Deployment = d.Name
+	}
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil {
+		out.Sized = c.Reason
+	}
+	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
+	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, ready)
+	return out
+}
+
+func sumUp(ready, told *metav1.Condition) (status metav1.ConditionStatus, reason, message string, ends End, advice string) {
+	if ready == nil || told == nil {
+		return metav1.ConditionUnknown, notObserved.Reason, notObserved.Means, notObserved.Ends, notObserved.Advice
+	}
+	known, _ := ReasonFor(told.Reason)
+	return ready.Status, told.Reason, told.Message, known.Ends, known.Advice
+}
+
+// savedBy compares what was decided with the pod template as its author wrote it, for as
+// many pods as have the decided size. It is nil where that cannot be told: without a
+// decision in force, a template, or a number of pods.
+func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
+	if deployment == nil || s.Status.Decision == nil || s.Status.Summary == nil {
+		return nil
+	}
+	sized, _, ok := strings.Cut(s.Status.Summary.Pods, "/")
+	n, err := strconv.Atoi(sized)
+	if !ok || err != nil || n < 0 || n > mostPods {
+		return nil
+	}
+	var saved quantity.Amounts
+	for _, c := range workload.ReadDeployment(deployment).Containers {
+		if c.Unreadable {
+			return nil
+		}
+		before := withHeld(s, deployment, c)
+		for _, d := range s.Status.Decision.Containers {
+			if d.ContainerName != c.Name {
+				continue
+			}
+			decided := amountsOf(d.Requests)
+			if decided.CPUMillis > 0 {
+				saved.CPUMillis += before.CPUMillis - decided.CPUMillis
+			}
+			if decided.MemoryBytes > 0 {
+				saved.MemoryBytes += before.MemoryBytes - decided.MemoryBytes
+			}
+		}
+	}
+	return &Saved{
+		Cores: rounded(float64(n)*float64(saved.CPUMillis)/1000, 1000),
+		GiB:   rounded(float64(n)*float64(saved.MemoryBytes)/(1<<30), 1000),
+	}
+}
+
+// mostPods is more than any Deployment has.
+const mostPods = 1_000_000
+
+// withHeld is what the template's author requests for a container: what is held of it,
+// where the scaler has taken the template over, else what it says. Where it requests
+// nothing, the API server takes the limit.
+func withHeld(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
+	requests, limits := c.Requests, c.Limits
+	if h := s.Status.Held; h != nil && h.UID == deployment.UID {
+		for _, held := range h.Containers {
+			if held.ContainerName != c.Name {
+				continue
+			}
+			r, l := amountsOf(held.Requests), amountsOf(held.Limits)
+			if held.Requests.CPU != nil {
+				requests.CPUMillis, limits.CPUMillis = r.CPUMillis, l.CPUMillis
+			}
+			if held.Requests.Memory != nil {
+				requests.MemoryBytes, limits.MemoryBytes = r.MemoryBytes, l.MemoryBytes
+			}
+		}
+	}
+	if requests.CPUMillis == 0 {
+		requests.CPUMillis = limits.CPUMillis
+	}
+	if requests.MemoryBytes == 0 {
+		requests.MemoryBytes = limits.MemoryBytes
+	}
+	return requests
+}
+
+func rounded(v, part float64) float64 { return math.Round(v*part) / part }
+
+// NotReady says whether any of them is not Ready.
+func (o Overview) NotReady() bool {
+	return slices.ContainsFunc(o.Scalers, func(r Row) bool { return r.Ready != metav1.ConditionTrue }) ||
+		slices.ContainsFunc(o.ScaledDeployments, func(r OwnedRow) bool { return r.Ready != metav1.ConditionTrue })
+}
+
+// WriteJSON writes the overview for programs.
+func (o Overview) WriteJSON(w io.Writer) error { return writeJSON(w, o) }
+
+// WriteYAML writes the same as YAML.
+func (o Overview) WriteYAML(w io.Writer) error { return writeYAML(w, o) }
+
+// Columns chooses what a table shows.
+type Columns struct {
+	// Namespace and Wide add columns; Bare leaves the header out.
+	Namespace, Wide, Bare bool
+}
+
+// WriteTable writes the overview for people. now is what ages are told from.
+func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error {
+	var b strings.Builder
+	if len(o.Scalers) > 0 {
+		lines := [][]string{}
+		for _, r := range o.Scalers {
+			lines = append(lines, r.cells(now, columns))
+		}
+		table(&b, columns.header("NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON CHANGED SAVED-CORES SAVED-GIB", "OWNER PROFILE ADVICE"), lines)
+	}
+	if len(o.ScaledDeployments) > 0 {
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		lines := [][]string{}
+		for _, r := range o.ScaledDeployments {
+			lines = append(lines, r.cells(columns))
+		}
+		table(&b, columns.header("SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE"), lines)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (c Columns) header(names, wide string) []string {
+	if c.Bare {
+		return nil
+	}
+	all := strings.Fields(names)
+	if c.Namespace {
+		all = append([]string{"NAMESPACE"}, all...)
+	}
+	if c.Wide {
+		all = append(all, strings.Fields(wide)...)
+	}
+	return all
+}
+
+func (r Row) cells(now time.Time, columns Columns) []string {
+	changed, cores, gib := "", "", ""
+	if r.Changed != nil {
+		changed = age(now, *r.Changed)
+	}
+	if r.Saved != nil {
+		cores, gib = strconv.FormatFloat(r.Saved.Cores, 'f', 2, 64), strconv.FormatFloat(r.Saved.GiB, 'f', 2, 64)
+	}
+	cells := []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason, changed, cores, gib}
+	if columns.Namespace {
+		cells = append([]string{r.Namespace}, cells...)
+	}
+	if columns.Wide {
+		cells = append(cells, r.Owner, r.Profile, r.Advice)
+	}
+	return cells
+}
+
+func (r OwnedRow) cells(columns Columns) []string {
+	cells := []string{r.Name, r.Deployment, r.Available, string(r.Ready), r.Reason, r.Sized}
+	if columns.Namespace {
+		cells = append([]string{r.Namespace}, cells...)
+	}
+	if columns.Wide {
+		cells = append(cells, r.Advice)
+	}
+	return cells
+}
+
+// table aligns columns, without spaces at the end of lines. A cell with nothing to say is
+// a dash.
+func table(b *strings.Builder, header []string, lines [][]string) {
+	var aligned strings.Builder
+	t := tabwriter.NewWriter(&aligned, 0, 0, 3, ' ', 0)
+	if header != nil {
+		lines = append([][]string{header}, lines...)
+	}
+	for _, cells := range lines {
+		for i, cell := range cells {
+			if cells[i] = printable(cell); cell == "" {
+				cells[i] = "-"
+			}
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush() // a builder takes everything
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}

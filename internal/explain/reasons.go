@@ -1,0 +1,152 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain says in words what the status of a scaler says in codes: how a number
+// came about, why it is not in force, and what would change that.
+//
+// It is pure. What it has to go by is what the API server has, as far as whoever asks may
+// read it; what may not be read is said to be missing, and not guessed.
+package explain
+
+import (
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// End says what ends the state that a reason tells of.
+type End string
+
+const (
+	// Fine is a state that needs no end.
+	Fine End = "Fine"
+	// ByItself is one that passes without anybody doing anything.
+	ByItself End = "ByItself"
+	// ByAPerson is one that lasts until a person does something.
+	ByAPerson End = "ByAPerson"
+)
+
+// Reason is a reason of a condition, in words.
+type Reason struct {
+	// Reason is the code, one of the constants in api/v1beta1.
+	Reason string `json:"reason"`
+	// Means is what it says, in a sentence.
+	Means string `json:"means"`
+	// Ends says what ends it.
+	Ends End `json:"ends"`
+	// Advice is what to do about it, in a sentence.
+	Advice string `json:"advice"`
+}
+
+// ReasonFor is a reason in words. It is false for one that a newer operator, or somebody
+// else, has made up.
+func ReasonFor(reason string) (Reason, bool) {
+	i := slices.IndexFunc(reasons, func(r Reason) bool { return r.Reason == reason })
+	if i < 0 {
+		return Reason{reason, "This version does not know the reason.", ByAPerson, "Read the message, or use the plugin of the operator's version."}, false
+	}
+	return reasons[i], true
+}
+
+// Reasons are all that there are: first those of scalers, then those that only
+// ScaledDeployments have. The table in docs/reasons.md is made of them.
+func Reasons() []Reason { return slices.Clone(reasons) }
+
+// Whoever adds a reason to api/v1beta1 adds a line here; a test asks for it. The advice is
+// a sentence that somebody can follow who knows kubectl and not the operator.
+var reasons = []Reason{
+	// All is well, or on its way.
+	{v1beta1.ReasonWorking, "The scaler works, and nothing is in its way.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonApplied, "Every pod has the sizes that were decided.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonDeploymentFound, "The Deployment exists, and is this scaler's to size.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonEnoughHistory, "There is enough usage to recommend from.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonWithinTolerance, "The requests in force are so close to the recommendation that a change is not worth making.", Fine, "Nothing has to be done; a request moves when it is more than 10 % off."},
+	{v1beta1.ReasonWithinBounds, "A request is above its target, but not above the upper bound, which is wide while evidence is thin.", ByItself, "Wait: the bound closes in as more usage is observed, and the request is then lowered; to lower it now, set maxAllowed."},
+	{v1beta1.ReasonResizing, "Pods are being resized in place, one after the other.", ByItself, "Wait: a resize takes seconds, and one that takes longer than 10 minutes holds up no other pod."},
+	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the sizes, or gets its own sizes back.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods."},
+	{v1beta1.ReasonInCooldown, "The last change is too recent for another one.", ByItself, "Wait, or lower spec.updatePolicy.cooldownSeconds; OOM kills and too little CPU do not wait for it."},
+
+	// There is no number yet.
+	{v1beta1.ReasonLearning, "There is not enough usage to recommend from yet.", ByItself, "Wait a few minutes while the pods run; if it stays, kubectl top pods must show their usage."},
+	{v1beta1.ReasonCollectingHistory, "Usage is being observed, and a few minutes of it are needed.", ByItself, "Wait a few minutes while the pods run; if it stays, kubectl top pods must show their usage."},
+	{v1beta1.ReasonNoRecommendation, "There is no recommendation to act on yet.", ByItself, "Wait a few minutes while the pods run; if it stays, kubectl top pods must show their usage."},
+	{v1beta1.ReasonMetricsUnavailable, "Usage cannot be read. Nothing is lowered meanwhile.", ByAPerson, "Make kubectl top pods work: install or repair metrics-server, and see that the operator may list pods of metrics.k8s.io."},
+	{v1beta1.ReasonMetricsIncomplete, "The usage of some pods or containers is missing, and counts for nothing.", ByItself, "Wait for pods that have just started; for one that stays, look at its node's kubelet and at metrics-server."},
+
+	// There is nothing to size.
+	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByAPerson, "Create the Deployment, or correct spec.deploymentName; its creation wakes the scaler at once."},
+	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment by that name in the scaler's namespace.", ByAPerson, "Create the Deployment, or correct spec.deploymentName; its creation wakes the scaler at once."},
+	{v1beta1.ReasonConflict, "Another scaler, which is older, sizes the Deployment, or has not given its pod template back yet.", ByAPerson, "Delete one of the two scalers, or name another Deployment in spec.deploymentName."},
+	{v1beta1.ReasonTerminating, "The Deployment is being deleted.", ByItself, "Wait until it has gone; a Deployment that is made anew under the name is sized again."},
+	{v1beta1.ReasonNoPods, "The Deployment has no running pods that could be resized.", ByAPerson, "Scale the Deployment up, or see why its pods do not run; a pod is resized as soon as it does."},
+	{v1beta1.ReasonNothingControlled, "The scaler's resource policy leaves nothing to manage.", ByAPerson, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
+
+	// Somebody does not want it.
+	{v1beta1.ReasonRecommendOnly, "The update mode is Off: recommendations are made, and not applied.", ByAPerson, "Set spec.updatePolicy.updateMode to InPlace or Rollout to apply them."},
+	{v1beta1.ReasonSuspended, "The scaler is suspended: it goes on recommending, and changes nothing.", ByAPerson, "Set spec.suspend to false."},
+	{v1beta1.ReasonPaused, "The annotation that stops the operator from touching the Deployment is set.", ByAPerson, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
+	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization is a share of the request, so the two would fight; the resource is left alone.", ByAPerson, "Let the HorizontalPodAutoscaler scale on another metric, or on an AverageValue; or take the resource out of controlledResources to say that this is meant."},
+	{v1beta1.ReasonContested, "Another writer has undone the sizes in the Deployment's pod template twice, so that they are no longer written.", ByAPerson, "Take the resources of these containers out of what the other writer applies, such as a chart or a repository; then edit the scaler's spec, and it is tried again. InPlace leaves the template alone."},
+
+	// The Deployment is not ready for it.
+	{v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is under way, and the sizes wait for its end.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods, or undo it."},
+	{v1beta1.ReasonRolloutPaused, "The Deployment is paused, so its pod template is left alone, or not rolled out.", ByAPerson, "Resume the Deployment (kubectl rollout resume)."},
+
+	// The pod cannot take it.
+	{v1beta1.ReasonQoSChange, "The sizes would change the pod's QoS class, which cannot be done to a running pod.", ByAPerson, "Set requests in the Deployment where it has none, use controlledValues RequestsAndLimits, raise maxAllowed if the message says so, or use updateMode Rollout, which makes new pods."},
+	{v1beta1.ReasonRestartRequired, "The container's resizePolicy asks for a restart when the resource changes, and nothing is restarted.", ByAPerson, "Set the resizePolicy of the resource to NotRequired in the Deployment, or use updateMode Rollout, or take the resource out of controlledResources."},
+	{v1beta1.ReasonUnsupported, "The pod, its node or the API server cannot resize in place.", ByAPerson, "Use updateMode Rollout; or see that the node's kubelet is of Kubernetes 1.33 or newer, and that the pod declares no resources for itself as a whole."},
+	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has put the resize off, and tries again.", ByItself, "Wait until other pods of the node have gone; or make room on it, or lower maxAllowed."},
+	{v1beta1.ReasonInfeasible, "The node can never hold the new size.", ByAPerson, "Delete the pod once a larger node can take the next one and the Deployment requests the size, lower maxAllowed, or use updateMode Rollout."},
+	{v1beta1.ReasonNodeCapacity, "No node, or not the pod's node, can give so much, beside the pod's other containers.", ByAPerson, "Add a larger node, lower maxAllowed, or use updateMode Rollout where new pods may bring a new node."},
+	{v1beta1.ReasonResizeError, "The kubelet could not put the resize in force, or has not said so for 10 minutes. It tries again.", ByItself, "Wait; if it stays, see the pod's condition PodResizeInProgress and the kubelet's log. Memory in use cannot be taken away: the container's usage must fall first."},
+
+	// A rule forbids it.
+	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByAPerson, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within what it allows."},
+	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByAPerson, "Raise the ResourceQuota that the message names, remove what else uses it up, or lower maxAllowed; it is tried again within 10 minutes."},
+	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByAPerson, "Grant the operator what the message says, by applying its installation again with the roles of the update mode."},
+	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "Nothing has to be done: the scaler goes with its namespace."},
+	{v1beta1.ReasonRejected, "The API server refused the change, often for an admission webhook or policy, or a size in the Deployment cannot be believed.", ByAPerson, "Do what the message says: change the rule that refuses it, or the value that is out of range; it is tried again within 10 minutes."},
+	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait; if it stays, the operator's log says what fails."},
+
+	// What the operator cannot see.
+	{v1beta1.ReasonNamespacedInstall, "The operator watches some namespaces only, and reads no nodes.", ByAPerson, "Nothing has to be done; install it for all namespaces if sizes that no node can hold shall be known beforehand."},
+	{v1beta1.ReasonNodesForbidden, "The operator watches all namespaces, and may not read nodes.", ByAPerson, "Grant it to list and watch nodes if sizes that no node can hold shall be known beforehand."},
+
+	// ScaledDeployments.
+	{v1beta1.ReasonAvailable, "All pods of the ScaledDeployment have the newest template and are available.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonProgressing, "The Deployment is on its way to its newest template.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods."},
+	{v1beta1.ReasonReplacing, "A Deployment must go before the next one is made.", ByItself, "Wait until its pods have gone; if they do not, look at their finalizers and nodes."},
+	{v1beta1.ReasonNotControlled, "A Deployment or VerticalScaler by that name exists and is somebody else's, so it is left alone.", ByAPerson, "Delete or rename what the message names, or choose another deploymentName."},
+	{v1beta1.ReasonProgressDeadlineExceeded, "The Deployment has given up on its rollout.", ByAPerson, "See why its newest pods do not become available, and correct the template."},
+}
+
+// Cause is why sizes were decided anew, in words.
+type Cause struct {
+	// Cause is the code: status.decision.reason, and the first word of the history.
+	Cause string `json:"cause"`
+	// Means is what it says, after "because".
+	Means string `json:"means"`
+}
+
+// CauseOf is a cause in words, and false for one that is not known here.
+func CauseOf(cause string) (Cause, bool) {
+	i := slices.IndexFunc(causes, func(c Cause) bool { return c.Cause == cause })
+	if i < 0 {
+		return Cause{cause, "of something that this version does not know"}, false
+	}
+	return causes[i], true
+}
+
+// Causes are all that there are, the most urgent first.
+func Causes() []Cause { return slices.Clone(causes) }
+
+var causes = []Cause{
+	{plan.DecidedOOMKill, "a container was killed for want of memory"},
+	{plan.DecidedBounds, "a request was outside of what minAllowed, maxAllowed, a LimitRange or a limit allows"},
+	{plan.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
+	{plan.DecidedRaise, "a request was below its target"},
+	{plan.DecidedLower, "a request was above its upper bound"},
+	{plan.DecidedAdopted, "the pods had different sizes and nothing said which was meant, so the largest was kept"},
+}

@@ -1,0 +1,170 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+// constants are the values of a package's exported constants of text whose names match.
+func constants(t *testing.T, folder, names string) (values []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", folder, len(files), err)
+	}
+	matches := regexp.MustCompile(names).MatchString
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				value := spec.(*ast.ValueSpec)
+				for i, name := range value.Names {
+					if i >= len(value.Values) || !matches(name.Name) {
+						continue
+					}
+					if text, ok := value.Values[i].(*ast.BasicLit); ok && text.Kind == token.STRING {
+						unquoted, err := strconv.Unquote(text.Value)
+						if err != nil {
+							t.Fatal(err)
+						}
+						values = append(values, unquoted)
+					}
+				}
+			}
+		}
+	}
+	return values
+}
+
+// Each code that the operator can say is explained once, and nothing is explained that it
+// cannot say.
+func TestEverythingIsExplained(t *testing.T) {
+	var reasons, steps, causes []string
+	for _, r := range explain.Reasons() {
+		reasons = append(reasons, r.Reason)
+	}
+	for _, s := range explain.Steps() {
+		steps = append(steps, s.Code)
+	}
+	for _, c := range explain.Causes() {
+		causes = append(causes, c.Cause)
+	}
+	for _, tc := range []struct {
+		what, folder, names string
+		least               int
+		got                 []string
+	}{
+		{"reasons", "../../api/v1beta1", `^Reason`, 40, reasons},
+		{"steps", "../recommend", `^(?:[A-BD-Z]|C[^P])`, 14, steps}, // all but CPU and Memory, the resources
+		{"causes", "../plan", `^Decided`, 6, causes},
+	} {
+		want := slices.DeleteFunc(constants(t, tc.folder, tc.names), func(s string) bool { return tc.what == "steps" && s == "memory" })
+		if len(want) < tc.least {
+			t.Errorf("only %d %s are found in %s: the test looks for the wrong thing", len(want), tc.what, tc.folder)
+		}
+		slices.Sort(want)
+		slices.Sort(tc.got)
+		if diff := cmp.Diff(want, tc.got); diff != "" {
+			t.Errorf("%s: add a line for each with - to internal/explain, and remove those with +:\n%s", tc.what, diff)
+		}
+	}
+}
+
+// What is explained is a sentence or two each, and says what to do where a person has to.
+func TestAdvice(t *testing.T) {
+	for _, r := range explain.Reasons() {
+		for what, text := range map[string]string{"meaning": r.Means, "advice": r.Advice} {
+			if len(text) < 15 || len(text) > 260 || !strings.HasSuffix(text, ".") || strings.ContainsAny(text, "|\n") || text[0] < 'A' || text[0] > 'Z' {
+				t.Errorf("the %s of %s is no sentence: %q", what, r.Reason, text)
+			}
+		}
+		if !slices.Contains([]explain.End{explain.Fine, explain.ByItself, explain.ByAPerson}, r.Ends) {
+			t.Errorf("%s ends %q", r.Reason, r.Ends)
+		}
+		if waits := strings.HasPrefix(r.Advice, "Wait"); waits && r.Ends == explain.ByAPerson {
+			t.Errorf("%s ends when a person acts, and the advice is %q", r.Reason, r.Advice)
+		}
+	}
+	if r, ok := explain.ReasonFor("MadeUp"); ok || r.Reason != "MadeUp" {
+		t.Errorf("a reason that does not exist is explained: %+v", r)
+	}
+}
+
+// The tables in the documentation are those of the code.
+func TestDocumentedReasons(t *testing.T) {
+	const page = "../../docs/reasons.md"
+	before, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons, steps, causes [][]string
+	for _, r := range explain.Reasons() {
+		ends := map[explain.End]string{explain.Fine: "", explain.ByItself: "itself", explain.ByAPerson: "a person"}[r.Ends]
+		reasons = append(reasons, []string{"`" + r.Reason + "`", r.Means, ends, r.Advice})
+	}
+	for _, s := range explain.Steps() {
+		steps = append(steps, []string{"`" + s.Code + "`", s.Means})
+	}
+	for _, c := range explain.Causes() {
+		causes = append(causes, []string{"`" + c.Cause + "`", c.Means})
+	}
+	after := string(before)
+	for name, table := range map[string]string{
+		"reasons": markdown([]string{"Reason", "Means", "Ends by", "To do"}, reasons),
+		"steps":   markdown([]string{"Step", "The number"}, steps),
+		"causes":  markdown([]string{"Decided", "Because"}, causes),
+	} {
+		begin, end := "<!-- "+name+": go test ./internal/explain -update -->\n", "<!-- end -->\n"
+		head, rest, ok := strings.Cut(after, begin)
+		_, tail, closed := strings.Cut(rest, end)
+		if !ok || !closed {
+			t.Fatalf("%s has no place for %s: %s…%s", page, name, begin, end)
+		}
+		after = head + begin + table + end + tail
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(string(before), "\n"), strings.Split(after, "\n")); diff != "" {
+		t.Errorf("run go test ./internal/explain -update; %s (-has +code):\n%s", page, diff)
+	}
+}
+
+func markdown(header []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	line(header)
+	b.WriteString(strings.Repeat("|---", len(header)) + "|\n")
+	for _, row := range rows {
+		line(row)
+	}
+	return b.String()
+}
