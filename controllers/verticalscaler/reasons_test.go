@@ -1,0 +1,118 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
+)
+
+// Whatever a pass has found, each condition that it writes has a reason that is explained
+// to people, and a message; and every place of the status that gives a reason is come to.
+func TestEveryPassSaysWhy(t *testing.T) {
+	type step func(*v1beta1.VerticalScaler, *pass)
+	none := func(*v1beta1.VerticalScaler, *pass) {}
+	found := func(f func(*pass)) step { return func(_ *v1beta1.VerticalScaler, p *pass) { f(p) } }
+	// One of each row happens, in all combinations.
+	rows := [][]step{
+		{
+			none,
+			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.Suspend = true },
+			func(s *v1beta1.VerticalScaler, _ *pass) {
+				s.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
+			},
+			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeOff },
+		},
+		{
+			none,
+			found(func(p *pass) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
+			found(func(p *pass) {
+				p.observation.problems = collect.Problems{Incomplete: "pod a", Past: "Prometheus is down"}
+			}),
+		},
+		{none, found(func(p *pass) { p.status.Recommendation = nil })},
+		{
+			none,
+			found(planned(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")),
+			found(func(p *pass) { planned(v1beta1.ReasonResizing, "Pods are being resized")(p); p.plan.Changing = true }),
+			found(func(p *pass) { planned(v1beta1.ReasonQoSChange, "pod a: no")(p); p.plan.Stalled = true }),
+			found(func(p *pass) { p.plan = plan.Plan{} }),
+		},
+		{
+			none,
+			found(func(p *pass) { p.observation.winner, p.plan = "elder", plan.Plan{} }),
+			found(func(p *pass) { p.observation, p.plan = observation{}, plan.Plan{} }),
+			found(func(p *pass) { p.observation, p.plan = observation{winner: "elder"}, plan.Plan{} }),
+			found(func(p *pass) { p.observation = observation{deployment: &appsv1.Deployment{}} }),
+		},
+		{none, found(func(p *pass) { p.err = apierrors.NewInternalError(errors.New("etcd")) })},
+		{
+			none,
+			found(func(p *pass) { p.scope = Scope{Namespaces: []string{"shop"}} }),
+			found(func(p *pass) { p.scope = Scope{NodesForbidden: true} }),
+		},
+	}
+	said := map[string][]string{}
+	for chosen := range combinations(rows) {
+		scaler, p := checkout(), aPass()
+		for _, step := range chosen {
+			step(scaler, p)
+		}
+		completeStatus(scaler, p)
+		if n := len(p.status.Conditions); n < 6 {
+			t.Fatalf("there are %d conditions", n)
+		}
+		for _, c := range p.status.Conditions {
+			said[c.Reason] = append(said[c.Reason], c.Message)
+			if _, ok := explain.ReasonFor(c.Reason); !ok || strings.TrimSpace(c.Message) == "" {
+				t.Fatalf("%s=%s has the reason %q, and says %q", c.Type, c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+	places := 0
+	for _, site := range reasons.Sites(t, ".", "../../api/v1beta1") {
+		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "scope.go:") {
+			continue // steps that were tried; they have tests of their own
+		}
+		places++
+		if !slices.ContainsFunc(said[site.Reason], site.Message.MatchString) {
+			t.Errorf("no pass comes to %s, which gives %s (%q): add one", site.At, site.Reason, site.Message)
+		}
+	}
+	if places < 20 {
+		t.Errorf("only %d places give a reason: the test looks for the wrong thing", places)
+	}
+}
+
+// combinations are all ways to take one of each row.
+func combinations[T any](rows [][]T) func(yield func([]T) bool) {
+	return func(yield func([]T) bool) {
+		chosen := make([]T, len(rows))
+		var choose func(row int) bool
+		choose = func(row int) bool {
+			if row == len(rows) {
+				return yield(chosen)
+			}
+			for _, one := range rows[row] {
+				chosen[row] = one
+				if !choose(row + 1) {
+					return false
+				}
+			}
+			return true
+		}
+		choose(0)
+	}
+}

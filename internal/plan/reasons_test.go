@@ -1,0 +1,200 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// situations are such that together they make the plan say everything that it can say.
+// Whoever adds a reason, or another place that gives one, adds a line; a test asks for it.
+var situations = map[string]func() world{
+	"terminating": func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
+	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Off" }) },
+	"suspended":   func() world { return given(func(w *world) { w.policy.Suspended = true }) },
+	"nothing held": func() world {
+		return given(rollout, heldApp(), policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} }))
+	},
+	"nothing managed":   func() world { return given(policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} })) },
+	"no recommendation": func() world { return given(recommends()) },
+	"an HPA": func() world {
+		return given(func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"} })
+	},
+	"unreadable": func() world {
+		return given(template(workload.Container{Name: "app", Unreadable: true}), recommends())
+	},
+	"close enough": func() world {
+		return given(recommends(rec(amounts(105, 130), amounts(100, 128), amounts(300, 384))))
+	},
+	"within bounds": func() world {
+		return given(recommends(rec(amounts(50, 64), amounts(10, 64), amounts(300, 384))))
+	},
+	"in cooldown": func() world {
+		return given(decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), atSize())
+	},
+	"the largest node": func() world {
+		return given(decidedBefore(), atSize(), recommends(rec(amounts(900, 256), amounts(150, 192), amounts(900, 384))), largestNode(200, 4096))
+	},
+
+	"no pods":  func() world { return given(decidedBefore(), pods()) },
+	"a resize": func() world { return given(decidedBefore()) },
+	"a resize under way": func() world {
+		return given(decidedBefore(recently), pods(unsettled(workload.Resize{InProgress: true})))
+	},
+	"all resized": func() world { return given(decidedBefore(), atSize()) },
+	"infeasible":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Infeasible: true}))) },
+	"deferred":    func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true}))) },
+	"failed":      func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Failed: true}))) },
+	"stuck":       func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{}))) },
+	"a restart": func() world {
+		c := small()
+		c.RestartOnCPU, c.RestartOnMemory = true, true
+		return given(decidedBefore(), pods(pod("web-1", c)))
+	},
+	"pod-level resources": func() world {
+		return given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true })))
+	},
+	"an old kubelet": func() world {
+		return given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil })))
+	},
+	"another QoS class": func() world {
+		c := sized("app", amounts(0, 0), amounts(0, 0))
+		return given(decidedBefore(), template(c), pods(pod("web-1", c)))
+	},
+	"a LimitRange for pods": func() world { return given(decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)})) },
+
+	"a rewrite":       func() world { return given(rollout, decidedBefore(), heldApp()) },
+	"a rollout of it": func() world { return given(rollout, decidedBefore(), heldApp(), template(large()), rollingOut) },
+	"a rollout of it, paused": func() world {
+		return given(rollout, decidedBefore(), heldApp(), template(large()), rollingOut, pausedToo)
+	},
+	"rolled out":      func() world { return given(rollout, decidedBefore(), heldApp(), template(large()), atSize()) },
+	"paused":          func() world { return given(rollout, decidedBefore(), heldApp(), pausedToo) },
+	"another rollout": func() world { return given(rollout, decidedBefore(), heldApp(), rollingOut) },
+	"contested": func() world {
+		return given(rollout, decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 }), heldApp())
+	},
+	"a LimitRange for pods of template": func() world {
+		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
+	},
+	"unreadable and held": func() world {
+		other, unreadable := container("side"), small()
+		unreadable.Unreadable = true
+		return given(rollout, heldApp(), template(unreadable, other), func(w *world) {
+			w.policy.Containers["side"] = w.policy.Containers["app"]
+			w.situation.Decision = decision()
+			w.situation.Decision.Requests["side"] = amounts(200, 256)
+		}, recommends(recommended("side")))
+	},
+}
+
+func rollingOut(w *world) { w.situation.Deployment.RollingOut = true }
+
+func pausedToo(w *world) { w.situation.Deployment.Paused = true }
+
+// unsettled is a pod whose resize was asked for, and what its kubelet says.
+func unsettled(says workload.Resize) workload.Pod {
+	return with(pod("web-1", large()), func(p *workload.Pod) {
+		p.Resize, p.Actual["app"] = says, small().Resources
+	})
+}
+
+// Every place of the plan that gives a reason is come to, and each of them says it.
+func TestEveryReasonIsGiven(t *testing.T) {
+	said := map[string][]string{} // messages by reason
+	for name, situation := range situations {
+		w := situation()
+		p := w.next(noon)
+		if problem := unexplained(p); problem != "" {
+			t.Errorf("%s: %s", name, problem)
+		}
+		said[p.Reason] = append(said[p.Reason], p.Message)
+	}
+	all := reasons.Sites(t, ".", "../../api/v1beta1")
+	if len(all) < 30 {
+		t.Errorf("only %d places give a reason: the test looks for the wrong thing", len(all))
+	}
+	for _, site := range all {
+		if !slices.ContainsFunc(said[site.Reason], site.Message.MatchString) {
+			t.Errorf("no situation comes to %s, which gives %s (%q): add one to situations", site.At, site.Reason, site.Message)
+		}
+	}
+}
+
+// FuzzEverySilenceHasAReason: whatever the situation, a plan without a step says why, with
+// a reason that is explained to people.
+func FuzzEverySilenceHasAReason(f *testing.F) {
+	for seed := range uint64(1000) {
+		f.Add(seed)
+	}
+	refusals := []string{"NodeCapacity", "QuotaExceeded", "LimitRange", "Forbidden", "Rejected", "NamespaceTerminating", "QoSChange", "Unsupported"}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		some := func(p float64) bool { return r.Float64() < p }
+		w := randomWorld(r)
+		s := &w.situation
+		s.Deployment.Terminating, s.Deployment.RollingOut, s.Deployment.Paused = some(0.05), some(0.3), some(0.2)
+		if some(0.1) {
+			w.policy.Mode = "Off"
+		}
+		w.policy.Suspended = some(0.1)
+		if s.Decision != nil {
+			s.Decision.Written, s.Decision.Reverts = some(0.5), r.IntN(3)
+		}
+		for _, c := range s.Deployment.Containers {
+			if some(0.3) {
+				s.Held = append(s.Held, plan.Held{Container: c.Name, CPU: some(0.5), Memory: some(0.5), Resources: c.Resources})
+			}
+		}
+		for i := range s.Pods {
+			pod := &s.Pods[i]
+			pod.PodLevelResources = some(0.05)
+			if some(0.1) {
+				pod.Actual = nil
+			}
+			pod.Resize.Failed, pod.Resize.InProgress = some(0.1), some(0.2)
+		}
+		if p := w.next(noon); p.Resize != nil && some(0.5) { // and all that may come of it is refused
+			s.Refused = map[types.UID][]plan.Refused{}
+			for range 3 * len(s.Pods) {
+				next := w.next(noon)
+				if next.Resize == nil {
+					break
+				}
+				s.Refused[next.Resize.UID] = append(s.Refused[next.Resize.UID],
+					plan.Refused{Sizes: next.Resize.Sizes, Reason: refusals[r.IntN(len(refusals))], Message: "The API server said no"})
+			}
+		}
+		for _, at := range []time.Time{noon, noon.Add(time.Hour)} {
+			if problem := unexplained(w.next(at)); problem != "" {
+				t.Errorf("seed %d: %s\nin %+v\nwith %+v", seed, problem, w.situation, w.policy)
+			}
+		}
+	})
+}
+
+// unexplained says what is wrong with a plan's reason; empty for nothing.
+func unexplained(p plan.Plan) string {
+	_, known := explain.ReasonFor(p.Reason)
+	switch {
+	case p.Reason == "":
+		return "there is no reason"
+	case !known:
+		return "the reason " + p.Reason + " is not explained in internal/explain"
+	case strings.TrimSpace(p.Message) == "":
+		return "the reason " + p.Reason + " has no message"
+	}
+	return ""
+}
