@@ -63,6 +63,7 @@ func (c *cluster) open() (client.Client, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
+	mapper.Add(v1beta1.GroupVersion.WithKind("ScaledDeployment"), meta.RESTScopeNamespace)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 

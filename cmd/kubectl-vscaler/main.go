@@ -24,11 +24,16 @@ func main() {
 	}
 }
 
-// The exit codes: 1 where the work has failed, 2 where what was asked for makes no sense.
+// The exit codes: 1 where the work has failed, 2 where what was asked for makes no sense, 3
+// where what was asked about is not as it should be.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotReady = 3
 )
+
+// errNotReady is an answer, for those who have asked for it.
+var errNotReady = errors.New("not all of them are Ready")
 
 // usageError is what the caller has to correct on the command line.
 type usageError struct{ error }
@@ -38,6 +43,9 @@ func (u usageError) Unwrap() error { return u.error }
 func exitCode(err error) int {
 	if usage := (usageError{}); errors.As(err, &usage) {
 		return exitUsage
+	}
+	if errors.Is(err, errNotReady) {
+		return exitNotReady
 	}
 	return exitFailed
 }

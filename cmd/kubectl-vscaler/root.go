@@ -32,7 +32,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath())}
 	})
-	root.AddCommand(newBacktest(streams, newCluster(root)))
+	cluster := newCluster(root)
+	root.AddCommand(newStatus(streams, cluster), newExplain(streams, cluster), newBacktest(streams, cluster))
 	return root
 }
 

@@ -1,0 +1,355 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+const (
+	ours = "/apis/autoscaling.verticalscaler.io/v1beta1"
+	apps = "/apis/apps/v1"
+)
+
+// apiServer answers for a few objects, and refuses what is forbidden.
+type apiServer struct {
+	mu        sync.Mutex
+	objects   map[string]any // by path, without the query
+	forbidden []string       // beginnings of paths
+	asked     map[string]int
+}
+
+func (s *apiServer) set(path string, object any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[path] = object
+}
+
+func (s *apiServer) count(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path]
+}
+
+func (s *apiServer) answer(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[r.URL.Path]++
+	w.Header().Set("Content-Type", "application/json")
+	refuse := func(code int, reason metav1.StatusReason, message string) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reason, Code: int32(code), Message: message,
+		})
+	}
+	for _, path := range s.forbidden {
+		if strings.HasPrefix(r.URL.Path, path) {
+			refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")
+			return
+		}
+	}
+	object, ok := s.objects[r.URL.Path]
+	if !ok {
+		refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		return
+	}
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// newAPIServer has two scalers in namespace shop, of which one waits for its Deployment,
+// and a ScaledDeployment.
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	q := resource.MustParse
+	scaler := func(name string, ready, applied metav1.Condition) v1beta1.VerticalScaler {
+		ready.Type, applied.Type = "Ready", "Applied"
+		return v1beta1.VerticalScaler{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScaler"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid", ResourceVersion: "1"},
+			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name},
+			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{ready, applied}},
+		}
+	}
+	web := scaler("web", metav1.Condition{Status: "True", Reason: "Working"}, metav1.Condition{Status: "True", Reason: "Applied", Message: "All pods have the decided size"})
+	web.Status.Summary = &v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}
+	web.Status.Decision = &v1beta1.Decision{Reason: "Lower", Containers: []v1beta1.ContainerDecision{{
+		ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(q("230m")), Memory: ptr.To(q("480Mi"))},
+	}}}
+	late := scaler("late", metav1.Condition{Status: "True", Reason: "WaitingForDeployment", Message: "Waiting"}, metav1.Condition{Status: "Unknown", Reason: "WaitingForDeployment", Message: "Waiting"})
+	owner := v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late"},
+		Status:     v1beta1.ScaledDeploymentStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "NotControlled", Message: "It is another's"}}},
+	}
+	container := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": q("500m"), "memory": q("1Gi")}}}
+	deployment := appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}},
+		},
+	}
+	pod := func(name string, phase corev1.PodPhase, cpu string) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: corev1.PodStatus{Phase: phase}}
+		p.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": q(cpu), "memory": q("480Mi")}}}}
+		return p
+	}
+	list := func(kind, version string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
+	scalers := v1beta1.VerticalScalerList{TypeMeta: list("VerticalScalerList", web.APIVersion), Items: []v1beta1.VerticalScaler{late, web}}
+	owners := v1beta1.ScaledDeploymentList{TypeMeta: list("ScaledDeploymentList", web.APIVersion), Items: []v1beta1.ScaledDeployment{owner}}
+	deployments := appsv1.DeploymentList{TypeMeta: list("DeploymentList", "apps/v1"), Items: []appsv1.Deployment{deployment}}
+	s := &apiServer{asked: map[string]int{}, objects: map[string]any{
+		ours + "/verticalscalers": scalers, ours + "/namespaces/shop/verticalscalers": scalers,
+		ours + "/scaleddeployments": owners, ours + "/namespaces/shop/scaleddeployments": owners,
+		ours + "/namespaces/shop/verticalscalers/web": web, ours + "/namespaces/shop/verticalscalers/late": late,
+		apps + "/deployments": deployments, apps + "/namespaces/shop/deployments": deployments, apps + "/namespaces/shop/deployments/web": deployment,
+		"/api/v1/namespaces/shop/pods": corev1.PodList{TypeMeta: list("PodList", "v1"), Items: []corev1.Pod{
+			pod("a", corev1.PodRunning, "230m"), pod("b", corev1.PodRunning, "230m"), pod("c", corev1.PodPending, "9"),
+		}},
+		ours + "/namespaces/empty/verticalscalers":   v1beta1.VerticalScalerList{TypeMeta: scalers.TypeMeta},
+		ours + "/namespaces/empty/scaleddeployments": v1beta1.ScaledDeploymentList{TypeMeta: owners.TypeMeta},
+	}}
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],
+		"clusters":[{"name":"c","cluster":{"server":%q}}]}`, serve(t, s.answer))
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+	return s
+}
+
+// words are the lines' words: the width of columns does not matter here.
+func words(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines
+}
+
+func TestStatus(t *testing.T) {
+	const (
+		header = "NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON CHANGED SAVED-CORES SAVED-GIB"
+		late   = "late late InPlace - - - True WaitingForDeployment - - -"
+		web    = "web web InPlace 230m 480Mi 2/2 True Applied - 0.54 1.06"
+		owners = "SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED"
+		owner  = "late late 0/0 False NotControlled -"
+	)
+	cases := map[string]struct {
+		args      []string
+		forbidden []string
+		code      int
+		out       []string
+		err       string
+	}{
+		"a namespace":            {nil, nil, 0, []string{header, late, web, "", owners, owner}, ""},
+		"all namespaces":         {[]string{"-A", "--no-headers"}, nil, 0, []string{"shop " + late, "shop " + web, "", "shop " + owner}, ""},
+		"a name":                 {[]string{"web"}, nil, 0, []string{header, web}, ""},
+		"a name that nobody has": {[]string{"web", "who"}, nil, 1, []string{header, web}, "VerticalScaler shop/who not found"},
+		"an empty namespace":     {[]string{"-n", "empty"}, nil, 0, nil, "There are no VerticalScalers in namespace empty.\n"},
+		"checked and Ready":      {[]string{"web", "--check"}, nil, 0, []string{header, web}, ""},
+		"checked and not Ready":  {[]string{"--check", "late", "--no-headers"}, nil, 3, []string{late, "", owner}, "not all of them are Ready"},
+		"no Deployments": {
+			nil,
+			[]string{apps},
+			0,
+			[]string{header, late, strings.Replace(web, "0.54 1.06", "- -", 1), "", owners, owner},
+			"warning: what is saved is not shown: you may not\n",
+		},
+		"no ScaledDeployments": {nil, []string{ours + "/namespaces/shop/scaled"}, 0, []string{header, late, web}, "warning: ScaledDeployments are not shown: you may not\n"},
+		"no scalers":           {nil, []string{ours}, 1, nil, "listing VerticalScalers: you may not"},
+		"not installed":        {[]string{"-n", "elsewhere"}, nil, 1, nil, "the API server knows no VerticalScalers: the operator is not installed"},
+		"a bad output":         {[]string{"-o", "html"}, nil, 2, nil, `--output "html" is not one of table, wide, json, yaml`},
+		"a name everywhere":    {[]string{"-A", "web"}, nil, 2, nil, "a name does not go with --all-namespaces"},
+		"watching data":        {[]string{"-w", "-o", "json"}, nil, 2, nil, "--watch goes with the outputs table and wide"},
+		"watching for an end":  {[]string{"-w", "--check"}, nil, 2, nil, "--check does not go with --watch, which has no end"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			newAPIServer(t).forbidden = tc.forbidden
+			out, errOut, code := run(t, nil, append([]string{"status"}, tc.args...)...)
+			if got := words(out); code != tc.code || strings.Join(got, "\n") != strings.Join(tc.out, "\n") || errOut != tc.err {
+				t.Errorf("exit code %d, want %d: %q, want %q\n%s\nwant\n%s", code, tc.code, errOut, tc.err, strings.Join(got, "\n"), strings.Join(tc.out, "\n"))
+			}
+		})
+	}
+}
+
+func TestStatusAsData(t *testing.T) {
+	newAPIServer(t)
+	out, _, _ := run(t, nil, "status", "-o", "yaml")
+	var o explain.Overview
+	if err := yaml.UnmarshalStrict([]byte(out), &o); err != nil || len(o.Scalers) != 2 || o.Scalers[1].Saved == nil || o.Scalers[1].Saved.Cores != 0.54 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, errOut, code := run(t, nil, "status", "-n", "empty", "-o", "json"); code != 0 || errOut != "" || strings.TrimSpace(out) != "{\n  \"scalers\": []\n}" {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+}
+
+// Only what has changed is shown again, and what has not is not read again.
+func TestStatusFollows(t *testing.T) {
+	server := newAPIServer(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	clock := testclock.NewFakeClock(time.Unix(1767225600, 0))
+	lines := make(chan string, 100)
+	o := &statusOptions{
+		IOStreams: genericiooptions.IOStreams{Out: writer(func(p []byte) {
+			for _, line := range words(string(p)) {
+				lines <- line
+			}
+		}), ErrOut: &bytes.Buffer{}},
+		cluster: newCluster(&cobra.Command{}), clock: clock, output: "table", noHeaders: true, watch: true,
+	}
+	done := make(chan error)
+	go func() { done <- o.run(ctx, nil) }()
+	for _, want := range []string{"late late InPlace", "web web InPlace", "", "late late 0/0"} {
+		if line := <-lines; !strings.HasPrefix(line, want) {
+			t.Fatalf("%q, want %q", line, want)
+		}
+	}
+	for !clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	scans := ours + "/namespaces/shop/scaleddeployments"
+	for server.count(scans) < 3 { // it looks twice more, and shows nothing
+		clock.Step(watchEvery)
+		select {
+		case line := <-lines:
+			t.Fatalf("shown again: %s", line)
+		case err := <-done:
+			t.Fatalf("it has ended: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if n := server.count(apps + "/namespaces/shop/deployments"); n != 1 {
+		t.Errorf("Deployments were read %d times", n)
+	}
+	list := server.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
+	changed := *list.DeepCopy()
+	changed.Items[1].ResourceVersion, changed.Items[1].Status.Summary.CPU = "2", "230m->300m"
+	server.set(ours+"/namespaces/shop/verticalscalers", changed)
+	for len(lines) == 0 {
+		clock.Step(watchEvery)
+		runtime.Gosched()
+	}
+	if line := <-lines; !strings.HasPrefix(line, "web web InPlace 230m->300m") {
+		t.Errorf("%q", line)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := server.count(apps + "/namespaces/shop/deployments"); n != 2 {
+		t.Errorf("Deployments were read %d times", n)
+	}
+}
+
+// writer is a writer that hands on what it is given.
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+func TestExplain(t *testing.T) {
+	cases := map[string]struct {
+		args      []string
+		forbidden []string
+		code      int
+		want      []string // in what is written, or in the error
+		absent    string
+	}{
+		"all that there is": {[]string{"web"}, nil, 0, []string{
+			"VerticalScaler shop/web\n", "In force: yes; 2 of 2 pods have the decided size\n", "Container app\n", "    2 pods request 230m, no limit\n", "The pod template requests 500m, no limit",
+		}, "Not told here"},
+		"without pods":         {[]string{"web"}, []string{"/api/v1"}, 0, []string{"The pod template requests 500m", "Not told here\n  The pods of Deployment shop/web: you may not\n"}, "2 pods request"},
+		"without a Deployment": {[]string{"web"}, []string{"/api/v1", apps}, 0, []string{"Container app\n", "Decided: 230m", "Not told here\n  The pod template and the pods of Deployment shop/web: you may not\n"}, "The pod template requests"},
+		"waiting":              {[]string{"late"}, nil, 0, []string{"In force: not known\n", "unblock   Create the Deployment"}, "Not told here"},
+		"JSON":                 {[]string{"web", "-o", "json"}, nil, 0, []string{`"applied": "True"`, `"advice": "Nothing has to be done."`}, ""},
+		"YAML":                 {[]string{"web", "-o", "yaml"}, nil, 0, []string{"applied: \"True\"\n"}, ""},
+		"no name":              {nil, nil, 2, []string{"name one VerticalScaler to explain"}, ""},
+		"a bad output":         {[]string{"web", "-o", "table"}, nil, 2, []string{`--output "table" is not one of text, json, yaml`}, ""},
+		"nobody by that name":  {[]string{"who"}, nil, 1, []string{"VerticalScaler shop/who not found"}, ""},
+		"forbidden":            {[]string{"web"}, []string{ours}, 1, []string{"reading VerticalScaler shop/web: you may not"}, ""},
+		"not installed":        {[]string{"web", "-n", "elsewhere"}, nil, 1, []string{"the API server knows no VerticalScalers: the operator is not installed"}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			newAPIServer(t).forbidden = tc.forbidden
+			out, errOut, code := run(t, nil, append([]string{"explain"}, tc.args...)...)
+			for _, want := range tc.want {
+				if !strings.Contains(out+errOut, want) {
+					t.Errorf("there is no %q", want)
+				}
+			}
+			if code != tc.code || tc.absent != "" && strings.Contains(out, tc.absent) || (code == 0) != (errOut == "") {
+				t.Errorf("exit code %d, want %d: %s", code, tc.code, errOut)
+			}
+			if t.Failed() {
+				t.Log(out + errOut)
+			}
+		})
+	}
+}
+
+func TestTheDeploymentIsNotTheScaler(t *testing.T) {
+	server := newAPIServer(t)
+	list := server.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
+	list.Items[0].Spec.DeploymentName = "backend"
+	_, errOut, code := run(t, nil, "explain", "backend")
+	if want := "VerticalScaler shop/backend not found; Deployment backend is named by late"; code != 1 || errOut != want {
+		t.Errorf("exit code %d: %s, want %s", code, errOut, want)
+	}
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	server := newAPIServer(t)
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", ""}, "late\tDeployment late\nweb\tDeployment web\n:4\n"},
+		{[]string{"status", "web", ""}, "late\tDeployment late\n:4\n"},
+		{[]string{"explain", "w"}, "web\tDeployment web\n:4\n"},
+		{[]string{"explain", "web", ""}, ":4\n"},
+		{[]string{"explain", "-n", "empty", ""}, ":4\n"},
+		{[]string{"explain", "web", "-o", ""}, "text\njson\nyaml\n:4\n"},
+	} {
+		if out, _, code := run(t, nil, append([]string{"__complete"}, tc.args...)...); code != 0 || out != tc.want {
+			t.Errorf("%q is completed with %q, want %q", tc.args, out, tc.want)
+		}
+	}
+	server.forbidden = []string{ours}
+	if out, _, code := run(t, nil, "__complete", "explain", ""); code != 0 || out != ":4\n" {
+		t.Errorf("without rights: %q", out)
+	}
+}
