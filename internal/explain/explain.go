@@ -217,7 +217,8 @@ func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 	tell(v1beta1.ConditionTargetFound, isNot)
 	tell(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
 	tell(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		return isNot(c) || c.Reason != v1beta1.ReasonEnoughHistory
+		// That there is nothing to size is what TargetFound is about.
+		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
 	tell(v1beta1.ConditionReady, isNot)
 	tell(v1beta1.ConditionClusterAccess, isNot)

@@ -111,7 +111,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait; if it stays, the operator's log says what fails."},
 
 	// What the operator cannot see.
-	{v1beta1.ReasonNamespacedInstall, "The operator watches some namespaces only, and reads no nodes.", ByAPerson, "Nothing has to be done; install it for all namespaces if sizes that no node can hold shall be known beforehand."},
+	{v1beta1.ReasonNamespacedInstall, "The operator watches some namespaces only, and reads no nodes.", Fine, "Nothing has to be done; install it for all namespaces if sizes that no node can hold shall be known beforehand."},
 	{v1beta1.ReasonNodesForbidden, "The operator watches all namespaces, and may not read nodes.", ByAPerson, "Grant it to list and watch nodes if sizes that no node can hold shall be known beforehand."},
 
 	// ScaledDeployments.
