@@ -134,7 +134,7 @@ func TestEveryReasonIsGiven(t *testing.T) {
 }
 
 // FuzzEverySilenceHasAReason: whatever the situation, a plan without a step says why, with
-// a reason that is explained to people.
+// a reason that is explained to people. The seed makes the situation.
 func FuzzEverySilenceHasAReason(f *testing.F) {
 	for seed := range uint64(1000) {
 		f.Add(seed)
@@ -179,7 +179,7 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 		}
 		for _, at := range []time.Time{noon, noon.Add(time.Hour)} {
 			if problem := unexplained(w.next(at)); problem != "" {
-				t.Errorf("seed %d: %s\nin %+v\nwith %+v", seed, problem, w.situation, w.policy)
+				t.Errorf("seed %d: %s", seed, problem)
 			}
 		}
 	})
