@@ -76,7 +76,14 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		return d.explain(ctx, err)
 	}
+	var unexplained error
+	if !d.owned {
+		unexplained = d.explainScaler(ctx)
+	}
 	failed := d.sumUp()
+	if unexplained != nil {
+		return unexplained
+	}
 	if failed > 0 && o.ends() {
 		return fmt.Errorf("%d of the checks above failed", failed)
 	}
@@ -282,6 +289,34 @@ func (d *demo) until(ctx context.Context, within time.Duration, missing func(sta
 			return fmt.Errorf("waited %s in vain for %s; the operator says %s: %s", within, what, says.Reason, says.Message)
 		}
 	}
+}
+
+// explainScaler lets the plugin of kubectl say in words how it came to this.
+func (d *demo) explainScaler(ctx context.Context) error {
+	plugin := filepath.Join(d.root, "bin", "demo", "kubectl-vscaler")
+	build, err := stage.Build(d.root, "./cmd/kubectl-vscaler", plugin, filepath.Join(d.dir, "build-plugin.log"))
+	if err != nil {
+		return err
+	}
+	defer build.Stop(time.Second)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-build.Ended:
+	}
+	if build.Err() != nil {
+		return build.Failure()
+	}
+	for _, args := range [][]string{{"status"}, {"explain", "web"}} {
+		cmd := exec.CommandContext(ctx, plugin, append([]string{"-n", namespace}, args...)...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig())
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("kubectl vscaler %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+		}
+		d.screen.print("", "$ kubectl vscaler -n "+namespace+" "+strings.Join(args, " "), strings.TrimRight(string(out), "\n"))
+	}
+	return nil
 }
 
 // sumUp prints the checks, and answers how many have failed.
