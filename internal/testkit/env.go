@@ -33,7 +33,7 @@ type Env struct {
 	// Client reads and writes live, as the administrator.
 	Client client.Client
 
-	actsAs       rest.ImpersonationConfig // whom StartOperator's operators act as; the administrator if empty
+	actsAs       rest.ImpersonationConfig // whom StartOperator's operators act as; if empty, whom Config does
 	audit        string                   // the audit log; empty where there is none to read
 	kwok         bool                     // nodes and pods are played by kwok
 	kubeconfig   string                   // the administrator's; empty where there is none

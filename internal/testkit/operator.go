@@ -47,7 +47,10 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 	})
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(e.Config)
-	restConfig.UserAgent, restConfig.Impersonate = o.Agent, e.actsAs
+	restConfig.UserAgent = o.Agent
+	if e.actsAs.UserName != "" {
+		restConfig.Impersonate = e.actsAs
+	}
 	scope := app.Scope{Namespaces: namespaces}
 	mgr, err := ctrl.NewManager(restConfig, app.ManagerOptions(c, scope))
 	if err != nil {
