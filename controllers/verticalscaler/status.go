@@ -6,7 +6,6 @@ package verticalscaler
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -247,7 +246,7 @@ func wantedRequests(p *pass, container string) quantity.Amounts {
 		return quantity.Amounts{}
 	case p.plan.Decision != nil:
 		return p.plan.Decision.Requests[container]
-	case slices.Contains([]string{v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen}, p.plan.Reason):
+	case isPutOff(p.plan.Reason):
 		for _, rec := range p.observation.situation.Recommendations {
 			if rec.Name == container {
 				return rec.Target
@@ -255,6 +254,15 @@ func wantedRequests(p *pass, container string) quantity.Amounts {
 		}
 	}
 	return quantity.Amounts{}
+}
+
+// isPutOff tells the reasons for which nothing has been decided, only recommended.
+func isPutOff(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen:
+		return true
+	}
+	return false
 }
 
 func sum(a, b quantity.Amounts) quantity.Amounts {

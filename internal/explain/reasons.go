@@ -66,6 +66,11 @@ var reasons = []Reason{
 	{v1beta1.ReasonResizing, "Pods are being resized in place, one after the other.", ByItself, "Wait: a resize takes seconds, and one that takes longer than 10 minutes holds up no other pod."},
 	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the sizes, or gets its own sizes back.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods."},
 	{v1beta1.ReasonInCooldown, "The last change is too recent for another one.", ByItself, "Wait, or lower spec.updatePolicy.cooldownSeconds; OOM kills and too little CPU do not wait for it."},
+	{v1beta1.ReasonOutsideWindow, "The change waits for a maintenance window of updatePolicy.windows to open.", ByItself, "Wait for the next window, or change spec.updatePolicy.windows; OOM kills and too little CPU do not wait for it."},
+	{v1beta1.ReasonInvalidWindow, "A window of updatePolicy.windows cannot be understood, and never opens.", ByAPerson, "Correct the schedule or the time zone that the message names in spec.updatePolicy.windows."},
+	{v1beta1.ReasonWaitingForBudget, "As much is being changed in this minute as the operator's budget allows, and others come first.", ByItself, "Wait for its turn; an administrator can raise budget in the operator's configuration."},
+	{v1beta1.ReasonFrozen, "The ConfigMap verticalscaler-freeze in the operator's namespace stops all changes.", ByAPerson, "Delete that ConfigMap, or take this namespace out of it, once the reason for the freeze is over; what waits is changed then."},
+	{v1beta1.ReasonVPAConflict, "A VerticalPodAutoscaler sizes the same resource of the same container, which is left alone.", ByAPerson, "Delete the VerticalPodAutoscaler, set its updateMode to Off, or take the resource out of controlledResources to say that this is meant."},
 
 	// There is no number yet.
 	{v1beta1.ReasonLearning, "There is not enough usage to recommend from yet.", ByItself, "Wait a few minutes while the pods run; if it stays, kubectl top pods must show their usage."},
@@ -87,7 +92,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonSuspended, "The scaler is suspended: it goes on recommending, and changes nothing.", ByAPerson, "Set spec.suspend to false."},
 	{v1beta1.ReasonPaused, "The annotation that stops the operator from touching the Deployment is set.", ByAPerson, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
 	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization is a share of the request, so the two would fight; the resource is left alone.", ByAPerson, "Let the HorizontalPodAutoscaler scale on another metric, or on an AverageValue; or take the resource out of controlledResources to say that this is meant."},
-	{v1beta1.ReasonContested, "Another writer has undone the sizes in the Deployment's pod template twice, so that they are no longer written.", ByAPerson, "Take the resources of these containers out of what the other writer applies, such as a chart or a repository; then edit the scaler's spec, and it is tried again. InPlace leaves the template alone."},
+	{v1beta1.ReasonContested, "Another writer has undone the sizes twice within a day, so that they are no longer written.", ByAPerson, "Take the resources of these containers out of what the writer that the message names applies; it begins again once nobody else owns them, or when the scaler's spec is edited."},
 
 	// The Deployment is not ready for it.
 	{v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is under way, and the sizes wait for its end.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods, or undo it."},
@@ -104,10 +109,10 @@ var reasons = []Reason{
 
 	// A rule forbids it.
 	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByAPerson, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within what it allows."},
-	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByAPerson, "Raise the ResourceQuota that the message names, remove what else uses it up, or lower maxAllowed; it is tried again within 10 minutes."},
+	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByAPerson, "Raise the ResourceQuota that the message names, remove what else uses it up, or lower maxAllowed; it is tried again within a minute."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByAPerson, "Grant the operator what the message says, by applying its installation again with the roles of the update mode."},
 	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "Nothing has to be done: the scaler goes with its namespace."},
-	{v1beta1.ReasonRejected, "The API server refused the change, often for an admission webhook or policy, or a size in the Deployment cannot be believed.", ByAPerson, "Do what the message says: change the rule that refuses it, or the value that is out of range; it is tried again within 10 minutes."},
+	{v1beta1.ReasonRejected, "The API server refused the change, often for an admission webhook or policy, or a size in the Deployment cannot be believed.", ByAPerson, "Do what the message says: change the rule that refuses it, or the value that is out of range; it is tried again within a minute."},
 	{v1beta1.ReasonUnknown, "The operator could not find out, and tries again.", ByItself, "Wait; if it stays, the operator's log says what fails."},
 
 	// What the operator cannot see.

@@ -48,6 +48,23 @@ var situations = map[string]func() world{
 		return given(decidedBefore(), atSize(), recommends(rec(amounts(900, 256), amounts(150, 192), amounts(900, 384))), largestNode(200, 4096))
 	},
 
+	"a VPA": func() world {
+		return given(func(w *world) { w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "web", Memory: "web"}} })
+	},
+	"a window for later": func() world {
+		return given(decidedBefore(), atSize(), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), windows(nightly("Raise")))
+	},
+	"a window that is none": func() world {
+		return given(decidedBefore(), atSize(), policy(func(p *plan.Policy) { p.BadWindow = "it never opens" }))
+	},
+	"a quota": func() world {
+		return given(decidedBefore(), quotas(workload.Quota{Name: "team", Key: "requests.cpu", Hard: 100, Used: 100},
+			workload.Quota{Name: "team", Key: "requests.memory", Hard: 1, Used: 1}))
+	},
+	"contested pods": func() world {
+		return given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
+	},
+
 	"no pods":  func() world { return given(decidedBefore(), pods()) },
 	"a resize": func() world { return given(decidedBefore()) },
 	"a resize under way": func() world {
@@ -85,6 +102,9 @@ var situations = map[string]func() world{
 	"another rollout": func() world { return given(rollout, decidedBefore(), heldApp(), rollingOut) },
 	"contested": func() world {
 		return given(rollout, decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 }), heldApp())
+	},
+	"a window for the rollout": func() world {
+		return given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "Raise" }), windows(nightly("Raise")))
 	},
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
