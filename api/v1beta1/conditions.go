@@ -106,6 +106,9 @@ const (
 	// ReasonInfeasible: the kubelet or the API server says that the node can never
 	// hold the size.
 	ReasonInfeasible = "Infeasible"
+	// ReasonUsageAboveLimit: the kubelet found more memory in use than a lower limit
+	// allows. The limit was put back, and stays until new usage decides anew.
+	ReasonUsageAboveLimit = "UsageAboveLimit"
 	// ReasonResizeError: the kubelet failed to actuate the resize; it retries.
 	ReasonResizeError = "ResizeError"
 	// ReasonNodeCapacity: the API server refused a size above the node's allocatable, or

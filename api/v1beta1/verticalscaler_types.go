@@ -43,11 +43,16 @@ const (
 )
 
 // Fallback says what InPlace does where a pod cannot be resized in place.
-// +kubebuilder:validation:Enum=Wait
+// +kubebuilder:validation:Enum=Wait;Rollout
 type Fallback string
 
-// FallbackWait leaves the pod as it is and says why.
-const FallbackWait Fallback = "Wait"
+const (
+	// FallbackWait leaves the pod as it is and says why.
+	FallbackWait Fallback = "Wait"
+	// FallbackRollout writes the sizes into the Deployment's pod template, as the update
+	// mode Rollout does.
+	FallbackRollout Fallback = "Rollout"
+)
 
 // ContainerMode says whether a container's resources are managed.
 // +kubebuilder:validation:Enum=Auto;Off
@@ -175,11 +180,15 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Off","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
-	// fallback is what InPlace does where it cannot resize a pod in place. Wait:
-	// leave the pod as it is and say why. Defaults to Wait.
+	// fallback is what InPlace does where a pod cannot be resized in place: its node can
+	// never hold the size, has had no room for it for ten minutes, or cannot resize at all;
+	// or the resize would change the pod's QoS class, or restart a container. Wait: leave
+	// the pod as it is and say why. Rollout: write the sizes into the Deployment's pod
+	// template, which restarts all its pods by its own strategy. Other modes make no use of
+	// it. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
 
 	// cooldownSeconds is the least time between two decisions to change the sizes.
@@ -484,7 +493,7 @@ type VerticalScalerStatus struct {
 
 	// held records the values found in the Deployment's pod template before the
 	// operator took them over. They are put back when the scaler goes, is
-	// retargeted or leaves Rollout.
+	// retargeted, or leaves Rollout as its mode or fallback.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Held"
 	Held *Held `json:"held,omitempty"`
@@ -649,6 +658,14 @@ type ContainerDecision struct {
 	ContainerName string `json:"containerName"`
 	// requests are what each pod's container shall request.
 	Requests Amounts `json:"requests"`
+	// keptMemoryLimit is a memory limit that was to be lowered and could not be: the
+	// kubelet found more memory in use. No limit up to it is lowered until the memory of
+	// this container is decided anew.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
+	KeptMemoryLimit *resource.Quantity `json:"keptMemoryLimit,omitempty"`
 }
 
 // Held records values of a pod template before the operator took them over.

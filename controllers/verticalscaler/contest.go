@@ -71,8 +71,16 @@ func (r *Reconciler) writersOf(ctx context.Context, scaler *v1beta1.VerticalScal
 			resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
 				return entry.Subresource != resizeSubresource
 			})
-			if err := add(resizes, ownership.InPod, contestedLeaves(pod.Spec.Containers, c.Pods[name])); err != nil {
+			leaves := contestedLeaves(pod.Spec.Containers, c.Pods[name])
+			if err := add(resizes, ownership.InPod, leaves); err != nil {
 				return nil, err
+			}
+			for _, leaf := range leaves { // resized by nobody else, but by anybody at all?
+				by, err := ownership.WritersOf(resizes, ownership.InPod, []ownership.Leaf{leaf}, "")
+				if err != nil {
+					return nil, err
+				}
+				ours = ours && len(by) > 0
 			}
 		}
 	}

@@ -140,6 +140,12 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
 			out.Requests[c.ContainerName] = a
 		}
+		if kept := amountsOf(v1beta1.Amounts{Memory: c.KeptMemoryLimit}).MemoryBytes; kept > 0 {
+			if out.KeptLimits == nil {
+				out.KeptLimits = map[string]int64{}
+			}
+			out.KeptLimits[c.ContainerName] = kept
+		}
 	}
 	return out
 }
@@ -161,6 +167,7 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 	for _, name := range sortedNames(d.Requests) {
 		out.Containers = append(out.Containers, v1beta1.ContainerDecision{
 			ContainerName: name, Requests: apiAmounts(d.Requests[name]),
+			KeptMemoryLimit: apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[name]}).Memory,
 		})
 	}
 	return out

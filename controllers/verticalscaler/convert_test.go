@@ -43,6 +43,9 @@ func TestAStatusReadsBack(t *testing.T) {
 		if decision.Requests["app"] == (quantity.Amounts{}) {
 			delete(decision.Requests, "app")
 		}
+		if r.IntN(2) == 0 {
+			decision.KeptLimits = map[string]int64{"log": 1 + r.Int64N(1e12)}
+		}
 		rec := recommend.Container{
 			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,
 			Reasons: []recommend.Reason{{Resource: "cpu", Code: "RecentPeak", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}, {Resource: "memory", Code: "Volatility", Value: r.Int64N(1e12), PerMille: r.Int64N(1001)}},

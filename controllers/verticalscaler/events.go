@@ -39,7 +39,7 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 		r.event(scaler, p, corev1.EventTypeNormal, eventDecided, sayDecision(p.observation.situation, p.plan.Decision))
 	}
 	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
-		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(modeOf(scaler), p.status.Summary))
+		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(scaler, p.status.Summary))
 	}
 	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
 		kind := eventHeld
@@ -50,9 +50,9 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 	}
 }
 
-func sayApplied(mode v1beta1.UpdateMode, summary *v1beta1.Summary) string {
+func sayApplied(scaler *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
-	if mode == v1beta1.UpdateModeInPlace {
+	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.Held == nil {
 		said += ", without our restarting any"
 	}
 	return said

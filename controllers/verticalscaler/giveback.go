@@ -53,7 +53,7 @@ func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler
 
 // releaseOthers gives back what the scaler holds but may hold no longer: that of a
 // Deployment which it does not name any more or is not first to name, or all of it
-// outside Rollout.
+// where neither the mode nor the fallback is Rollout.
 func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
 	held := status.Held
 	retargeted := recordedClaim(scaler) != "" && recordedClaim(scaler) != claimFor(scaler)
@@ -65,7 +65,7 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 		return err
 	}
 	keeps := held != nil && held.DeploymentName == scaler.Spec.DeploymentName &&
-		modeOf(scaler) == v1beta1.UpdateModeRollout && winner == ""
+		mayHold(scaler) && winner == ""
 	if keeps || isPaused(scaler) {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 		}
 		status.Held = nil
 	}
-	// Also in Rollout: a scaler that stands back, or that has not begun, holds nothing.
+	// Also with Rollout: a scaler that stands back, or that has not begun, holds nothing.
 	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
 		return r.dropFinalizer(ctx, scaler, now)
 	}

@@ -31,6 +31,7 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 	update := scaler.Spec.UpdatePolicy
 	p := plan.Policy{
 		Mode:       modeOf(scaler),
+		Fallback:   fallbackOf(scaler),
 		Suspended:  scaler.Spec.Suspend,
 		Edited:     scaler.Generation != scaler.Status.ObservedGeneration,
 		Cooldown:   seconds(ptr.Deref(update.CooldownSeconds, defaultCooldownSeconds)),
@@ -117,6 +118,26 @@ func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {
 	default:
 		return v1beta1.UpdateModeOff // a mode of a newer version: do nothing
 	}
+}
+
+// fallbackOf is what InPlace does where a pod cannot be resized in place. Wait stands for
+// one of a newer version, too.
+func fallbackOf(scaler *v1beta1.VerticalScaler) v1beta1.Fallback {
+	if scaler.Spec.UpdatePolicy.Fallback == v1beta1.FallbackRollout {
+		return v1beta1.FallbackRollout
+	}
+	return v1beta1.FallbackWait
+}
+
+// mayHold says whether the scaler may take over values of the pod template.
+func mayHold(scaler *v1beta1.VerticalScaler) bool {
+	switch modeOf(scaler) {
+	case v1beta1.UpdateModeRollout:
+		return true
+	case v1beta1.UpdateModeInPlace:
+		return fallbackOf(scaler) == v1beta1.FallbackRollout
+	}
+	return false
 }
 
 // recommendPolicyOf reads the scaler's spec for the recommendation of a container.

@@ -29,7 +29,7 @@ func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Gener
 func TestPolicyOf(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
-		p := plan.Policy{Mode: "InPlace", Cooldown: 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{"app": all, "log": all}}
+		p := plan.Policy{Mode: "InPlace", Fallback: "Wait", Cooldown: 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{"app": all, "log": all}}
 		change(&p)
 		return p
 	}
@@ -96,6 +96,14 @@ func TestPolicyOf(t *testing.T) {
 			}),
 		},
 		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Off" })},
+		"a fallback": {
+			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }),
+			byDefault(func(p *plan.Policy) { p.Fallback = "Rollout" }),
+		},
+		"a fallback of a newer version is to wait": {
+			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Migrate" }),
+			byDefault(func(*plan.Policy) {}),
+		},
 		"a container's own policy goes before that of any, and does not add to it": {
 			checkout(observed, policies(
 				v1beta1.ContainerPolicy{ContainerName: "log", ControlledResources: []v1beta1.ControlledResource{"memory"}},

@@ -54,12 +54,9 @@ func (d *Decision) undone(s Situation, policy Policy, now time.Time) *Decision {
 	if d == nil || d.Reverts >= maxReverts {
 		return d
 	}
-	switch {
-	case policy.Mode == v1beta1.UpdateModeRollout:
-		if t := rewritingOf(s, policy, *d); !d.Written || !t.changes || len(t.hold) > 0 {
-			return d
-		}
-	case len(undonePods(s, policy, *d)) == 0:
+	onTemplate := policy.mayRollOut() && d.Written && isTakenOver(rewritingOf(s, policy, *d))
+	onPods := policy.Mode == v1beta1.UpdateModeInPlace && len(undonePods(s, policy, *d, now)) > 0
+	if !onTemplate && !onPods {
 		return d
 	}
 	left := *d
@@ -96,9 +93,30 @@ func (d *Decision) uncontested() *Decision {
 	return &left
 }
 
-// released says that those who had what is contested have let it go, or never had it.
-func (d *Decision) released(w *Writers) bool {
+// released says that those who had what is contested have let it go, or never had it, or
+// that there is nothing of the kind any more.
+func (d *Decision) released(w *Writers, c Contest) bool {
+	if len(c.Template) == 0 && len(c.Pods) == 0 {
+		return true
+	}
 	return w != nil && len(w.Names) == 0 && !w.Partly && (w.Ours || len(d.ContestedBy) > 0)
+}
+
+// isTakenOver says that the template is not as it should be although all that it takes has
+// been taken over before: a change of what is ours.
+func isTakenOver(t rewriting) bool { return t.changes && len(t.hold) == 0 }
+
+// contested is what somebody else may have undone: the template where it is ours, and
+// pods where they are resized in place.
+func contested(s Situation, policy Policy, d Decision, now time.Time) (c Contest) {
+	t := rewritingOf(s, policy, d)
+	if policy.Mode == v1beta1.UpdateModeRollout || policy.mayRollOut() && isTakenOver(t) {
+		c.Template = t.wanted
+	}
+	if policy.Mode == v1beta1.UpdateModeInPlace {
+		c.Pods = contestedPods(s, policy, d, now)
+	}
+	return c
 }
 
 // contest is the plan once the decision is contested: to write nothing.
@@ -118,6 +136,10 @@ func (p Plan) contest(s Situation, c Contest) Plan {
 			do = "keep"
 		}
 	}
+	if len(c.Pods) > 0 && len(c.Template) > 0 {
+		return p.because(v1beta1.ReasonContested, fmt.Sprintf(
+			"%s %s undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again", who, do))
+	}
 	if len(c.Pods) > 0 {
 		return p.because(v1beta1.ReasonContested, fmt.Sprintf(
 			"%s %s changing the resources of the pods: stop it, then edit the scaler to try again", who, do))
@@ -127,13 +149,14 @@ func (p Plan) contest(s Situation, c Contest) Plan {
 }
 
 // contestedPods is what the pods should have that have something else.
-func contestedPods(s Situation, policy Policy, d Decision) map[string][]Size {
+func contestedPods(s Situation, policy Policy, d Decision, now time.Time) map[string][]Size {
 	pods := map[string][]Size{}
+	s.Decision = &d
 	for _, pod := range s.Pods {
 		if !counts(pod) {
 			continue
 		}
-		if sizes, _ := sizesFor(pod, s, policy, d); differsFrom(pod, sizes) {
+		if sizes, _ := sizesFor(pod, s, policy, now); differsFrom(pod, sizes) {
 			pods[pod.Name] = sizes
 		}
 	}
@@ -141,7 +164,7 @@ func contestedPods(s Situation, policy Policy, d Decision) map[string][]Size {
 }
 
 // undonePods are those of them that somebody else has changed.
-func undonePods(s Situation, policy Policy, d Decision) map[string][]Size {
+func undonePods(s Situation, policy Policy, d Decision, now time.Time) map[string][]Size {
 	s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(pod workload.Pod) bool { return !s.Undone[pod.UID] })
 	managed := map[string]quantity.Amounts{}
 	for name := range d.Requests {
@@ -152,5 +175,5 @@ func undonePods(s Situation, policy Policy, d Decision) map[string][]Size {
 		}
 	}
 	d.Requests = managed
-	return contestedPods(s, policy, d)
+	return contestedPods(s, policy, d, now)
 }

@@ -98,7 +98,7 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 	ready, waiting := policy.split(w.moves, s.Decision, now)
 	switch {
 	case len(ready) > 0:
-		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays}
+		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays, KeptLimits: s.Decision.keptBut(ready)}
 		if d := s.Decision; d != nil { // whoever undoes one decision undoes the next
 			out.decision.Reverts, out.decision.LastRevert, out.decision.ContestedBy = d.Reverts, d.LastRevert, d.ContestedBy
 		}
@@ -446,6 +446,41 @@ func (d *Decision) with(stays map[string]quantity.Amounts) *Decision {
 		left.Written = false // no template has carried less of it
 	}
 	return &left
+}
+
+// keptBut are the kept limits, less those of containers whose memory moves.
+func (d *Decision) keptBut(moves []move) map[string]int64 {
+	if d == nil {
+		return nil
+	}
+	kept := maps.Clone(d.KeptLimits)
+	for _, m := range moves {
+		if m.resource.name == memory.name {
+			delete(kept, m.container)
+		}
+	}
+	return kept
+}
+
+// keeping is the decision with more limits kept.
+func (d *Decision) keeping(limits map[string]int64) *Decision {
+	if len(limits) == 0 {
+		return d
+	}
+	more := *d
+	more.KeptLimits = maps.Clone(limits)
+	for name, limit := range d.KeptLimits {
+		more.KeptLimits[name] = max(more.KeptLimits[name], limit)
+	}
+	return &more
+}
+
+// keptLimit is the memory limit of the container that is kept; 0 for none.
+func (d *Decision) keptLimit(container string) int64 {
+	if d == nil {
+		return 0
+	}
+	return d.KeptLimits[container]
 }
 
 // notAfter is the decision, made by now at the latest: a clock that was set back

@@ -29,7 +29,10 @@ import (
 
 // Policy is what the scaler's spec allows.
 type Policy struct {
-	Mode      v1beta1.UpdateMode
+	Mode v1beta1.UpdateMode
+	// Fallback is what InPlace does where a pod cannot be resized in place. Empty stands
+	// for Wait.
+	Fallback  v1beta1.Fallback
 	Suspended bool
 	// Edited says that the spec is newer than the last pass. What differs from the
 	// template then is our own doing, and what was contested is tried again.
@@ -125,6 +128,10 @@ type Decision struct {
 	LastRevert time.Time
 	// ContestedBy names those who had what is contested when it was last looked at.
 	ContestedBy []string
+	// KeptLimits holds, by container, memory limits that were to be lowered, and that the
+	// kubelet could not lower for the memory in use. None up to them is lowered until the
+	// container's memory is decided anew.
+	KeptLimits map[string]int64
 }
 
 // Held is what we have taken over of one container of the template.
@@ -245,7 +252,7 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	}
 	d := decide(s, policy, now)
 	p.Decision, p.Decided = d.decision, d.decided
-	if policy.Mode == v1beta1.UpdateModeRollout && holdsInVain(s, policy) {
+	if policy.mayRollOut() && holdsInVain(s, policy) {
 		p.GiveBack, p.Changing = true, true
 		return p.because(v1beta1.ReasonRollingOut, "What is no longer managed of the Deployment's pod template is given back")
 	}
@@ -275,18 +282,26 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 
 // step plans the next step towards the decision.
 func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
+	s.Decision = p.Decision
 	if policy.Mode == v1beta1.UpdateModeRollout {
 		return p.rewrite(s, policy, now)
 	}
 	next := p.resize(s, policy, now)
-	switch d := next.Decision; {
-	case next.Resize == nil || d.Reverts < maxReverts:
-		return next
-	case d.released(s.Writers):
-		next.Decision = d.uncontested()
+	if next.Resize == nil || next.Decision.Reverts < maxReverts {
+		return next // what a fallback writes sees to that by itself
+	}
+	c := contested(s, policy, *next.Decision, now)
+	if next.Decision.released(s.Writers, c) {
+		next.Decision = next.Decision.uncontested()
 		return next
 	}
-	return next.contest(s, Contest{Pods: contestedPods(s, policy, *next.Decision)})
+	return next.contest(s, c)
+}
+
+// mayRollOut says whether the pod template may be written, sooner or later.
+func (p Policy) mayRollOut() bool {
+	return p.Mode == v1beta1.UpdateModeRollout ||
+		p.Mode == v1beta1.UpdateModeInPlace && p.Fallback == v1beta1.FallbackRollout
 }
 
 // sooner is the sooner of two times to wait, where 0 is never.
@@ -320,6 +335,8 @@ type note struct {
 	subject string
 	message string
 	stalled bool
+	// restart says that only a new pod can have its size: a matter for the fallback.
+	restart bool
 }
 
 // notes collects them and tells them in an order that does not depend on the
@@ -327,7 +344,22 @@ type note struct {
 type notes []note
 
 func (n *notes) add(reason, subject, message string, stalled bool) {
-	*n = append(*n, note{reason, subject, message, stalled})
+	n.addNote(subject, note{reason: reason, message: message, stalled: stalled})
+}
+
+func (n *notes) addNote(subject string, what note) {
+	what.subject = subject
+	*n = append(*n, what)
+}
+
+// ofRestarts are those that are a matter for the fallback.
+func (n notes) ofRestarts() (out notes) {
+	for _, what := range n {
+		if what.restart {
+			out = append(out, what)
+		}
+	}
+	return out
 }
 
 // tell sums the notes up: the reason is the one that most needs a person.

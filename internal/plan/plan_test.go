@@ -227,6 +227,9 @@ func sayWritten(d plan.Decision) (out string) {
 	if len(d.ContestedBy) > 0 {
 		out += " by " + strings.Join(d.ContestedBy, ", ")
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.KeptLimits)) {
+		out += fmt.Sprintf(", keeps the limit of %s at %s", name, quantity.FormatMemory(d.KeptLimits[name]))
+	}
 	return out
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -115,6 +116,11 @@ func (w *world) change(r *rand.Rand) {
 			w.policy.Mode = "Rollout"
 		} else {
 			w.policy.Mode = "InPlace"
+		}
+		if r.IntN(2) == 0 {
+			w.policy.Fallback = map[v1beta1.Fallback]v1beta1.Fallback{"": "Rollout", "Rollout": ""}[w.policy.Fallback]
+		}
+		if w.policy.Mode == "InPlace" && w.policy.Fallback == "" {
 			w.giveBack()
 		}
 		w.policy.Edited = true
@@ -233,6 +239,9 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	}
 	if (p.Resize != nil || p.Rewrite != nil) && (w.policy.Suspended || w.policy.Mode == "Off" || w.situation.Deployment.Terminating) {
 		fail("a step where none is allowed")
+	}
+	if p.Rewrite != nil && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
+		fail("the template is rewritten, and nobody has asked for that")
 	}
 	if p.Reason == "" || p.Message == "" {
 		fail("no reason: %q %q", p.Reason, p.Message)
@@ -801,6 +810,9 @@ func randomWorld(r *rand.Rand) world {
 	w.policy.Mode = "InPlace"
 	if some(0.4) {
 		w.policy.Mode = "Rollout"
+	}
+	if some(0.4) {
+		w.policy.Fallback = "Rollout"
 	}
 	w.policy.Suspended = some(0.02)
 	s := &w.situation

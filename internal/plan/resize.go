@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 	"time"
@@ -13,57 +14,92 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// stuckAfter is how long a kubelet may take to put a resize in force before it holds
-// up no other pod.
-const stuckAfter = 10 * time.Minute
+const (
+	// stuckAfter is how long a kubelet may take to put a resize in force before it holds
+	// up no other pod.
+	stuckAfter = 10 * time.Minute
+	// deferredGrace is how long a resize may be put off before the fallback's turn comes. A
+	// kubelet tries again after 30 seconds and then every 3 minutes.
+	deferredGrace = 10 * time.Minute
+	// graceSpread is added to it, for each pod at another place.
+	graceSpread = time.Minute
+	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is
+	// put back. It tries again with every sync of the pod, and may merely not have read the
+	// usage yet.
+	shrinkGrace = 2 * time.Minute
+)
 
 // resize plans the next in-place resize.
 //
-// One pod at a time is asked for, and at most a quarter of the pods (but one) may
-// be under way at once, so that a wrong number is seen before it is everywhere.
+// One pod at a time is asked for, those first that are lowered, and at most a quarter
+// of the pods (but one) may be under way at once, so that a wrong number is seen before
+// it is everywhere. What cannot be done in place is left to the fallback, once there is
+// nothing more to do in place.
 func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	var (
 		blocked notes
 		next    *Resize
+		lowers  bool
 		flying  int
 	)
-	p.Decision = p.Decision.unwritten()
+	if !policy.mayRollOut() {
+		p.Decision = p.Decision.unwritten()
+	}
+	p.Decision = p.Decision.keeping(failedShrinks(s, now))
+	s.Decision = p.Decision
 	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
 		if !counts(pod) {
 			continue
 		}
-		sizes, drops := sizesFor(pod, s, policy, *p.Decision)
+		subject := "pod " + pod.Name
+		sizes, drops := sizesFor(pod, s, policy, now)
 		for _, d := range drops {
-			blocked.add(d.reason, "pod "+pod.Name, d.message, d.stalled)
+			blocked.addNote(subject, d)
 		}
-		sizes, refusal := granted(pod, sizes, s, policy)
+		sizes, refusal := granted(pod, sizes, s, policy, now)
 		if refusal.reason != "" {
-			blocked.add(refusal.reason, "pod "+pod.Name, refusal.message, refusal.stalled)
+			blocked.addNote(subject, refusal)
 		}
 		if refusal.reason == v1beta1.ReasonQuotaExceeded {
 			p.RequeueAfter = sooner(p.RequeueAfter, quotaRetry)
 		}
-		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy); {
+		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy, now); {
 		case asked && why.reason != "":
-			blocked.add(why.reason, "pod "+pod.Name, why.message, why.stalled)
+			blocked.addNote(subject, why)
+			if why.reason == v1beta1.ReasonUnsupported && !why.restart && policy.mayRollOut() {
+				p.RequeueAfter = sooner(p.RequeueAfter, pod.Started.Add(stuckAfter).Sub(now))
+			}
 		case asked:
-			if next == nil {
+			if first := isLowered(pod, sizes); next == nil || first && !lowers {
 				next = &Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes}
+				lowers = first
 			}
 		case pod.Resize.Infeasible:
-			blocked.add(v1beta1.ReasonInfeasible, "pod "+pod.Name, said(pod, "its node can never hold the new size"), true)
+			blocked.addNote(subject, note{reason: v1beta1.ReasonInfeasible, message: said(pod, "its node can never hold the new size"), stalled: true, restart: true})
 		case pod.Resize.Deferred:
-			blocked.add(v1beta1.ReasonDeferred, "pod "+pod.Name, said(pod, "its node has no room for the new size yet"), false)
+			left := since(pod, *p.Decision).Add(deferredGrace + spread(pod)).Sub(now)
+			blocked.addNote(subject, note{reason: v1beta1.ReasonDeferred, message: said(pod, "its node has no room for the new size yet"), restart: left <= 0})
+			if left > 0 && policy.mayRollOut() {
+				p.RequeueAfter = sooner(p.RequeueAfter, left)
+			}
 		case pod.Resize.Failed:
-			blocked.add(v1beta1.ReasonResizeError, "pod "+pod.Name, said(pod, "the kubelet could not actuate the resize and tries again"), false)
+			left := stuckIn(pod, *p.Decision, now)
+			if shrinkFails(pod) {
+				left = since(pod, *p.Decision).Add(shrinkGrace).Sub(now)
+			}
+			blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: said(pod, "the kubelet could not actuate the resize and tries again"), restart: left <= 0})
+			if left > 0 {
+				p.RequeueAfter = sooner(p.RequeueAfter, left)
+			}
 		case pod.Resize.InProgress || !inForce(pod, sizes):
 			left := stuckIn(pod, *p.Decision, now)
 			if left <= 0 {
-				blocked.add(v1beta1.ReasonResizeError, "pod "+pod.Name, "the kubelet has not reported the new size in force for "+stuckAfter.String(), false)
+				blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: "the kubelet has not reported the new size in force for " + stuckAfter.String(), restart: true})
 				continue
 			}
 			flying++
@@ -75,7 +111,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 
 	switch {
 	case p.Pods == 0:
-		return p.because(v1beta1.ReasonNoPods, "The Deployment has no running pods")
+		return p.withoutPods(s, policy)
 	case next != nil && flying < concurrency(p.Pods):
 		p.Resize, p.Changing = next, true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
@@ -83,8 +119,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		p.Changing = true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
 	case len(blocked) > 0:
-		p.Reason, p.Message, p.Stalled = blocked.tell()
-		return p
+		return p.fallBack(s, policy, blocked, now)
 	}
 	p.Applied = true
 	return p.because(v1beta1.ReasonApplied, "All pods have the decided size")
@@ -92,14 +127,39 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 
 func concurrency(pods int) int { return max(1, pods/4) }
 
-// stuckIn is when a resize that is under way will have taken too long. It is not
-// known when it was asked for: not before it was decided, nor before the pod started.
+// stuckIn is when a resize that is under way will have taken too long.
 func stuckIn(pod workload.Pod, d Decision, now time.Time) time.Duration {
-	since := d.Time
-	if pod.Started.After(since) {
-		since = pod.Started
+	return min(askedAt(pod, d).Add(stuckAfter).Sub(now), stuckAfter)
+}
+
+// askedAt is when the pod was asked to have its size. Where it is not known: not before
+// that was decided, nor before the pod started.
+func askedAt(pod workload.Pod, d Decision) time.Time {
+	return latest(d.Time, pod.Started, pod.Resized)
+}
+
+// since is when the kubelet began to say of this size what it says.
+func since(pod workload.Pod, d Decision) time.Time {
+	if pod.Resize.Since.IsZero() {
+		return askedAt(pod, d)
 	}
-	return min(since.Add(stuckAfter).Sub(now), stuckAfter)
+	return pod.Resize.Since
+}
+
+func latest(first time.Time, others ...time.Time) time.Time {
+	for _, other := range others {
+		if other.After(first) {
+			first = other
+		}
+	}
+	return first
+}
+
+// spread keeps the pods of a Deployment from running out of their grace at once.
+func spread(pod workload.Pod) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(pod.UID))
+	return graceSpread * time.Duration(h.Sum32()%60) / 60
 }
 
 // said is what the kubelet said, or our own words if it said nothing.
@@ -112,23 +172,92 @@ func said(pod workload.Pod, otherwise string) string {
 
 // sizesFor is what the pod's managed containers shall have, and what is left out
 // because only a restart could change it.
-func sizesFor(pod workload.Pod, s Situation, policy Policy, d Decision) (sizes []Size, drops notes) {
+func sizesFor(pod workload.Pod, s Situation, policy Policy, now time.Time) (sizes []Size, drops notes) {
 	for _, c := range pod.Containers {
-		requests, ok := d.Requests[c.Name]
+		requests, ok := s.Decision.Requests[c.Name]
 		if !ok || c.Unreadable {
 			continue
 		}
-		size := Size{Container: c.Name, Resources: cutFor(s, policy, c).sized(c.Resources, requests)}
+		shaped := c.Resources
+		if limit, failed := failedShrink(pod, c, *s.Decision, now); failed {
+			shaped = putBack(shaped, limit)
+		}
+		cut := cutFor(s, policy, c)
+		size := Size{Container: c.Name, Resources: cut.sized(shaped, requests)}
+		if cut.kept.MemoryBytes > 0 {
+			cut.kept = quantity.Amounts{}
+			if free := cut.sized(shaped, requests); free.Limits.MemoryBytes < size.Limits.MemoryBytes {
+				drops.add(v1beta1.ReasonUsageAboveLimit, c.Name, fmt.Sprintf("container %s keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew", c.Name), false)
+			}
+		}
 		for _, r := range resources {
 			if r.restarts(c) && changes(c.Resources, size.Resources, r) {
 				r.set(&size.Requests, r.of(c.Requests))
 				r.set(&size.Limits, r.of(c.Limits))
-				drops.add(v1beta1.ReasonRestartRequired, c.Name, fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.name), true)
+				drops.addNote(c.Name, note{
+					reason:  v1beta1.ReasonRestartRequired,
+					message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.name),
+					stalled: true, restart: true,
+				})
 			}
 		}
 		sizes = append(sizes, size)
 	}
 	return keepBurstable(pod, sizes), drops
+}
+
+// failedShrinks are the memory limits in force that the kubelets could not lower, by
+// container.
+func failedShrinks(s Situation, now time.Time) map[string]int64 {
+	limits := map[string]int64{}
+	for _, pod := range s.Pods {
+		for _, c := range pod.Containers {
+			if limit, failed := failedShrink(pod, c, *s.Decision, now); failed && counts(pod) && s.Decision.Requests[c.Name].MemoryBytes > 0 {
+				limits[c.Name] = max(limits[c.Name], limit)
+			}
+		}
+	}
+	return limits
+}
+
+// failedShrink is the memory limit in force of a container that the kubelet has not been
+// able to lower for a while. To put it back is to end the attempt, for as long as it
+// lasts, a pod that uses a little less for a moment loses what it needs the next.
+func failedShrink(pod workload.Pod, c workload.Container, d Decision, now time.Time) (limit int64, failed bool) {
+	limit = pod.Actual[c.Name].Limits.MemoryBytes
+	return limit, pod.Resize.Failed && c.Limits.MemoryBytes > 0 && c.Limits.MemoryBytes < limit &&
+		!now.Before(since(pod, d).Add(shrinkGrace))
+}
+
+// shrinkFails says that the kubelet reports an error and a memory limit above the one
+// asked for.
+func shrinkFails(pod workload.Pod) bool {
+	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
+		return c.Limits.MemoryBytes > 0 && c.Limits.MemoryBytes < pod.Actual[c.Name].Limits.MemoryBytes
+	})
+}
+
+// putBack puts a memory limit back; the request goes with it where the two were equal.
+func putBack(r workload.Resources, limit int64) workload.Resources {
+	if r.Requests.MemoryBytes == r.Limits.MemoryBytes {
+		r.Requests.MemoryBytes = limit
+	}
+	r.Limits.MemoryBytes = limit
+	return r
+}
+
+// isLowered says whether sizes take something from a pod and give it nothing, which
+// makes room for others.
+func isLowered(pod workload.Pod, sizes []Size) bool {
+	for _, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		for _, r := range resources {
+			if r.of(size.Requests) > r.of(c.Requests) || r.of(size.Limits) > r.of(c.Limits) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func changes(a, b workload.Resources, r resource) bool {
@@ -211,17 +340,21 @@ func matches(actual, asked workload.Resources) bool {
 }
 
 // blockOf says what keeps the pod from being resized to these sizes in place.
-func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy) note {
+func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy, now time.Time) note {
 	if pod.PodLevelResources {
 		return note{reason: v1beta1.ReasonUnsupported, message: "declares resources for the pod as a whole, which are not managed", stalled: true}
 	}
 	for _, size := range sizes {
 		if _, ok := pod.Actual[size.Container]; !ok {
-			return note{reason: v1beta1.ReasonUnsupported, message: "the node has not reported the resources in force, as nodes do that can resize in place"}
+			return note{
+				reason:  v1beta1.ReasonUnsupported,
+				message: "the node has not reported the resources in force, as nodes do that can resize in place",
+				restart: !now.Before(pod.Started.Add(stuckAfter)),
+			}
 		}
 	}
 	if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
-		return note{reason: v1beta1.ReasonQoSChange, message: qosMessage(before, after, sizes, policy), stalled: true}
+		return qosNote(before, after, sizes, policy)
 	}
 	if message := outOfBounds(withSizes(pod.Containers, sizes), sizes, s.Bounds); message != "" {
 		return note{reason: v1beta1.ReasonLimitRange, message: message, stalled: true}
@@ -232,14 +365,14 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy) note {
 // granted is as much of the sizes as can be had: all of them, or else one resource alone.
 // A pod is resized as a whole, but where there is no room for its CPU its memory need not
 // go without.
-func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy) ([]Size, note) {
+func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy, now time.Time) ([]Size, note) {
 	told := denial(pod, sizes, s)
 	if told.reason == "" {
 		return sizes, note{}
 	}
 	for _, r := range []resource{memory, cpu} {
 		part := only(r, pod, sizes)
-		if denial(pod, part, s).reason == "" && blockOf(pod, part, s, policy).reason == "" {
+		if denial(pod, part, s).reason == "" && blockOf(pod, part, s, policy, now).reason == "" {
 			return part, told
 		}
 	}
@@ -249,7 +382,7 @@ func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy) ([]Size
 // denial says that the API server has refused the sizes, or would because of a quota.
 func denial(pod workload.Pod, sizes []Size, s Situation) note {
 	if refused, ok := refusalFor(s.Refused[pod.UID], sizes); ok {
-		return note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason)}
+		return note{reason: refused.Reason, message: refused.Message, stalled: stallsOn(refused.Reason), restart: restartsOn(refused.Reason)}
 	}
 	return overQuota(s.Quotas, growth(pod.Containers, withSizes(pod.Containers, sizes)))
 }
@@ -279,18 +412,34 @@ func only(r resource, pod workload.Pod, sizes []Size) []Size {
 // themselves.
 func stallsOn(reason string) bool { return reason != v1beta1.ReasonNamespaceTerminating }
 
-func qosMessage(before, after corev1.PodQOSClass, sizes []Size, policy Policy) string {
+// restartsOn tells the refusals that are about this pod or its node, so that another pod
+// may be the answer, from those that another pod would meet as well.
+func restartsOn(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange:
+		return true
+	}
+	return false
+}
+
+func qosNote(before, after corev1.PodQOSClass, sizes []Size, policy Policy) note {
+	n := note{reason: v1beta1.ReasonQoSChange, stalled: true, restart: true}
 	if before == corev1.PodQOSBestEffort {
-		return "has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout"
+		n.message = "has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback"
+		return n
 	}
 	for _, size := range sizes {
 		p := policy.Containers[size.Container]
 		if before == corev1.PodQOSGuaranteed && p.Limits && (p.LimitPolicy != LimitPolicy{}) && !p.LimitPolicy.isExact() {
-			return fmt.Sprintf("container %s would get limits above its requests, which makes its QoS class %s, and that cannot be done in place: set limits.headroomPercent to 0, or use updateMode Rollout", size.Container, after)
+			n.message = fmt.Sprintf("container %s would get limits above its requests, which makes its QoS class %s, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback", size.Container, after)
+			return n
 		}
 		if p.Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
-			return fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
+			n.message = fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
+			n.restart = false
+			return n
 		}
 	}
-	return fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use updateMode Rollout or controlledValues RequestsAndLimits", before, after)
+	n.message = fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback", before, after)
+	return n
 }

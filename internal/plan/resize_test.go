@@ -87,7 +87,7 @@ func TestWhichPodIsResized(t *testing.T) {
 		"A kubelet that never reports is told of": {
 			given(decidedBefore(), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", large()))),
 			`keeps app 200m 256Mi
-			ResizeError: pod web-1: the kubelet has not reported the new size in force for 10m0s
+			ResizeError: pod web-1: the kubelet has not reported the new size in force for 10m0s. The fallback is Wait: these pods stay as they are
 			1/2`,
 		},
 		"A pod that has just started has time to report": {
@@ -103,7 +103,7 @@ func TestWhichPodIsResized(t *testing.T) {
 				waiting("web-3", workload.Resize{InProgress: true, Failed: true}),
 				waiting("web-4", workload.Resize{Deferred: true}))),
 			`keeps app 200m 256Mi
-			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again
+			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay as they are
 			0/4 stalled`,
 		},
 		"An Infeasible pod is tried again when the wish changes": {
@@ -172,7 +172,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A BestEffort pod cannot get its first requests": {
 			given(decidedBefore(), template(sized("app", amounts(0, 0), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))))),
 			`keeps app 200m 256Mi
-			QoSChange: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout
+			QoSChange: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay as they are
 			0/1 stalled`,
 		},
 		"A Guaranteed pod stays so": {
@@ -185,7 +185,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A Guaranteed pod cannot have its requests lowered alone": {
 			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends()),
 			`keeps app 50m -
-			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use updateMode Rollout or controlledValues RequestsAndLimits
+			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback. The fallback is Wait: these pods stay as they are
 			0/1 stalled`,
 		},
 		"A Burstable pod whose requests reach its limits stays Burstable by a hair": {
@@ -233,7 +233,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A resource that restarts its container is told of in the end": {
 			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
 			`keeps app 200m 256Mi
-			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy)
+			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy). The fallback is Wait: these pods stay as they are
 			0/1 stalled`,
 		},
 		"Resources of the pod as a whole are not managed": {
@@ -245,7 +245,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A node that reports no resources in force cannot resize": {
 			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place. The fallback is Wait: these pods stay as they are
 			0/1`,
 		},
 		"Where the whole was refused, memory is asked for alone": {
@@ -258,7 +258,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"Where memory has followed alone, the pod is still not at its size": {
 			given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
 			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay as they are
 			0/1 stalled`,
 		},
 		"Where memory was refused as well, CPU is asked for alone": {
@@ -271,7 +271,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"What was refused is not asked for again": {
 			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
 			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay as they are
 			0/1 stalled`,
 		},
 		"What was refused does not hold up another pod": {
@@ -473,7 +473,11 @@ func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
 	if diff := cmp.Diff(want, inPlace); diff != "" {
 		t.Errorf("in place (-want +got):\n%s", diff)
 	}
-	want = &plan.Contest{Template: []plan.Size{{Container: "app", Resources: large().Resources}}}
+	want.Template = []plan.Size{{Container: "app", Resources: large().Resources}}
+	if diff := cmp.Diff(want, given(orRollout, heldApp(), decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest); diff != "" {
+		t.Errorf("in place, or else by rollout (-want +got):\n%s", diff)
+	}
+	want.Pods = nil
 	if diff := cmp.Diff(want, given(rollout, heldApp(), decidedBefore(contested)).next(noon).Contest); diff != "" {
 		t.Errorf("rollout (-want +got):\n%s", diff)
 	}

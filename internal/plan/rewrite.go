@@ -28,9 +28,13 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 	t := rewritingOf(s, policy, *p.Decision)
 	p.PodsAtSize = podsAt(s, t.owned)
 	next := *p.Decision
-	if next.Reverts >= maxReverts && next.released(s.Writers) {
-		next = *next.uncontested()
-		p.Decision = &next
+	var c Contest
+	if t.changes && next.Reverts >= maxReverts {
+		c = contested(s, policy, next, now)
+		if next.released(s.Writers, c) {
+			next = *next.uncontested()
+			p.Decision = &next
+		}
 	}
 	urgent := next.Reason == DecidedOOMKill && !next.wasWritten()
 	switch {
@@ -41,7 +45,7 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 		}
 		return p.rolledOut(s)
 	case next.Reverts >= maxReverts:
-		return p.contest(s, Contest{Template: t.wanted})
+		return p.contest(s, c)
 	case t.blocked.reason != "":
 		p.Stalled = t.blocked.stalled
 		return p.because(t.blocked.reason, t.blocked.message)
@@ -105,6 +109,9 @@ func rewritingOf(s Situation, policy Policy, d Decision) (t rewriting) {
 		if hold != before {
 			t.hold = append(t.hold, hold)
 		}
+	}
+	if s.Deployment.PodLevelResources && t.blocked.reason == "" {
+		t.blocked = note{reason: v1beta1.ReasonUnsupported, message: "The Deployment declares resources for its pods as a whole, which are not managed", stalled: true}
 	}
 	if message := outOfBounds(withDefaults(withSizes(s.Deployment.Containers, t.wanted), s.Bounds), t.wanted, s.Bounds); message != "" && t.blocked.reason == "" {
 		t.blocked = note{reason: v1beta1.ReasonLimitRange, message: message, stalled: true}

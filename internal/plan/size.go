@@ -24,6 +24,8 @@ type cut struct {
 	// needed is the memory below which a limit is never lowered, whatever the policy
 	// allows to be requested: the container is known to use it.
 	needed quantity.Amounts
+	// kept is a memory limit that the kubelet could not lower, and that is kept for it.
+	kept quantity.Amounts
 }
 
 func cutFor(s Situation, policy Policy, c workload.Container) cut {
@@ -34,6 +36,7 @@ func cutFor(s Situation, policy Policy, c workload.Container) cut {
 		limits:  policy.Containers[c.Name].LimitPolicy,
 		bounds:  s.Bounds,
 		needed:  quantity.Amounts{MemoryBytes: knownNeed(rec)},
+		kept:    quantity.Amounts{MemoryBytes: s.Decision.keptLimit(c.Name)},
 	}
 }
 
@@ -88,6 +91,7 @@ func (c cut) sized(current workload.Resources, requests quantity.Amounts) worklo
 		}
 		if limit > 0 && c.follows {
 			limit = c.limitFor(request, limit, r)
+			request = c.besideKept(request, limit, current, r)
 		}
 		if limit > 0 {
 			request = min(request, limit)
@@ -120,7 +124,19 @@ func (c cut) limitFor(request, current int64, r resource) int64 {
 	if limit < current && limit < r.of(c.needed) {
 		return current
 	}
-	return limit
+	return max(limit, min(current, r.of(c.kept)))
+}
+
+// besideKept is the request beside a limit that may be one that is kept: equal to it
+// where it was equal, so that the QoS class stays, and within what a LimitRange allows.
+func (c cut) besideKept(request, limit int64, current workload.Resources, r resource) int64 {
+	switch {
+	case limit > r.of(c.kept):
+		return request
+	case r.of(current.Requests) == r.of(current.Limits):
+		return limit
+	}
+	return max(request, leastRequest(limit, r.ratio(c.bounds.ContainerRatio)))
 }
 
 // proportional keeps the limit's proportion to the request, rounded up so that it

@@ -1,0 +1,466 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func orRollout(w *world) { w.policy.Fallback = "Rollout" }
+
+// requested is a pod that has been asked to be large, and is small yet. Its place in the
+// spread of the grace is 48 seconds.
+func requested(name string, says workload.Resize) workload.Pod {
+	return with(pod(name, large()), func(p *workload.Pod) {
+		p.Resize = says
+		p.Actual["app"] = small().Resources
+	})
+}
+
+func refusedWith(reason string) func(*world) {
+	return func(w *world) {
+		w.situation.Refused = map[types.UID][]plan.Refused{}
+		for _, sizes := range []workload.Resources{
+			large().Resources,
+			resources(amounts(100, 256), amounts(200, 512)),
+			resources(amounts(200, 128), amounts(400, 256)),
+		} {
+			for _, pod := range w.situation.Pods {
+				w.situation.Refused[pod.UID] = append(w.situation.Refused[pod.UID],
+					plan.Refused{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "no"})
+			}
+		}
+	}
+}
+
+func TestWhatAKubeletPutsOff(t *testing.T) {
+	deferred := func(since time.Time) workload.Resize {
+		return workload.Resize{Deferred: true, Message: "Node didn't have enough resource: cpu", Since: since}
+	}
+	long := func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }
+	table{
+		"It is waited for while the kubelet tries again": {
+			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-9*time.Minute))))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: Node didn't have enough resource: cpu
+			0/1, again in 1m48s`,
+		},
+		"The next resize has the whole grace again": {
+			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon)))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: Node didn't have enough resource: cpu
+			0/1, again in 10m48s`,
+		},
+		"Where it is not known since when, the decision and the last resize tell": {
+			given(orRollout, decidedBefore(long), pods(with(requested("web-1", deferred(time.Time{})), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: Node didn't have enough resource: cpu
+			0/1, again in 9m48s`,
+		},
+		"After the grace the Deployment is rolled out": {
+			given(orRollout, decidedBefore(long), heldApp(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough resource: cpu
+			0/1 changing`,
+		},
+		"The grace of each pod is its own": {
+			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), heldApp()),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough resource: cpu
+			0/2 changing`,
+		},
+		"With the fallback Wait it is waited for, for ever": {
+			given(decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-24*time.Hour))))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: Node didn't have enough resource: cpu. The fallback is Wait: these pods stay as they are
+			0/1`,
+		},
+	}.run(t)
+}
+
+// The values that a template gets, and what is held for it, are those of the mode
+// Rollout: see TestHowATemplateIsRewritten.
+func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
+	infeasible := requested("web-1", workload.Resize{Infeasible: true, Message: "Node didn't have enough capacity"})
+	restarts := func(c workload.Container) workload.Container {
+		c.RestartOnMemory = true
+		return c
+	}
+	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
+	written := func(d *plan.Decision) { d.Written = true }
+	none := sized("app", amounts(0, 0), amounts(0, 0))
+	reverted := func(n int) func(*plan.Decision) {
+		return func(d *plan.Decision) { d.Reverts, d.LastRevert = n, noon.Add(-time.Minute) }
+	}
+	undone := func(w *world) { w.situation.Undone = map[types.UID]bool{"uid-web-2": true} }
+	table{
+		"Infeasible, at once, and held first": {
+			given(orRollout, decidedBefore(recently), pods(infeasible)),
+			`keeps app 200m 256Mi
+			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 changing`,
+		},
+		"Infeasible on a node with static CPU management": {
+			given(orRollout, decidedBefore(recently), heldApp(), pods(requested("web-1", workload.Resize{Infeasible: true, Message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"}))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy
+			0/1 changing`,
+		},
+		"Refused as larger than the node": {
+			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("NodeCapacity")),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: no
+			0/1 changing`,
+		},
+		"Refused on a Windows node": {
+			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("Unsupported")),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: no
+			0/1 changing`,
+		},
+		"Not where a quota refuses, which new pods would meet as well": {
+			given(orRollout, decidedBefore(), pods(pod("web-1", small())), refusedWith("QuotaExceeded")),
+			`keeps app 200m 256Mi
+			QuotaExceeded: pod web-1: no
+			0/1 stalled, again in 1m0s`,
+		},
+		"Not where a right is missing": {
+			given(orRollout, decidedBefore(), pods(pod("web-1", small())), refusedWith("Forbidden")),
+			`keeps app 200m 256Mi
+			Forbidden: pod web-1: no
+			0/1 stalled`,
+		},
+		"Not where a LimitRange refuses": {
+			given(orRollout, decidedBefore(), pods(pod("web-1", small())), bounds(workload.Bounds{PodMax: amounts(150, 0)})),
+			`keeps app 200m 256Mi
+			LimitRange: pod web-1: LimitRange limits allows a pod at most 150m of cpu
+			0/1 stalled`,
+		},
+		"A BestEffort pod": {
+			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), held(plan.Held{Container: "app", CPU: true, Memory: true})),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of - -
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
+			0/1 changing`,
+		},
+		"A pod that would lose its QoS class": {
+			given(orRollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends(),
+				held(plan.Held{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
+			`keeps app 50m -, written
+			rewrites app 50m - of 100m -
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback
+			0/1 changing`,
+		},
+		"A resource that restarts its container, once the other has followed in place": {
+			given(orRollout, decidedBefore(), heldApp(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A resource that restarts its container": {
+			given(orRollout, decidedBefore(), heldApp(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: container app restarts when its memory changes (resizePolicy)
+			0/1 changing`,
+		},
+		"A node that is known to resize nothing": {
+			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			0/1 changing`,
+		},
+		"Not on account of a pod that has just started": {
+			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
+			`keeps app 200m 256Mi
+			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			0/1, again in 9m0s`,
+		},
+		"A resize that was accepted and is not put in force": {
+			given(orRollout, decidedBefore(), heldApp(), pods(requested("web-1", workload.Resize{InProgress: true}))),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: the kubelet has not reported the new size in force for 10m0s
+			0/1 changing`,
+		},
+		"Not before the kubelet has had its time since the resize": {
+			given(orRollout, decidedBefore(), heldApp(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 9m0s`,
+		},
+		"Not while another pod can be resized in place": {
+			given(orRollout, decidedBefore(), heldApp(), pods(infeasible, pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Not on account of resources of the pod as a whole": {
+			given(orRollout, decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
+			`keeps app 200m 256Mi
+			Unsupported: pod web-1: declares resources for the pod as a whole, which are not managed
+			0/1 stalled`,
+		},
+		"One rollout at a time": {
+			given(orRollout, decidedBefore(recently), heldApp(), rolling, pods(infeasible)),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1`,
+		},
+		"Not while the Deployment is paused": {
+			given(orRollout, decidedBefore(recently), heldApp(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible)),
+			`keeps app 200m 256Mi
+			RolloutPaused: The Deployment is paused: its pod template is left alone until it is resumed. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1`,
+		},
+		"Not again while it is rolled out": {
+			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(infeasible)),
+			`keeps app 200m 256Mi, written
+			RollingOut: The Deployment rolls out the decided size
+			0/1 changing`,
+		},
+		"While it is rolled out and no pod runs yet": {
+			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
+			`keeps app 200m 256Mi, written
+			RollingOut: The Deployment rolls out the decided size
+			0/0 changing`,
+		},
+		"Not again where the template has the size already": {
+			given(orRollout, decidedBefore(written), heldApp(), template(large()), pods(infeasible)),
+			`keeps app 200m 256Mi, written
+			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template has the decided size already
+			0/1 stalled`,
+		},
+		"Once it is rolled out, all is applied": {
+			given(orRollout, atSize(), decidedBefore(written), heldApp(), template(large())),
+			`keeps app 200m 256Mi, written
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"What is decided later is put in force in place again": {
+			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), heldApp(), template(large()), recommends()),
+			`keeps app 250m 256Mi
+			resizes web-1 to app 250m 256Mi of 500m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Another writer undoes it once": {
+			given(orRollout, decidedBefore(written), heldApp(), pods(infeasible)),
+			`keeps app 200m 256Mi, written, reverted 1 times
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 changing`,
+		},
+		"Another writer undoes it twice": {
+			given(orRollout, decidedBefore(written, reverted(1)), heldApp(), pods(infeasible)),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 stalled`,
+		},
+		"Who has undone the template keeps its new pods from being resized, too": {
+			given(orRollout, decidedBefore(written, reverted(1)), heldApp()),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
+			0/2 stalled`,
+		},
+		"Somebody undoes pods once": {
+			given(orRollout, decidedBefore(), undone, pods(infeasible, pod("web-2", small()))),
+			`keeps app 200m 256Mi, reverted 1 times
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Somebody undoes pods twice, of which no template is to blame": {
+			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			0/2 stalled`,
+		},
+		"A template that was never taken over is contested by nobody": {
+			given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),
+			`keeps app 200m 256Mi
+			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 changing`,
+		},
+		"Not outside a window": {
+			given(orRollout, decidedBefore(), heldApp(), windows(nightly("Raise")), pods(infeasible)),
+			`keeps app 200m 256Mi
+			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1, again in 14h0m0s`,
+		},
+		"In a window": {
+			given(orRollout, decidedBefore(), heldApp(), windows(daily("Raise")), pods(infeasible)),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 changing`,
+		},
+		"Not where a quota has no room for the first new pod": {
+			given(orRollout, decidedBefore(), heldApp(), quotas(quota("requests.cpu", 399, 200)), pods(infeasible)),
+			`keeps app 200m 256Mi
+			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout. It takes a new pod: pod web-1: Node didn't have enough capacity
+			0/1 stalled, again in 1m0s`,
+		},
+		"Nothing is held in vain": {
+			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), heldApp()),
+			`no decision
+			gives back
+			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			0/2 changing`,
+		},
+		"A template with resources for its pods as a whole is not written": {
+			given(rollout, decidedBefore(), heldApp(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
+			`keeps app 200m 256Mi
+			Unsupported: The Deployment declares resources for its pods as a whole, which are not managed
+			0/2 stalled`,
+		},
+	}.run(t)
+}
+
+// A kubelet does not lower a memory limit below what is in use, and says so for as long
+// as it is asked to.
+func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
+	lowered := decidedBefore(func(d *plan.Decision) {
+		d.Time, d.Requests["app"] = noon.Add(-time.Hour), amounts(100, 64)
+	})
+	needsLittle := recommends(rec(amounts(100, 64), amounts(100, 60), amounts(110, 70)))
+	limited := func(c workload.Container, since time.Duration) workload.Pod {
+		return with(pod("web-1", c), func(p *workload.Pod) {
+			actual := c.Resources
+			actual.Limits.MemoryBytes = 256 * mebi
+			p.Actual["app"] = actual
+			p.Resize = workload.Resize{InProgress: true, Failed: true, Message: "attempting to set pod memory limit below current usage", Since: noon.Add(-since)}
+		})
+	}
+	burstable := sized("app", amounts(100, 64), amounts(200, 128))
+	guaranteed := sized("app", amounts(100, 64), amounts(100, 64))
+	kept := func(d *plan.Decision) {
+		d.Time, d.Requests["app"], d.KeptLimits = noon.Add(-time.Hour), amounts(100, 64), map[string]int64{"app": 256 * mebi}
+	}
+	keptPod := sized("app", amounts(100, 64), amounts(200, 256))
+	table{
+		"The kubelet may try again for a while": {
+			given(lowered, needsLittle, pods(limited(burstable, time.Minute))),
+			`keeps app 100m 64Mi
+			ResizeError: pod web-1: attempting to set pod memory limit below current usage
+			0/1, again in 1m0s`,
+		},
+		"Then the limit is put back": {
+			given(lowered, needsLittle, pods(limited(burstable, 3*time.Minute))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			resizes web-1 to app 100m 64Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"That of a Guaranteed pod with its request": {
+			given(lowered, needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(limited(guaranteed, 3*time.Minute))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			resizes web-1 to app 100m 256Mi of 100m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"With as much of a request as a LimitRange wants": {
+			given(lowered, recommends(), pods(limited(burstable, 3*time.Minute)), bounds(workload.Bounds{ContainerRatio: workload.Ratios{Memory: 2000}})),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"It is not lowered again": {
+			given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			0/1`,
+		},
+		"Nor is that of another pod, but to where it is kept": {
+			given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod), pod("web-2", sized("app", amounts(100, 64), amounts(200, 512))))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			resizes web-2 to app 100m 64Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A new pod may have the lower one": {
+			given(decidedBefore(kept), needsLittle, pods(pod("web-1", burstable))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"A Guaranteed pod stays so": {
+			given(decidedBefore(kept), needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(pod("web-1", sized("app", amounts(100, 256), amounts(100, 256))))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			0/1`,
+		},
+		"A decision on CPU is no news of memory": {
+			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(200, 64), amounts(150, 60), amounts(250, 70)))),
+			`decides app 200m 64Mi (LowerBound), keeps the limit of app at 256Mi
+			resizes web-1 to app 200m 64Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A decision on memory is": {
+			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(100, 32), amounts(100, 30), amounts(110, 40)))),
+			`decides app 100m 32Mi (Lower)
+			resizes web-1 to app 100m 32Mi of 200m 64Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"It is no reason for a rollout": {
+			given(orRollout, decidedBefore(kept), needsLittle, heldApp(), pods(pod("web-1", keptPod))),
+			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
+			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			0/1`,
+		},
+	}.run(t)
+}
+
+func TestPodsThatMakeRoomComeFirst(t *testing.T) {
+	table{
+		"A pod to be lowered before one to be raised": {
+			given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 512), amounts(800, 1024))))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"One that gets more of something is not lowered": {
+			given(decidedBefore(), pods(pod("web-1", small()), pod("web-2", sized("app", amounts(400, 128), amounts(800, 256))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+	}.run(t)
+}
+
+// A request or limit can be added in place and never removed.
+func TestNoLimitIsRemovedInPlace(t *testing.T) {
+	table{
+		"Of a pod whose template has none any more": {
+			given(decidedBefore(), template(sized("app", amounts(100, 128), amounts(0, 0))), pods(pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 199m 256Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
