@@ -251,7 +251,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		})
 		w.uses("web", "app", 300, 300)
 		w.scale("web")
-		w.says("web", "Applied", "False", "QoSChange", "updateMode Rollout")
+		w.says("web", "Applied", "False", "QoSChange", "Rollout as the updateMode or fallback", "The fallback is Wait")
 		w.says("web", "Stalled", "True", "QoSChange")
 		w.rounds(20)
 		for _, pod := range w.pods("web") {

@@ -1,0 +1,217 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+func orRollout(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }
+
+func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
+	t.Parallel()
+	// rolledOut waits until each pod is a new one that has the decided size.
+	rolledOut := func(w *world, before *appsv1.Deployment) {
+		w.Helper()
+		w.eventually(func() string {
+			if d := w.deployment("web"); d.Generation == before.Generation {
+				return "the template is as it was"
+			}
+			return ""
+		})
+		requests := w.sized("web")
+		w.between("cpu", *requests.Cpu(), "330m", "380m")
+		w.between("memory", *requests.Memory(), "384Mi", "385Mi")
+		d := w.runs("web")
+		ownsOnlyResources(w.T, d)
+		if sets := w.sets("web"); len(sets) != 2 {
+			w.Errorf("%d ReplicaSets: one rollout makes two", len(sets))
+		}
+		if n := count(accepted(w.writes(w.began)), "deployments"); total(n) != 1 {
+			w.Errorf("writes of Deployments: %v", n)
+		}
+		w.says("web", "Ready", "True", "Working")
+	}
+	for name, tc := range map[string]struct {
+		change func(*appsv1.Deployment)
+		qos    corev1.PodQOSClass
+	}{
+		"where a container restarts for its memory": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
+		}, corev1.PodQOSBurstable},
+		"where pods are BestEffort": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		}, corev1.PodQOSBurstable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			before := w.deploy("web", tc.change)
+			w.uses("web", "app", 300, 300)
+			w.scale("web", orRollout)
+			rolledOut(w, before)
+			for _, pod := range w.pods("web") {
+				if pod.Status.QOSClass != tc.qos {
+					t.Errorf("pod %s is %s", pod.Name, pod.Status.QOSClass)
+				}
+			}
+			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait"}}}`)
+			w.givenBack(before)
+			w.runs("web")
+		})
+	}
+	t.Run("where a node can never hold the size", func(t *testing.T) {
+		t.Parallel()
+		env.NeedKwok(t)
+		w := newWorld(t)
+		before := w.deploy("web")
+		held := w.pods("web")[0]
+		w.annotate(&held, resizeAnnotation, "infeasible")
+		w.uses("web", "app", 300, 300)
+		w.scale("web", orRollout)
+		rolledOut(w, before)
+		mark := env.Mark()
+		w.rounds(20)
+		if writes := w.writes(mark); len(count(writes, "deployments"))+len(count(writes, "pods/resize")) > 0 {
+			w.tell("once it is rolled out", writes)
+			t.Error("it is not left alone")
+		}
+
+		// What is found is put back when the scaler goes.
+		w.remove(testkit.Scaler(w.namespace, "web", "web"))
+		w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		w.givenBack(before)
+		w.runs("web")
+	})
+	t.Run("where a node is too small", func(t *testing.T) {
+		t.Parallel()
+		env.NeedKwok(t)
+		w := newWorld(t)
+		w.node("small-"+w.namespace, "1")
+		w.node("large-"+w.namespace, "8")
+		before := w.deploy("web", func(d *appsv1.Deployment) {
+			spec := &d.Spec.Template.Spec
+			d.Spec.Replicas = ptr.To(int32(1))
+			spec.NodeSelector = map[string]string{"test": w.namespace}
+			spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
+			spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100,
+				Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
+					Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"small-" + w.namespace},
+				}}},
+			}}}}
+		})
+		if on := w.pods("web")[0].Spec.NodeName; on != "small-"+w.namespace {
+			t.Fatalf("the pod is on node %s", on)
+		}
+		w.uses("web", "app", 1500, 100)
+		w.scale("web", orRollout)
+		w.eventually(func() string {
+			if d := w.deployment("web"); d.Generation == before.Generation {
+				return "the template is as it was"
+			}
+			return ""
+		})
+		w.runs("web")
+		w.sized("web")
+		if on := w.pods("web")[0].Spec.NodeName; on != "large-"+w.namespace {
+			t.Errorf("the new pod is on node %s", on)
+		}
+	})
+}
+
+// A kubelet tries again for as long as it takes, and does not change the time of its
+// condition where it says the same of one resize after the other.
+func TestTheFallbackWaitsForAResizeThatIsPutOff(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newWorld(t)
+	before := w.deploy("web")
+	held := w.pods("web")[0]
+	w.annotate(&held, resizeAnnotation, "deferred")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", orRollout)
+	w.says("web", "Applied", "False", "Deferred", held.Name, "room")
+	w.atSize("web", "330m", held.Name)
+
+	w.saidBefore(held.Name, time.Hour)
+	w.rounds(20)
+	w.says("web", "Applied", "False", "Deferred", held.Name)
+	if n := count(w.writes(w.began), "deployments"); total(n) > 0 || w.deployment("web").Generation != before.Generation {
+		t.Fatalf("rolled out at once: %v", n)
+	}
+
+	w.resizedBefore(held.Name, 30*time.Minute)
+	w.saidBefore(held.Name, 2*time.Hour)
+	w.eventually(func() string {
+		if d := w.deployment("web"); d.Generation == before.Generation {
+			return "the template is as it was: " + w.condition("web", "Applied").Message
+		}
+		return ""
+	})
+	w.sized("web")
+	heldFirst := w.scaler("web").Status.Held
+	if heldFirst == nil || heldFirst.Containers[0].Requests.CPU.String() != "100m" {
+		t.Errorf("held: %+v", heldFirst)
+	}
+}
+
+func (w *world) pod(name string) *corev1.Pod {
+	w.Helper()
+	var pod corev1.Pod
+	if err := env.Client.Get(w.Context(), w.key(name), &pod); err != nil {
+		w.Fatal(err)
+	}
+	return &pod
+}
+
+// saidBefore dates back what the kubelet says of the pod's resize.
+func (w *world) saidBefore(name string, age time.Duration) {
+	w.Helper()
+	w.eventually(func() string {
+		pod := w.pod(name)
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
+			}
+		}
+		return said(env.Client.Status().Update(w.Context(), pod))
+	})
+}
+
+// resizedBefore dates back when the pod was last resized, as the API server has noted it.
+func (w *world) resizedBefore(name string, age time.Duration) {
+	w.Helper()
+	pod := w.pod(name)
+	found := false
+	for i := range pod.ManagedFields {
+		if entry := &pod.ManagedFields[i]; entry.Subresource == "resize" {
+			entry.Time, found = ptr.To(metav1.NewTime(time.Now().Add(-age))), true
+		}
+	}
+	if !found {
+		w.Fatalf("nothing tells when pod %s was resized: %+v", name, pod.ManagedFields)
+	}
+	fields, err := json.Marshal(pod.ManagedFields)
+	if err != nil {
+		w.Fatal(err)
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"managedFields":%s}}`, fields))
+	if err := env.Client.Patch(w.Context(), pod, patch); err != nil {
+		w.Fatal(err)
+	}
+}
