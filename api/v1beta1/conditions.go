@@ -68,6 +68,12 @@ const (
 	ReasonRollingOut = "RollingOut"
 	// ReasonNoRecommendation: there is no recommendation to act on yet.
 	ReasonNoRecommendation = "NoRecommendation"
+	// ReasonNewPodsOnly: the mode is Initial, and pods run that were made before the decided
+	// sizes were. They are left alone.
+	ReasonNewPodsOnly = "NewPodsOnly"
+	// ReasonAdmissionUnavailable: the API server cannot size new pods. It has no
+	// MutatingAdmissionPolicy, which came with Kubernetes 1.36, or ours is not installed.
+	ReasonAdmissionUnavailable = "AdmissionUnavailable"
 	// ReasonWithinTolerance: the sizes in force are close enough.
 	ReasonWithinTolerance = "WithinTolerance"
 	// ReasonWithinBounds: the request is above the target but not above the upper

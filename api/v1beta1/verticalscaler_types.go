@@ -29,12 +29,14 @@ const (
 )
 
 // UpdateMode says how far the operator may go to put a recommendation in force.
-// +kubebuilder:validation:Enum=Off;InPlace;Rollout
+// +kubebuilder:validation:Enum=Off;Initial;InPlace;Rollout
 type UpdateMode string
 
 const (
 	// UpdateModeOff only recommends.
 	UpdateModeOff UpdateMode = "Off"
+	// UpdateModeInitial sizes pods when they are made, and only then.
+	UpdateModeInitial UpdateMode = "Initial"
 	// UpdateModeInPlace resizes running pods without restarting them.
 	UpdateModeInPlace UpdateMode = "InPlace"
 	// UpdateModeRollout writes the sizes into the Deployment's pod template and lets
@@ -171,13 +173,14 @@ type Scaling struct {
 // UpdatePolicy says how recommendations are put in force.
 type UpdatePolicy struct {
 	// updateMode is how far the operator may go. "Off" (in quotes, since a bare Off is
-	// a boolean in YAML): recommend only. InPlace: resize
+	// a boolean in YAML): recommend only. Initial: let the API server give new pods the
+	// sizes, and leave those that run alone. InPlace: resize
 	// running pods without restarting them. Rollout: write the sizes into the
 	// Deployment's pod template, which restarts its pods by its own strategy.
 	// Defaults to InPlace.
 	// +optional
 	// +kubebuilder:default=InPlace
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Off","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Off","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
 	// fallback is what InPlace does where a pod cannot be resized in place: its node can
@@ -498,6 +501,12 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Held"
 	Held *Held `json:"held,omitempty"`
 
+	// admission is what the API server puts into new pods of the Deployment, in the mode
+	// Initial.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Admission"
+	Admission *Admission `json:"admission,omitempty"`
+
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied,
 	// Reconciling and Stalled; and ClusterAccess, where the operator sees only a part
 	// of the cluster.
@@ -694,6 +703,28 @@ type HeldContainer struct {
 	// that none was set.
 	// +optional
 	Limits Amounts `json:"limits,omitempty"`
+}
+
+// Admission is what the API server puts into new pods.
+type Admission struct {
+	// containers holds the sizes that containers get when a pod is made, by name. A container
+	// gets its size only where it has limits exactly where the size has some.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	Containers []AdmittedContainer `json:"containers,omitempty"`
+}
+
+// AdmittedContainer is the size that a container of a new pod gets.
+type AdmittedContainer struct {
+	// containerName is the container's name.
+	ContainerName string `json:"containerName"`
+	// requests are the container's requests.
+	Requests Amounts `json:"requests"`
+	// limits are the container's limits.
+	// +optional
+	Limits Amounts `json:"limits,omitzero"`
 }
 
 // HistoryEntry is one change, in a line.
