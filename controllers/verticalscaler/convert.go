@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -170,6 +171,18 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 			KeptMemoryLimit: apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[name]}).Memory,
 		})
 	}
+	return out
+}
+
+// apiAdmission is what new pods get; it is never nil.
+func apiAdmission(sizes []plan.Size) *v1beta1.Admission {
+	out := &v1beta1.Admission{}
+	for _, size := range sizes {
+		out.Containers = append(out.Containers, v1beta1.AdmittedContainer{
+			ContainerName: size.Container, Requests: apiAmounts(size.Requests), Limits: apiAmounts(size.Limits),
+		})
+	}
+	slices.SortFunc(out.Containers, func(a, b v1beta1.AdmittedContainer) int { return cmp.Compare(a.ContainerName, b.ContainerName) })
 	return out
 }
 

@@ -113,7 +113,7 @@ func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {
 	switch mode := scaler.Spec.UpdatePolicy.UpdateMode; mode {
 	case "":
 		return v1beta1.UpdateModeInPlace
-	case v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
+	case v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
 		return mode
 	default:
 		return v1beta1.UpdateModeOff // a mode of a newer version: do nothing

@@ -96,6 +96,7 @@ func TestPolicyOf(t *testing.T) {
 			}),
 		},
 		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Off" })},
+		"new pods only":                          {checkout(observed, withMode("Initial")), byDefault(func(p *plan.Policy) { p.Mode = "Initial" })},
 		"a fallback": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }),
 			byDefault(func(p *plan.Policy) { p.Fallback = "Rollout" }),

@@ -72,9 +72,10 @@ type Reconciler struct {
 	// VPAs knows the VerticalPodAutoscalers; nil where nobody looks out for them.
 	VPAs *inventory.VPAs
 
-	lookup  *lookup
-	pods    podMemory
-	written *ownwrites.Memory
+	lookup   *lookup
+	pods     podMemory
+	admitted admissionMemory
+	written  *ownwrites.Memory
 }
 
 // pass is what one Reconcile found, decided and did.
@@ -99,6 +100,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.written.Forget(request.NamespacedName)
 			r.pods.forget(request.NamespacedName)
 			r.leave(request.NamespacedName)
+			if r.admitted.isBound(request.NamespacedName) {
+				if err := r.unbind(ctx, request.NamespacedName); err != nil && refusal.Of(err).Reason == "" {
+					return reconcile.Result{}, err
+				}
+			}
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -137,6 +143,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 			p.err = err
 			return p
 		}
+	}
+	if p.err = r.dismiss(ctx, scaler, &p.status); p.err != nil {
+		return p
 	}
 	if scaler.Status.Held != nil && p.status.Held == nil {
 		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
@@ -196,7 +205,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if !policy.Suspended {
 		p.undone = p.observation.undone
 	}
-	r.apply(ctx, scaler, &p)
+	if p.err = r.admit(ctx, scaler, &p); p.err == nil {
+		r.apply(ctx, scaler, &p)
+	}
 	return p
 }
 

@@ -48,6 +48,12 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 			s.Summary = summaryOf(p)
 		}
 	}
+	if s.Admission != nil { // none while there is nothing to size, and none of another Deployment
+		s.Admission = apiAdmission(p.plan.NewPods)
+		if p.err != nil && !isPlanned(p) {
+			s.Admission = scaler.Status.Admission
+		}
+	}
 	if p.plan.Decided && p.plan.Decision != nil {
 		s.History = append([]v1beta1.HistoryEntry{{
 			Time:    metav1.NewTime(p.plan.Decision.Time.Truncate(time.Second)),

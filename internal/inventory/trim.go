@@ -42,7 +42,6 @@ func trimDeployment(d *appsv1.Deployment) {
 	}
 	d.ManagedFields = nil
 	d.Annotations, d.Labels = nil, nil
-	d.Spec.Selector = nil
 	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: trimContainers(d.Spec.Template.Spec.Containers),
 		Resources:  d.Spec.Template.Spec.Resources,

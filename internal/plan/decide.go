@@ -330,7 +330,8 @@ func allowedFor(s Situation, policy Policy, container workload.Container, r reso
 func fixedLimit(s Situation, policy Policy, container workload.Container, r resource) int64 {
 	limit := r.of(container.Limits)
 	switch pods := running(s.Pods, container.Name); {
-	case policy.Mode == v1beta1.UpdateModeRollout && limit == 0:
+	case limit == 0 && policy.Mode == v1beta1.UpdateModeRollout,
+		limit == 0 && policy.Mode == v1beta1.UpdateModeInitial && !policy.Containers[container.Name].Limits:
 		return r.of(s.Bounds.ContainerDefault)
 	case policy.Containers[container.Name].Limits:
 		return 0

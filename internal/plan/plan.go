@@ -199,6 +199,9 @@ type Plan struct {
 	// Contest is what the API server has to be asked about, for Situation.Writers; nil
 	// where nothing is contested.
 	Contest *Contest
+	// NewPods is what the API server shall put into new pods, in the mode Initial: for each
+	// container the resources that are managed.
+	NewPods []Size
 	// Reason is one of the reasons of the condition Applied; Message explains it to
 	// a person and is the same for the same situation.
 	Reason  string
@@ -283,8 +286,11 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 // step plans the next step towards the decision.
 func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
 	s.Decision = p.Decision
-	if policy.Mode == v1beta1.UpdateModeRollout {
+	switch policy.Mode {
+	case v1beta1.UpdateModeRollout:
 		return p.rewrite(s, policy, now)
+	case v1beta1.UpdateModeInitial:
+		return p.admit(s, policy)
 	}
 	next := p.resize(s, policy, now)
 	if next.Resize == nil || next.Decision.Reverts < maxReverts {

@@ -190,6 +190,9 @@ func say(p plan.Plan) string {
 	} else if p.Rewrite != nil {
 		lines = append(lines, "rewrites "+saySizes(p.Rewrite.Sizes))
 	}
+	if len(p.NewPods) > 0 {
+		lines = append(lines, "puts into new pods "+saySizes(p.NewPods))
+	}
 	if p.GiveBack {
 		lines = append(lines, "gives back")
 	}

@@ -267,8 +267,34 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		}
 		checkSizes(w, p.Decision, w.situation.Pods[i].Containers, p.Resize.Sizes, true, fail)
 	}
+	if len(p.NewPods) > 0 {
+		w.checkNewPods(p, fail)
+	}
 	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
 		checkSizes(w, p.Decision, w.situation.Deployment.Containers, p.Rewrite.Sizes, false, fail)
+	}
+}
+
+// checkNewPods: the API server takes the pods that it has put the sizes into.
+func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
+	if w.policy.Mode != "Initial" || w.policy.Suspended {
+		fail("new pods are sized, and nobody has asked for that")
+	}
+	made := w.newPod("made").Containers
+	after := withSizes(made, p.NewPods)
+	if broken, ours := brokenRule(after, p.NewPods, w.situation.Bounds); ours {
+		fail("the API server refuses new pods: %s", broken)
+	}
+	for i, c := range after {
+		if exceeds(c.Requests, c.Limits) && c.Resources != made[i].Resources {
+			fail("container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
+		}
+		for _, size := range p.NewPods {
+			has := func(size, made, request int64) bool { return request > 0 && (size > 0) != (made > 0) }
+			if size.Container == c.Name && (has(size.Limits.CPUMillis, made[i].Limits.CPUMillis, size.Requests.CPUMillis) || has(size.Limits.MemoryBytes, made[i].Limits.MemoryBytes, size.Requests.MemoryBytes)) {
+				fail("a limit of container %s comes or goes: %s beside %s", c.Name, sayResources(size.Resources), sayResources(made[i].Resources))
+			}
+		}
 	}
 }
 
@@ -589,6 +615,9 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	switch {
 	case p.Resize != nil:
 		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+		if i < 0 {
+			return true // a rollout has replaced it
+		}
 		pod := s.Pods[i]
 		after := withSizes(pod.Containers, p.Resize.Sizes)
 		if workload.QoSOf(after) != pod.QoS {
@@ -810,6 +839,8 @@ func randomWorld(r *rand.Rand) world {
 	w.policy.Mode = "InPlace"
 	if some(0.4) {
 		w.policy.Mode = "Rollout"
+	} else if some(0.15) {
+		w.policy.Mode = "Initial"
 	}
 	if some(0.4) {
 		w.policy.Fallback = "Rollout"

@@ -1,0 +1,209 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+)
+
+// needsAdmission says whether the scaler's mode has the API server size new pods.
+func needsAdmission(scaler *v1beta1.VerticalScaler) bool {
+	return modeOf(scaler) == v1beta1.UpdateModeInitial
+}
+
+// admit sees to it that the API server sizes new pods, as the status says.
+//
+// That status.admission is there says that there may be a binding. It is written first,
+// so that a binding is found again after a crash.
+func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+	if !needsAdmission(scaler) {
+		return nil
+	}
+	if scaler.Status.Admission == nil {
+		p.status.Admission = &v1beta1.Admission{}
+		p.again = staleCacheRetry
+		return nil
+	}
+	key := client.ObjectKeyFromObject(scaler)
+	selector := p.observation.deployment.Spec.Selector
+	if r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
+		return nil
+	}
+	err := r.bind(ctx, key, selector)
+	if err == nil {
+		r.admitted.remember(key, selector, p.now)
+		return r.sweepBindings(ctx)
+	}
+	switch refused := refusal.Of(err); {
+	case meta.IsNoMatchError(err):
+		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
+		p.plan.Message = "The API server has no MutatingAdmissionPolicy, which came with Kubernetes 1.36: use another updateMode"
+	case errors.Is(err, errNoPolicy):
+		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
+		p.plan.Message = "There is no MutatingAdmissionPolicy " + admission.PolicyName + ": install config/components/new-pods"
+	case refused.Reason != "":
+		p.plan.Reason = refused.Reason
+		p.plan.Message = "The API server is not asked to size new pods, for which config/components/new-pods has the rights: " + refused.Message
+	default:
+		return err
+	}
+	p.plan.Stalled, p.plan.Applied, p.plan.NewPods = true, false, nil
+	return nil
+}
+
+// errNoPolicy says that a binding would do nothing.
+var errNoPolicy = errors.New("the policy is not installed")
+
+// bind makes the scaler's binding, or puts it right.
+func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) error {
+	policy := client.ObjectKey{Name: admission.PolicyName}
+	if err := r.Live.Get(ctx, policy, &admissionv1.MutatingAdmissionPolicy{}); apierrors.IsNotFound(err) {
+		return errNoPolicy
+	} else if err != nil {
+		return fmt.Errorf("reading the policy for new pods: %w", err)
+	}
+	want, found := admission.Binding(scaler, selector), &admissionv1.MutatingAdmissionPolicyBinding{}
+	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), found); {
+	case apierrors.IsNotFound(err):
+		if err := r.Client.Create(ctx, want, client.FieldOwner(Name)); err != nil {
+			return fmt.Errorf("creating the binding of scaler %s: %w", scaler, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the binding of scaler %s: %w", scaler, err)
+	case equality.Semantic.DeepEqual(found.Spec, want.Spec):
+		return nil
+	}
+	found.Spec, found.Labels = want.Spec, want.Labels
+	if err := r.Client.Update(ctx, found, client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("updating the binding of scaler %s: %w", scaler, err)
+	}
+	return nil
+}
+
+// dismiss removes the binding of a scaler whose mode needs none any more. Where the API
+// server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
+func (r *Reconciler) dismiss(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
+	if scaler.Status.Admission == nil || needsAdmission(scaler) {
+		return nil
+	}
+	err := r.unbind(ctx, client.ObjectKeyFromObject(scaler))
+	if refused := refusal.Of(err); refused.Reason != "" {
+		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
+		return nil
+	}
+	if err == nil {
+		status.Admission = nil
+	}
+	return err
+}
+
+// unbind removes a scaler's binding.
+func (r *Reconciler) unbind(ctx context.Context, scaler types.NamespacedName) error {
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admission.BindingName(scaler)}}
+	err := r.Client.Delete(ctx, binding)
+	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("deleting the binding of scaler %s: %w", scaler, err)
+	}
+	r.admitted.forget(scaler)
+	return nil
+}
+
+// sweepBindings removes, once, the bindings of scalers that went while no operator was
+// there. Nothing owns them: they belong to no namespace.
+func (r *Reconciler) sweepBindings(ctx context.Context) error {
+	if r.admitted.isSwept() {
+		return nil
+	}
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); refusal.Of(err).Reason != "" {
+		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", refusal.Of(err).Message)
+		r.admitted.setSwept()
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("listing the bindings: %w", err)
+	}
+	for i := range bindings.Items {
+		key, ours := admission.ScalerOf(&bindings.Items[i])
+		// Where a namespace is not watched, the answer is another error.
+		if err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{}); !ours || !apierrors.IsNotFound(err) {
+			continue
+		}
+		if err := r.unbind(ctx, key); err != nil {
+			return err
+		}
+	}
+	r.admitted.setSwept()
+	return nil
+}
+
+// admissionMemory remembers which bindings were found to be right, and when.
+type admissionMemory struct {
+	mu    sync.Mutex
+	bound map[types.NamespacedName]boundAt
+	swept bool
+}
+
+type boundAt struct {
+	selector *metav1.LabelSelector
+	at       time.Time
+}
+
+func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time, most time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.bound[scaler]
+	return ok && now.Sub(last.at) < most && equality.Semantic.DeepEqual(last.selector, selector)
+}
+
+func (m *admissionMemory) remember(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bound == nil {
+		m.bound = map[types.NamespacedName]boundAt{}
+	}
+	m.bound[scaler] = boundAt{selector.DeepCopy(), now}
+}
+
+func (m *admissionMemory) forget(scaler types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.bound, scaler)
+}
+
+func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.bound[scaler]
+	return ok
+}
+
+func (m *admissionMemory) isSwept() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.swept
+}
+
+func (m *admissionMemory) setSwept() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.swept = true
+}

@@ -1,0 +1,115 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func initial(w *world) { w.policy.Mode = "Initial" }
+
+func TestWhatNewPodsGet(t *testing.T) {
+	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
+	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
+	unlimited := sized("app", amounts(100, 128), amounts(0, 0))
+	table{
+		"Those that run are left alone": {
+			given(initial, decidedBefore()),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"Once all are new, all is applied": {
+			given(initial, decidedBefore(), atSize()),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size, and new ones get it
+			2/2 applied`,
+		},
+		"Pods that do not run yet get it as well": {
+			given(initial, decidedBefore(), pods()),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size, and new ones get it
+			0/0 applied`,
+		},
+		"Only what is managed": {
+			given(initial, decidedBefore(), memoryOnly),
+			`keeps app - 256Mi
+			puts into new pods app - 256Mi of - 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"A limit that stays bounds the request": {
+			given(initial, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 300) }), requestsOnly, recommends()),
+			`decides app 200m 256Mi (Bounds)
+			puts into new pods app 200m 256Mi of 200m 256Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"A limit that a LimitRange gives to each new pod grows with the request": {
+			given(initial, decidedBefore(), template(unlimited), bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 200m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"Or bounds it, where limits stay": {
+			given(initial, template(unlimited), requestsOnly, bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
+			`decides app 150m 256Mi (LowerBound)
+			puts into new pods app 150m 256Mi of 150m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"Nothing that a LimitRange refuses": {
+			given(initial, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(250, 0)})),
+			`keeps app 200m 256Mi
+			LimitRange: LimitRange limits allows a pod at most 250m of cpu
+			0/2 stalled`,
+		},
+		"Nothing beside resources for a pod as a whole": {
+			given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
+			`keeps app 200m 256Mi
+			Unsupported: The Deployment declares resources for its pods as a whole, which are not managed
+			0/2 stalled`,
+		},
+		"Nothing while the scaler is suspended": {
+			given(initial, decidedBefore(), func(w *world) { w.policy.Suspended = true }),
+			`keeps app 200m 256Mi
+			Suspended: Nothing is changed while the scaler is suspended
+			0/2`,
+		},
+		"Nothing without a recommendation": {
+			given(initial, recommends()),
+			`no decision
+			NoRecommendation: There is no recommendation yet
+			0/2`,
+		},
+		"The largest node does not bound what may bring a new one": {
+			given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
+			`decides app 200m 256Mi (LowerBound)
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"The next decision waits for its cooldown": {
+			given(initial, decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(100, 100), amounts(400, 400)))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2, again in ` + (5*time.Minute - noon.Sub(recentDecision())).String(),
+		},
+	}.run(t)
+}
+
+func recentDecision() time.Time {
+	d := decision()
+	recently(d)
+	return d.Time
+}

@@ -1,0 +1,245 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// newPods sizes new pods: it installs the policy, which all tests share.
+func newPods(t *testing.T) *world {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), admission.Policy()); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return newWorld(t)
+}
+
+// bindings are those of this namespace's scalers.
+func (w *world) bindings() (names []string) {
+	w.Helper()
+	var list admissionv1.MutatingAdmissionPolicyBindingList
+	if err := env.Client.List(w.Context(), &list, client.MatchingLabels(admission.Labels())); err != nil {
+		w.Fatal(err)
+	}
+	for i := range list.Items {
+		if scaler, ours := admission.ScalerOf(&list.Items[i]); ours && scaler.Namespace == w.namespace {
+			names = append(names, scaler.Name)
+		}
+	}
+	return names
+}
+
+// hasBindings waits until these scalers of the namespace have a binding, and no others.
+func (w *world) hasBindings(names ...string) {
+	w.Helper()
+	w.eventually(func() string {
+		if got := w.bindings(); fmt.Sprint(got) != fmt.Sprint(names) {
+			return fmt.Sprintf("there are bindings of %q, not of %q", got, names)
+		}
+		return ""
+	})
+}
+
+func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	before := w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Initial"))
+	w.says("web", "Applied", "False", "NewPodsOnly")
+	w.says("web", "Ready", "True", "Working")
+	w.hasBindings("web")
+
+	// The API server learns of the binding in its own time.
+	w.eventually(func() string {
+		pod := w.pods("web")[0]
+		w.remove(&pod)
+		w.gone(&pod)
+		w.runs("web")
+		for _, pod := range w.pods("web") {
+			if resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
+				return ""
+			}
+		}
+		return "no new pod has another size"
+	})
+	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":5}}`)
+	w.runs("web")
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
+	w.runs("web")
+	requests := w.sized("web")
+	w.between("cpu", *requests.Cpu(), "330m", "380m")
+	for _, pod := range w.pods("web") {
+		limit := resourcesOf(pod, "app").Limits.Cpu()
+		want := requests.Cpu().DeepCopy()
+		want.Add(*requests.Cpu())
+		if pod.Generation != 1 || limit.Cmp(want) != 0 {
+			t.Errorf("pod %s has generation %d and a limit of %s", pod.Name, pod.Generation, limit)
+		}
+	}
+	if n := restarts(w.pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	d := w.deployment("web")
+	if len(d.Spec.Template.Spec.Containers[0].Resources.Requests) != 2 || d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" {
+		t.Errorf("the template has %+v", d.Spec.Template.Spec.Containers[0].Resources)
+	}
+	writes := w.writes(w.began)
+	w.tell("new pods", writes)
+	if n := total(count(writes, "pods/resize")) + total(count(writes, "deployments")) + total(count(writes, "pods")); n > 0 {
+		t.Errorf("%d writes of pods and Deployments", n)
+	}
+
+	// Without the mode, new pods are as in the template.
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+	w.hasBindings()
+	w.eventually(func() string {
+		if s := w.scaler("web"); s.Status.Admission != nil {
+			return fmt.Sprintf("the status still has %+v", s.Status.Admission)
+		}
+		return ""
+	})
+	if after := w.deployment("web"); after.UID != before.UID {
+		t.Error("the Deployment is another one")
+	}
+}
+
+func TestInitialPutsNothingIntoPodsWhileItIsSuspended(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Initial"))
+	w.eventually(func() string {
+		if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) != 1 {
+			return fmt.Sprintf("admission is %+v", s.Status.Admission)
+		}
+		return ""
+	})
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
+	w.eventually(func() string {
+		if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) != 0 {
+			return fmt.Sprintf("admission is %+v", s.Status.Admission)
+		}
+		return ""
+	})
+	w.says("web", "Applied", "False", "Suspended")
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":false}}`)
+	w.says("web", "Applied", "False", "NewPodsOnly")
+}
+
+func TestBindingsGoWithTheirScalers(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	for _, name := range []string{"first", "second", "third"} {
+		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+		w.uses(name, "app", 300, 300)
+		w.scale(name, inMode("Initial"))
+	}
+	w.hasBindings("first", "second", "third")
+
+	w.remove(testkit.Scaler(w.namespace, "first", "first"))
+	w.hasBindings("second", "third")
+
+	// One that goes while no operator is there leaves its binding behind.
+	w.operator.Stop(t)
+	w.remove(testkit.Scaler(w.namespace, "second", "second"))
+	w.gone(testkit.Scaler(w.namespace, "second", "second"))
+	w.hasBindings("second", "third")
+	w.start()
+	w.hasBindings("third")
+
+	// What somebody changes of a binding is put right, after a restart at the latest.
+	binding := admission.Binding(w.key("third"), &metav1.LabelSelector{})
+	w.patch(binding, `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"app":"other"}}}}}`)
+	w.restart()
+	w.eventually(func() string {
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err.Error()
+		}
+		if labels := binding.Spec.MatchResources.ObjectSelector.MatchLabels; labels["app"] != "third" {
+			return fmt.Sprintf("it selects %v", labels)
+		}
+		return ""
+	})
+}
+
+// It runs alone: this operator watches all namespaces, and would remove what the others'
+// have left behind.
+func TestInitialWithItsRightsAndWithout(t *testing.T) {
+	if err := env.Client.Create(t.Context(), admission.Policy()); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	i := allNamespaces(t)
+	i.apply(everything)
+	usage := &crowd{Usage: testkit.NewUsage()}
+	w := i.place(env.Namespace(t), usage)
+	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}) })
+	w.deploy("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", inMode("Initial"))
+	account, _ := i.run(usage)
+	w.says("web", "Applied", "False", "Forbidden", "config/components/new-pods", "mutatingadmissionpolicies")
+	w.says("web", "Ready", "False", "Forbidden")
+	if got := w.bindings(); len(got) > 0 {
+		t.Errorf("bindings of %v", got)
+	}
+	if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) > 0 {
+		t.Errorf("admission is %+v", s.Status.Admission)
+	}
+	before := len(account.Forbidden())
+	if before == 0 {
+		t.Error("nothing was forbidden")
+	}
+
+	for _, object := range env.Rendered(t, testkit.Root()+"/test/cluster/testdata/new-pods") {
+		if !strings.HasPrefix(object.GetKind(), "ClusterRole") {
+			continue
+		}
+		i.rename(object.Object)
+		i.grant(object)
+	}
+	w.annotate(testkit.Deployment(w.namespace, "web"), "test", "wake")
+	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":4}}`)
+	w.says("web", "Applied", "False", "NewPodsOnly")
+	w.hasBindings("web")
+	w.remove(testkit.Scaler(w.namespace, "web", "web"))
+	w.hasBindings()
+	if got := account.Forbidden(); len(got) != before {
+		t.Errorf("forbidden with all rights: %v", got)
+	}
+}
+
+// grant applies one of the objects that give rights.
+func (i *install) grant(object *unstructured.Unstructured) {
+	i.Helper()
+	if object.GetKind() == "ClusterRoleBinding" {
+		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+		subjects[0] = map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": i.system, "name": "verticalscaler-operator"}
+		if err := unstructured.SetNestedSlice(object.Object, subjects, "subjects"); err != nil {
+			i.Fatal(err)
+		}
+	}
+	config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+	if err := env.Client.Apply(i.Context(), config, client.FieldOwner("test"), client.ForceOwnership); err != nil {
+		i.Fatal(err)
+	}
+	i.Cleanup(func() { i.cleanUp(object) })
+}
