@@ -1,0 +1,105 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+func TestBindingsAreMadeAndRemoved(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scaler := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.Admission = &v1beta1.Admission{} })
+	key := client.ObjectKeyFromObject(scaler)
+	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	newPass := func() *pass {
+		p := &pass{now: noon, plan: plan.Plan{Reason: "NewPodsOnly", NewPods: []plan.Size{{Container: "app"}}}}
+		p.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: selector}}
+		return p
+	}
+	reconciler := func(funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, scaler.DeepCopy())...).WithInterceptorFuncs(funcs).Build()
+		return &Reconciler{Client: c, Live: c, ResyncPeriod: time.Minute}
+	}
+	bindings := func(r *Reconciler) (names []string) {
+		var list admissionv1.MutatingAdmissionPolicyBindingList
+		if err := r.Client.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Spec.ParamRef.Name)
+		}
+		return names
+	}
+	t.Run("not before the status says that there may be one", func(t *testing.T) {
+		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
+		first.Status.Admission = nil
+		if err := r.admit(t.Context(), first, p); err != nil || p.status.Admission == nil || p.again == 0 || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.Admission, p.again, bindings(r))
+		}
+	})
+	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
+		r, p := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(gone, selector)), newPass()
+		if err := r.admit(t.Context(), scaler, p); err != nil || p.plan.Stalled {
+			t.Fatal(err, p.plan.Message)
+		}
+		if got := strings.Join(bindings(r), " "); got != scaler.Name {
+			t.Errorf("bindings of %s", got)
+		}
+		off, status := scaler.DeepCopy(), scaler.Status.DeepCopy()
+		off.Spec.UpdatePolicy.UpdateMode = "Off"
+		if err := r.dismiss(t.Context(), off, status); err != nil || status.Admission != nil || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
+		}
+	})
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
+	for name, tc := range map[string]struct {
+		answer error
+		reason string
+	}{
+		"no policy":     {nil, "AdmissionUnavailable"},
+		"no such kind":  {&meta.NoKindMatchError{}, "AdmissionUnavailable"},
+		"no such right": {forbidden, "Rejected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, p := reconciler(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+				if tc.answer != nil {
+					return tc.answer
+				}
+				return c.Get(ctx, key, obj, options...)
+			}}), newPass()
+			if err := r.admit(t.Context(), scaler, p); err != nil {
+				t.Fatal(err)
+			}
+			if p.plan.Reason != tc.reason || !p.plan.Stalled || p.plan.NewPods != nil {
+				t.Errorf("%s: %s, stalled %t, new pods get %v", p.plan.Reason, p.plan.Message, p.plan.Stalled, p.plan.NewPods)
+			}
+		})
+	}
+}
