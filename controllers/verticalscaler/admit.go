@@ -29,12 +29,20 @@ func needsAdmission(scaler *v1beta1.VerticalScaler) bool {
 	return modeOf(scaler) == v1beta1.UpdateModeInitial
 }
 
-// admit sees to it that the API server sizes new pods, as the status says.
+// admit sees to it that the API server sizes new pods, as the status says. What they get
+// stays the same while changes are frozen. The budget has nothing to do with it: no pod
+// that runs is changed.
 //
 // That status.admission is there says that there may be a binding. It is written first,
 // so that a binding is found again after a crash.
 func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
 	if !needsAdmission(scaler) {
+		return nil
+	}
+	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
+		if scaler.Status.Admission == nil || !equality.Semantic.DeepEqual(scaler.Status.Admission, apiAdmission(p.plan.NewPods)) {
+			p.wait(&putOff{v1beta1.ReasonFrozen, why})
+		}
 		return nil
 	}
 	if scaler.Status.Admission == nil {
@@ -102,7 +110,7 @@ func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, sele
 // dismiss removes the binding of a scaler whose mode needs none any more. Where the API
 // server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
 func (r *Reconciler) dismiss(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
-	if scaler.Status.Admission == nil || needsAdmission(scaler) {
+	if scaler.Status.Admission == nil || needsAdmission(scaler) || isPaused(scaler) {
 		return nil
 	}
 	err := r.unbind(ctx, client.ObjectKeyFromObject(scaler))

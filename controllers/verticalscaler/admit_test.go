@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
@@ -75,6 +77,40 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		off, status := scaler.DeepCopy(), scaler.Status.DeepCopy()
 		off.Spec.UpdatePolicy.UpdateMode = "Off"
 		if err := r.dismiss(t.Context(), off, status); err != nil || status.Admission != nil || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
+		}
+	})
+	t.Run("while changes are frozen, new pods get what they have been getting", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			admission *v1beta1.Admission
+			waits     bool
+		}{
+			"where nothing is asked for yet": {nil, true},
+			"where they got something else":  {&v1beta1.Admission{}, true},
+			"where nothing changes":          {apiAdmission([]plan.Size{{Container: "app"}}), false},
+		} {
+			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
+			r.Freeze = freeze.New(types.NamespacedName{})
+			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
+			before.Status.Admission = tc.admission
+			p.status = *before.Status.DeepCopy()
+			if err := r.admit(t.Context(), before, p); err != nil || len(bindings(r)) > 0 {
+				t.Errorf("%s: %v, bindings of %v", name, err, bindings(r))
+			}
+			if got := p.plan.Reason == "Frozen"; got != tc.waits {
+				t.Errorf("%s: %s", name, p.plan.Reason)
+			}
+			if completeStatus(before, p); !equality.Semantic.DeepEqual(p.status.Admission, tc.admission) {
+				t.Errorf("%s: new pods get %+v", name, p.status.Admission)
+			}
+		}
+	})
+	t.Run("nor is a binding removed while the scaler is paused", func(t *testing.T) {
+		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(key, selector))
+		off := scaler.DeepCopy()
+		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Off", map[string]string{v1beta1.PausedAnnotation: "true"}
+		status := off.Status.DeepCopy()
+		if err := r.dismiss(t.Context(), off, status); err != nil || status.Admission == nil || len(bindings(r)) != 1 {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
 		}
 	})

@@ -90,6 +90,7 @@ func (r *Reconciler) leave(scaler client.ObjectKey) {
 func (p *pass) wait(why *putOff) {
 	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
 	p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
+	p.holdsAdmission = true
 	p.plan.Applied, p.plan.Changing, p.plan.Stalled = false, false, false
 	p.plan.Reason, p.plan.Message = why.reason, why.message
 }

@@ -88,7 +88,9 @@ type pass struct {
 	changes     []change            // made in this pass, for events
 	undone      map[types.UID]int64 // the pods that count as undone by somebody else, by generation
 	again       time.Duration
-	err         error
+	// holdsAdmission says that new pods go on getting what they have been getting.
+	holdsAdmission bool
+	err            error
 }
 
 // Reconcile moves one Deployment a step closer to its recommendation.
@@ -167,6 +169,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		return p
 	}
 	if refused.Reason != "" {
+		p.holdsAdmission = true
 		p.plan = plan.Plan{
 			Decision: p.observation.situation.Decision, Stalled: true,
 			Reason: refused.Reason, Message: "What was taken over cannot be given back: " + refused.Message,
@@ -183,6 +186,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		policy.Suspended = true
 		p.plan = plan.Next(p.observation.situation, policy, now)
 		p.plan.Decision = p.observation.situation.Decision
+		p.holdsAdmission = true
 		p.plan.Reason, p.plan.Message = v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set"
 		return p
 	}
@@ -205,7 +209,12 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if !policy.Suspended {
 		p.undone = p.observation.undone
 	}
-	if p.err = r.admit(ctx, scaler, &p); p.err == nil {
+	if policy.Suspended {
+		p.holdsAdmission = true
+	} else {
+		p.err = r.admit(ctx, scaler, &p)
+	}
+	if p.err == nil {
 		r.apply(ctx, scaler, &p)
 	}
 	return p

@@ -26,6 +26,10 @@ func (p Plan) admit(s Situation, policy Policy) Plan {
 		p.Stalled = true
 		return p.because(v1beta1.ReasonLimitRange, message)
 	}
+	if no := newPodOverQuota(s, made, whole); no.reason != "" {
+		p.Stalled, p.RequeueAfter = no.stalled, quotaRetry
+		return p.because(no.reason, no.message)
+	}
 	for _, size := range whole {
 		p.NewPods = append(p.NewPods, Size{Container: size.Container, Resources: decidedOnly(size.Resources, *p.Decision, size.Container)})
 	}

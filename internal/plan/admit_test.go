@@ -79,6 +79,26 @@ func TestWhatNewPodsGet(t *testing.T) {
 			Unsupported: The Deployment declares resources for its pods as a whole, which are not managed
 			0/2 stalled`,
 		},
+		"Nothing that a quota has no room for, where the template asks for less": {
+			given(initial, decidedBefore(), quotas(quota("requests.cpu", 399, 200))),
+			`keeps app 200m 256Mi
+			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for a new pod, which gets what the Deployment says
+			0/2 stalled, again in 1m0s`,
+		},
+		"Whatever a quota says where the template asks for more": {
+			given(initial, decidedBefore(), template(sized("app", amounts(400, 512), amounts(800, 1024))), recommends(), quotas(quota("requests.cpu", 200, 200), quota("limits.memory", 1, 1))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			0/2`,
+		},
+		"Limits that are off are those of the template": {
+			given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
+			`decides app 100m - (Bounds)
+			puts into new pods app 100m - of 150m -
+			Applied: All pods have the decided size, and new ones get it
+			0/0 applied`,
+		},
 		"Nothing while the scaler is suspended": {
 			given(initial, decidedBefore(), func(w *world) { w.policy.Suspended = true }),
 			`keeps app 200m 256Mi

@@ -371,7 +371,7 @@ func limitsAreOff(s Situation, policy Policy, container workload.Container, requ
 		return false
 	}
 	in := running(s.Pods, container.Name)
-	if policy.Mode == v1beta1.UpdateModeRollout {
+	if policy.Mode != v1beta1.UpdateModeInPlace { // new pods are made as the template says
 		in = []workload.Container{container}
 	}
 	for _, c := range in {

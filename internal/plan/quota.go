@@ -73,6 +73,26 @@ func rolloutOverQuota(s Situation, wanted []Size) note {
 	return no
 }
 
+// newPodOverQuota says which quota has no room for a new pod that gets sizes, where it would
+// get more than without them: such a pod would not be made at all.
+func newPodOverQuota(s Situation, made []workload.Container, sizes []Size) note {
+	sized, plain := total(withSizes(made, sizes)), total(made)
+	var more workload.Resources
+	for _, r := range resources {
+		if r.of(sized.Requests) > r.of(plain.Requests) {
+			r.set(&more.Requests, r.of(sized.Requests)+injected(s, r))
+		}
+		if r.of(sized.Limits) > r.of(plain.Limits) {
+			r.set(&more.Limits, r.of(sized.Limits))
+		}
+	}
+	no := overQuota(s.Quotas, more)
+	if no.reason != "" {
+		no.message += " for a new pod, which gets what the Deployment says"
+	}
+	return no
+}
+
 // freed is the most that can go before the first new pod comes.
 func freed(s Situation, of func(workload.Resources) int64) (sum int64) {
 	var has []int64

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -121,7 +122,7 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestInitialPutsNothingIntoPodsWhileItIsSuspended(t *testing.T) {
+func TestNewPodsGetWhatTheyGotWhileTheScalerIsSuspended(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	w.deploy("web")
@@ -133,14 +134,12 @@ func TestInitialPutsNothingIntoPodsWhileItIsSuspended(t *testing.T) {
 		}
 		return ""
 	})
+	before := w.scaler("web").Status.Admission
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
-	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) != 0 {
-			return fmt.Sprintf("admission is %+v", s.Status.Admission)
-		}
-		return ""
-	})
 	w.says("web", "Applied", "False", "Suspended")
+	if after := w.scaler("web").Status.Admission; !equality.Semantic.DeepEqual(before, after) {
+		t.Errorf("new pods get %+v, and got %+v", after, before)
+	}
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":false}}`)
 	w.says("web", "Applied", "False", "NewPodsOnly")
 }
