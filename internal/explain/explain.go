@@ -132,7 +132,7 @@ func Of(e Evidence) Explanation {
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
 		Purpose:         fmt.Sprintf("It keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
 		Mode:            string(mode),
-		ModeMeans:       modeMeans(mode),
+		ModeMeans:       modeMeans(mode, e.Scaler.Spec.UpdatePolicy.Fallback),
 		Profile:         profileOf(s),
 		CooldownSeconds: 300,
 		Applied:         metav1.ConditionUnknown,
@@ -170,12 +170,17 @@ func profileOf(s *v1beta1.VerticalScaler) string {
 	return string(profile.Balanced)
 }
 
-// modeMeans says a mode in words.
-func modeMeans(mode v1beta1.UpdateMode) string {
+// modeMeans says a mode, and its fallback, in words.
+func modeMeans(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) string {
 	switch mode {
 	case v1beta1.UpdateModeOff:
 		return "it only recommends, and changes nothing"
+	case v1beta1.UpdateModeInitial:
+		return "new pods are made at their sizes, and those that run are left as they are"
 	case v1beta1.UpdateModeInPlace:
+		if fallback == v1beta1.FallbackRollout {
+			return "running pods are resized without a restart; where one cannot be, sizes are written into the pod template, and the Deployment rolls them out"
+		}
 		return "running pods are resized without a restart; one that cannot be is left as it is"
 	case v1beta1.UpdateModeRollout:
 		return "sizes are written into the pod template, and the Deployment rolls them out"

@@ -88,7 +88,8 @@ var reasons = []Reason{
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy leaves nothing to manage.", ByAPerson, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// Somebody does not want it.
-	{v1beta1.ReasonRecommendOnly, "The update mode is Off: recommendations are made, and not applied.", ByAPerson, "Set spec.updatePolicy.updateMode to InPlace or Rollout to apply them."},
+	{v1beta1.ReasonRecommendOnly, "The update mode is Off: recommendations are made, and not applied.", ByAPerson, "Set spec.updatePolicy.updateMode to InPlace, Initial or Rollout to apply them."},
+	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the sizes, and those that run stay as they are.", ByAPerson, "Nothing has to be done; kubectl rollout restart makes new pods of all, and updateMode InPlace resizes those that run."},
 	{v1beta1.ReasonSuspended, "The scaler is suspended: it goes on recommending, and changes nothing.", ByAPerson, "Set spec.suspend to false."},
 	{v1beta1.ReasonPaused, "The annotation that stops the operator from touching the Deployment is set.", ByAPerson, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
 	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization is a share of the request, so the two would fight; the resource is left alone.", ByAPerson, "Let the HorizontalPodAutoscaler scale on another metric, or on an AverageValue; or take the resource out of controlledResources to say that this is meant."},
@@ -99,17 +100,19 @@ var reasons = []Reason{
 	{v1beta1.ReasonRolloutPaused, "The Deployment is paused, so its pod template is left alone, or not rolled out.", ByAPerson, "Resume the Deployment (kubectl rollout resume)."},
 
 	// The pod cannot take it.
-	{v1beta1.ReasonQoSChange, "The sizes would change the pod's QoS class, which cannot be done to a running pod.", ByAPerson, "Set requests in the Deployment where it has none, use controlledValues RequestsAndLimits, raise maxAllowed if the message says so, or use updateMode Rollout, which makes new pods."},
-	{v1beta1.ReasonRestartRequired, "The container's resizePolicy asks for a restart when the resource changes, and nothing is restarted.", ByAPerson, "Set the resizePolicy of the resource to NotRequired in the Deployment, or use updateMode Rollout, or take the resource out of controlledResources."},
-	{v1beta1.ReasonUnsupported, "The pod, its node or the API server cannot resize in place.", ByAPerson, "Use updateMode Rollout; or see that the node's kubelet is of Kubernetes 1.33 or newer, and that the pod declares no resources for itself as a whole."},
-	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has put the resize off, and tries again.", ByItself, "Wait until other pods of the node have gone; or make room on it, or lower maxAllowed."},
-	{v1beta1.ReasonInfeasible, "The node can never hold the new size.", ByAPerson, "Delete the pod once a larger node can take the next one and the Deployment requests the size, lower maxAllowed, or use updateMode Rollout."},
-	{v1beta1.ReasonNodeCapacity, "No node, or not the pod's node, can give so much, beside the pod's other containers.", ByAPerson, "Add a larger node, lower maxAllowed, or use updateMode Rollout where new pods may bring a new node."},
+	{v1beta1.ReasonQoSChange, "The sizes would change the pod's QoS class, which cannot be done to a running pod.", ByAPerson, "Set requests in the Deployment where it has none, use controlledValues RequestsAndLimits, raise maxAllowed if the message says so, or use Rollout as the fallback or updateMode, which makes new pods."},
+	{v1beta1.ReasonRestartRequired, "The container's resizePolicy asks for a restart when the resource changes, and nothing is restarted.", ByAPerson, "Set the resizePolicy of the resource to NotRequired in the Deployment, or use Rollout as the fallback or updateMode, or take the resource out of controlledResources."},
+	{v1beta1.ReasonUnsupported, "The pod or its node cannot be resized in place, or declares resources for the pod as a whole.", ByAPerson, "Use Rollout as the fallback or updateMode; or see that the node's kubelet is of Kubernetes 1.33 or newer, and that the pod declares no resources for itself as a whole."},
+	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has put the resize off, and tries again.", ByItself, "Wait until other pods of the node have gone; or make room on it, lower maxAllowed, or use fallback Rollout, which makes new pods after 10 minutes."},
+	{v1beta1.ReasonInfeasible, "The node can never hold the new size.", ByAPerson, "Use Rollout as the fallback or updateMode, whose new pods may go to a larger node, or lower maxAllowed."},
+	{v1beta1.ReasonNodeCapacity, "No node, or not the pod's node, can give so much, beside the pod's other containers.", ByAPerson, "Add a larger node, lower maxAllowed, or use Rollout as the fallback or updateMode where new pods may bring a new node."},
+	{v1beta1.ReasonUsageAboveLimit, "More memory is in use than a lower limit allows, so the limit was put back.", ByItself, "Wait: it stays until usage decides anew; to lower it now, the container has to use less memory."},
 	{v1beta1.ReasonResizeError, "The kubelet could not put the resize in force, or has not said so for 10 minutes. It tries again.", ByItself, "Wait; if it stays, see the pod's condition PodResizeInProgress and the kubelet's log. Memory in use cannot be taken away: the container's usage must fall first."},
 
 	// A rule forbids it.
 	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByAPerson, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within what it allows."},
 	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByAPerson, "Raise the ResourceQuota that the message names, remove what else uses it up, or lower maxAllowed; it is tried again within a minute."},
+	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or ours is not installed.", ByAPerson, "Install config/components/new-pods on Kubernetes 1.36 or newer, or use another updateMode."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByAPerson, "Grant the operator what the message says, by applying its installation again with the roles of the update mode."},
 	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "Nothing has to be done: the scaler goes with its namespace."},
 	{v1beta1.ReasonRejected, "The API server refused the change, often for an admission webhook or policy, or a size in the Deployment cannot be believed.", ByAPerson, "Do what the message says: change the rule that refuses it, or the value that is out of range; it is tried again within a minute."},

@@ -65,6 +65,22 @@ var situations = map[string]func() world{
 		return given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
 	},
 
+	"contested pods and template": func() world {
+		return given(orRollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
+	},
+	"a memory limit that is kept": func() world {
+		return given(decidedBefore(func(d *plan.Decision) {
+			d.Requests["app"], d.KeptLimits = amounts(100, 64), map[string]int64{"app": 256 * mebi}
+		}), recommends(), pods(pod("web-1", sized("app", amounts(100, 64), amounts(200, 256)))))
+	},
+
+	"new pods only":    func() world { return given(initial, decidedBefore()) },
+	"all pods are new": func() world { return given(initial, decidedBefore(), atSize()) },
+	"pod-level resources of template, for new pods": func() world {
+		return given(initial, decidedBefore(), podLevel)
+	},
+	"pod-level resources of template": func() world { return given(rollout, decidedBefore(), podLevel) },
+
 	"no pods":  func() world { return given(decidedBefore(), pods()) },
 	"a resize": func() world { return given(decidedBefore()) },
 	"a resize under way": func() world {
@@ -119,6 +135,8 @@ var situations = map[string]func() world{
 		}, recommends(recommended("side")))
 	},
 }
+
+func podLevel(w *world) { w.situation.Deployment.PodLevelResources = true }
 
 func rollingOut(w *world) { w.situation.Deployment.RollingOut = true }
 

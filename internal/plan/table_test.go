@@ -34,13 +34,13 @@ type axis struct {
 
 // axes are in the order in which the table tells them: what matters most comes first.
 var axes = []axis{
-	{"mode", []string{"Off", "InPlace", "Rollout"}},
-	{"fallback", []string{"Wait"}},
+	{"mode", []string{"Off", "Initial", "InPlace", "Rollout"}},
+	{"fallback", []string{"Wait", "Rollout"}},
 	{"replicas", []string{"0", "1", "4"}},
 	{"QoS", []string{"Guaranteed", "Burstable", "BestEffort"}},
 	{"limits", []string{"in proportion", "RequestsOnly", "with headroom", "none"}},
 	{"restarts for", []string{"nothing", "cpu", "memory", "cpu and memory"}},
-	{"the kubelet says", []string{"nothing yet", "Deferred", "Infeasible", "InProgress", "Error", "nothing for long"}},
+	{"the kubelet says", []string{"nothing yet", "Deferred", "Deferred for long", "Infeasible", "InProgress", "Error", "nothing for long"}},
 	{"the API server says", []string{"yes", "NodeCapacity", "Unsupported", "QuotaExceeded", "Forbidden", "Rejected"}},
 }
 
@@ -74,8 +74,9 @@ func (c cell) world() (w world, ok bool) {
 	app.RestartOnMemory = strings.Contains(c["restarts for"], "memory")
 
 	w = given(template(app), pods(), decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-time.Minute) }))
-	w.policy.Mode, w.policy.Containers = v1beta1.UpdateMode(c["mode"]), map[string]plan.ContainerPolicy{"app": policy}
-	if c["mode"] == "Rollout" {
+	w.policy.Mode, w.policy.Fallback = v1beta1.UpdateMode(c["mode"]), v1beta1.Fallback(c["fallback"])
+	w.policy.Containers = map[string]plan.ContainerPolicy{"app": policy}
+	if c["mode"] == "Rollout" || c["mode"] == "InPlace" && c["fallback"] == "Rollout" {
 		w.situation.Held = []plan.Held{{Container: "app", CPU: true, Memory: true, Resources: app.Resources}}
 	}
 	var replicas int32
@@ -106,6 +107,8 @@ func (w *world) ask(verdict string) (ok bool) {
 	switch verdict {
 	case "Deferred":
 		first.Resize.Deferred = true
+	case "Deferred for long":
+		first.Resize.Deferred, first.Resize.Since = true, noon.Add(-time.Hour)
 	case "Infeasible":
 		first.Resize.Infeasible = true
 	case "InProgress":
@@ -161,6 +164,8 @@ func stepOf(w world, p plan.Plan) string {
 		return "rewrite the template to " + saySizes(p.Rewrite.Sizes)
 	case p.GiveBack:
 		return "give back"
+	case len(p.NewPods) > 0:
+		return "put into new pods " + saySizes(p.NewPods)
 	}
 	return "no step"
 }
