@@ -19,7 +19,7 @@
 // and usage in the prices are the mean of about a day. A level is thus charged for what
 // it reserves in vain, and for what it does not give.
 //
-// The state takes 2.6 KB whatever its age, and an added sample about a microsecond.
+// The state takes 2.6 KB whatever its age, and an added sample one to two microseconds.
 // There is no clock in here, and nothing is safe for use by several goroutines.
 package ensemble
 
