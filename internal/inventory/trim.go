@@ -46,7 +46,18 @@ func trimDeployment(d *appsv1.Deployment) {
 		Containers: trimContainers(d.Spec.Template.Spec.Containers),
 		Resources:  d.Spec.Template.Spec.Resources,
 	}}
-	d.Status.Conditions = nil
+	d.Status.Conditions = givenUp(d.Status.Conditions)
+}
+
+// givenUp keeps that a rollout does not get on, without the times and words that change
+// meanwhile.
+func givenUp(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
+	for _, c := range conditions {
+		if workload.HasGivenUp(c) {
+			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+	}
+	return out
 }
 
 // trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
@@ -74,7 +85,7 @@ func trimPod(p *corev1.Pod) {
 			Name:                 s.Name,
 			RestartCount:         s.RestartCount,
 			Resources:            s.Resources,
-			State:                corev1.ContainerState{Terminated: s.State.Terminated},
+			State:                corev1.ContainerState{Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
 			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
 		})
 	}
@@ -82,7 +93,7 @@ func trimPod(p *corev1.Pod) {
 		Phase:             p.Status.Phase,
 		QOSClass:          p.Status.QOSClass,
 		StartTime:         p.Status.StartTime,
-		Conditions:        resizeConditions(p.Status.Conditions),
+		Conditions:        podConditions(p.Status.Conditions),
 		ContainerStatuses: statuses,
 	}
 }
@@ -112,13 +123,29 @@ func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFields
 	return out
 }
 
-func resizeConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+// podConditions keeps what a kubelet says of a resize, and since when a pod is not ready.
+// That it is ready is the rule, and is left out.
+func podConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
-		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+		switch c.Type {
+		case corev1.PodResizePending, corev1.PodResizeInProgress:
 			out = append(out, c)
+		case corev1.PodReady:
+			if c.Status == corev1.ConditionFalse {
+				out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+			}
 		}
 	}
 	return out
+}
+
+// backingOff keeps that a container is not started for now. The kubelet's words change
+// with each of its tries.
+func backingOff(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
+	if !workload.IsBackingOff(waiting) {
+		return nil
+	}
+	return &corev1.ContainerStateWaiting{Reason: waiting.Reason}
 }
 
 func trimContainers(containers []corev1.Container) []corev1.Container {

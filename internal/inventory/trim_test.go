@@ -378,7 +378,7 @@ func randomPod(r *rand.Rand) (pod corev1.Pod) {
 var words = []string{
 	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Deferred", "Infeasible", "Error",
 	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
-	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always",
+	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always", "CrashLoopBackOff", "ProgressDeadlineExceeded",
 }
 
 // wordsOf are those for types that know few.
@@ -386,6 +386,8 @@ var wordsOf = map[reflect.Type][]string{
 	reflect.TypeFor[corev1.PodConditionType](): {"PodResizePending", "PodResizeInProgress", "Ready"},
 	reflect.TypeFor[corev1.ConditionStatus]():  {"True", "True", "False"},
 	reflect.TypeFor[corev1.PodPhase]():         {"Running", "Pending"},
+
+	reflect.TypeFor[appsv1.DeploymentConditionType](): {"Progressing", "Available"},
 }
 
 // fill gives every field of a value, and of all below it, a random value.

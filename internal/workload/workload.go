@@ -54,6 +54,9 @@ type Deployment struct {
 	// RollingOut says that pods of an older template still have to be replaced, or
 	// that the Deployment's controller has not seen the newest spec.
 	RollingOut bool
+	// Stuck says that the Deployment's controller has given up on the rollout of this very
+	// spec, because it did not get on for longer than progressDeadlineSeconds.
+	Stuck bool
 	// Unavailable is how many of the old pods a rollout may let go before the first new
 	// one has come: all of them with the strategy Recreate.
 	Unavailable int32
@@ -91,6 +94,22 @@ type Pod struct {
 	Resize Resize
 	// Kills are the OOM kills that the status still tells of.
 	Kills []OOMKill
+	// Exits are the ends of containers that the status still tells of, OOM kills among
+	// them: of each container the last two at most.
+	Exits []Exit
+	// BackingOff names the containers that the kubelet waits to start again, since they
+	// end each time.
+	BackingOff []string
+	// Unready is since when the pod has not been ready; zero while it is, and where the
+	// kubelet has not said.
+	Unready time.Time
+}
+
+// Exit is one end of one container.
+type Exit struct {
+	Container string
+	At        time.Time
+	OOMKilled bool
 }
 
 // Resize is the kubelet's word on a resize. The zero value means that it has none.
@@ -153,7 +172,15 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		d.Status.UpdatedReplicas < out.Replicas ||
 		d.Status.Replicas > d.Status.UpdatedReplicas ||
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
+	for _, c := range d.Status.Conditions {
+		out.Stuck = out.Stuck || HasGivenUp(c) && d.Status.ObservedGeneration >= d.Generation
+	}
 	return out
+}
+
+// HasGivenUp says that a Deployment's condition tells of a rollout that does not get on.
+func HasGivenUp(c appsv1.DeploymentCondition) bool {
+	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
 }
 
 // unavailable reads the strategy as the Deployment's controller does: percentages of
@@ -207,12 +234,30 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 			}
 		}
 		for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
-			if terminated != nil && terminated.Reason == "OOMKilled" {
+			if terminated == nil {
+				continue
+			}
+			killed := terminated.Reason == "OOMKilled"
+			out.Exits = append(out.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
+			if killed {
 				out.Kills = append(out.Kills, killOf(status.Name, terminated, out))
 			}
 		}
+		if IsBackingOff(status.State.Waiting) {
+			out.BackingOff = append(out.BackingOff, status.Name)
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
+			out.Unready = c.LastTransitionTime.Time
+		}
 	}
 	return out
+}
+
+// IsBackingOff says that a container is not started for now, since it ends each time.
+func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
+	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
 func killOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {

@@ -310,3 +310,57 @@ func TestOOMKills(t *testing.T) {
 		})
 	}
 }
+
+// What became of a pod is told by its status alone, with the times at which it happened.
+func TestWhatBecameOfAPod(t *testing.T) {
+	ended := func(at time.Time, reason string) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at), Reason: reason}
+	}
+	first, last := time.Unix(1_700_000_000, 0), time.Unix(1_700_000_060, 0)
+	pod := workload.ReadPod(&corev1.Pod{Status: corev1.PodStatus{
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "app", State: corev1.ContainerState{Terminated: ended(last, "Error")}, LastTerminationState: corev1.ContainerState{Terminated: ended(first, "OOMKilled")}},
+			{Name: "log", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+			{Name: "new", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+		},
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(first)},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(last)},
+		},
+	}}, true)
+	exits := []workload.Exit{{Container: "app", At: last}, {Container: "app", At: first, OOMKilled: true}}
+	if diff := cmp.Diff(exits, pod.Exits); diff != "" {
+		t.Errorf("Exits (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"log"}, pod.BackingOff); diff != "" {
+		t.Errorf("BackingOff (-want +got):\n%s", diff)
+	}
+	if !pod.Unready.Equal(last) {
+		t.Errorf("Unready = %s", pod.Unready)
+	}
+	ready := workload.ReadPod(&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(last)},
+	}}}, true)
+	if !ready.Unready.IsZero() {
+		t.Errorf("a ready pod is unready since %s", ready.Unready)
+	}
+}
+
+// A Deployment is stuck by its controller's word on this very spec.
+func TestStuck(t *testing.T) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: appsv1.DeploymentStatus{
+		ObservedGeneration: 2,
+		Conditions:         []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}},
+	}}
+	if !workload.ReadDeployment(d).Stuck {
+		t.Error("it has given up, and is not stuck")
+	}
+	older, progressing := d.DeepCopy(), d.DeepCopy()
+	older.Generation = 3
+	progressing.Status.Conditions[0].Status, progressing.Status.Conditions[0].Reason = corev1.ConditionTrue, "ReplicaSetUpdated"
+	for _, d := range []*appsv1.Deployment{older, progressing} {
+		if workload.ReadDeployment(d).Stuck {
+			t.Errorf("%+v is stuck", d.Status)
+		}
+	}
+}
