@@ -66,6 +66,12 @@ const (
 	ReasonResizing = "Resizing"
 	// ReasonRollingOut: the Deployment rolls out a template that carries the decided sizes.
 	ReasonRollingOut = "RollingOut"
+	// ReasonVerifying: the pods that were changed first are watched before the others are
+	// lowered, too.
+	ReasonVerifying = "Verifying"
+	// ReasonChangeFailed: a change was put back, since the pods fared worse with it, and is
+	// not tried again before the evidence is new.
+	ReasonChangeFailed = "ChangeFailed"
 	// ReasonNoRecommendation: there is no recommendation to act on yet.
 	ReasonNoRecommendation = "NoRecommendation"
 	// ReasonNewPodsOnly: the mode is Initial, and pods run that were made before the decided

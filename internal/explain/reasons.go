@@ -65,6 +65,8 @@ var reasons = []Reason{
 	{v1beta1.ReasonWithinBounds, "A request is above its target, but not above the upper bound, which is wide while evidence is thin.", ByItself, "Wait: the bound closes in as more usage is observed, and the request is then lowered; to lower it now, set maxAllowed."},
 	{v1beta1.ReasonResizing, "Pods are being resized in place, one after the other.", ByItself, "Wait: a resize takes seconds, and one that takes longer than 10 minutes holds up no other pod."},
 	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the sizes, or gets its own sizes back.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods."},
+	{v1beta1.ReasonVerifying, "The pods that were changed first are watched before more is lowered: whether they end, or are no longer ready, more often than those that were not changed.", ByItself, "Wait; it takes spec.updatePolicy.observationSeconds, which is two minutes unless set, and longer while pods fare badly for other reasons."},
+	{v1beta1.ReasonChangeFailed, "A change was put back, since the pods fared clearly worse with it than without. It is not tried again before there is new evidence.", ByItself, "Read in status.failed what was seen on which pods; set minAllowed if the workload needs more than its usage shows, or edit the scaler's spec to have the change tried again."},
 	{v1beta1.ReasonInCooldown, "The last change is too recent for another one.", ByItself, "Wait, or lower spec.updatePolicy.cooldownSeconds; OOM kills and too little CPU do not wait for it."},
 	{v1beta1.ReasonOutsideWindow, "The change waits for a maintenance window of updatePolicy.windows to open.", ByItself, "Wait for the next window, or change spec.updatePolicy.windows; OOM kills and too little CPU do not wait for it."},
 	{v1beta1.ReasonInvalidWindow, "A window of updatePolicy.windows cannot be understood, and never opens.", ByAPerson, "Correct the schedule or the time zone that the message names in spec.updatePolicy.windows."},
@@ -152,6 +154,7 @@ func Causes() []Cause { return slices.Clone(causes) }
 
 var causes = []Cause{
 	{plan.DecidedOOMKill, "a container was killed for want of memory"},
+	{plan.DecidedPutBack, "pods fared worse with the last decision, so that what was before is put back"},
 	{plan.DecidedBounds, "a request was outside of what minAllowed, maxAllowed, a LimitRange or a limit allows"},
 	{plan.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
 	{plan.DecidedRaise, "a request was below its target"},

@@ -19,6 +19,7 @@ import (
 // The reasons of a decision. The most urgent that applies names it.
 const (
 	DecidedOOMKill    = "OOMKill"    // memory is below the floor that an OOM kill has set
+	DecidedPutBack    = "PutBack"    // pods fared worse with the last decision: what was before is put back
 	DecidedBounds     = "Bounds"     // a request is outside what the policy, the LimitRange or a fixed limit allows
 	DecidedLowerBound = "LowerBound" // a request is below the lower bound: usage asks for more now
 	DecidedRaise      = "Raise"      // a request is below its target
@@ -28,7 +29,7 @@ const (
 
 // urgency orders the reasons.
 var urgency = map[string]int{
-	DecidedOOMKill: 6, DecidedBounds: 5, DecidedLowerBound: 4, DecidedRaise: 3, DecidedLower: 2, DecidedAdopted: 1,
+	DecidedOOMKill: 7, DecidedPutBack: 6, DecidedBounds: 5, DecidedLowerBound: 4, DecidedRaise: 3, DecidedLower: 2, DecidedAdopted: 1,
 }
 
 // resource is one of the two resources, with the accessors that let one rule
@@ -96,15 +97,21 @@ func decide(s Situation, policy Policy, now time.Time) decided {
 
 	out := decided{decision: s.Decision.with(w.stays)}
 	ready, waiting := policy.split(w.moves, s.Decision, now)
+	ready = policy.careful(ready, s.Decision, now)
 	switch {
 	case len(ready) > 0:
 		out.decision = &Decision{Time: now, Reason: mostUrgent(ready), Requests: w.stays, KeptLimits: s.Decision.keptBut(ready)}
 		if d := s.Decision; d != nil { // whoever undoes one decision undoes the next
 			out.decision.Reverts, out.decision.LastRevert, out.decision.ContestedBy = d.Reverts, d.LastRevert, d.ContestedBy
+			if d.Reason == DecidedPutBack && d.Time.Equal(now) && urgency[out.decision.Reason] < urgency[d.Reason] {
+				out.decision.Reason = d.Reason
+			}
 		}
+		policy.untried(out.decision.Requests, s.Decision.trial())
 		for _, m := range ready {
 			set(out.decision.Requests, m.container, m.resource, m.to)
 		}
+		out.decision.Trial = policy.trialOf(s, out.decision, ready, now)
 		out.decided = true
 		out.reason, out.message, out.stalled = w.held.tell()
 	case len(waiting) > 0:
@@ -130,7 +137,7 @@ type weighing struct {
 type move struct {
 	container string
 	resource  resource
-	to        int64
+	from, to  int64
 	why       string
 }
 
@@ -187,6 +194,11 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 		to, why = current, "" // to restart pods costs more than to go without a little CPU
 	}
 	to = policy.stepTo(current, to, why, rec, r, allowed)
+	to, failed := avoid(s.Failed, container.Name, r, current, to, why)
+	if failed != nil && !differs(current, to, policy.Tolerance) {
+		w.keptAsFailed(container.Name, r, *failed)
+		return
+	}
 	switch {
 	case why == "" && limitsAreOff(s, policy, container, current, r):
 		to, why = current, DecidedBounds
@@ -194,7 +206,7 @@ func (w *weighing) weigh(s Situation, policy Policy, container workload.Containe
 		to, why = current, DecidedAdopted
 	}
 	if why != "" {
-		w.moves = append(w.moves, move{container.Name, r, to, why})
+		w.moves = append(w.moves, move{container.Name, r, current, to, why})
 		return
 	}
 	if current > target && differs(current, target, policy.Tolerance) {

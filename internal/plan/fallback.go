@@ -31,7 +31,7 @@ func (p Plan) rollOutInstead(s Situation, policy Policy, restarts notes, now tim
 	if !rewritingOf(s, policy, *p.Decision).changes {
 		if s.Deployment.RollingOut {
 			p.Stalled = false
-			return p.rolledOut(s)
+			return p.rolledOut(s, policy, now)
 		}
 		p.Message += ". The Deployment's pod template has the decided size already"
 		return p
@@ -49,9 +49,9 @@ func (p Plan) rollOutInstead(s Situation, policy Policy, restarts notes, now tim
 }
 
 // withoutPods is the plan while no pod counts: all of them may be about to be replaced.
-func (p Plan) withoutPods(s Situation, policy Policy) Plan {
+func (p Plan) withoutPods(s Situation, policy Policy, now time.Time) Plan {
 	if policy.mayRollOut() && len(s.Held) > 0 && s.Deployment.RollingOut && !rewritingOf(s, policy, *p.Decision).changes {
-		return p.rolledOut(s)
+		return p.rolledOut(s, policy, now)
 	}
 	return p.because(v1beta1.ReasonNoPods, "The Deployment has no running pods")
 }

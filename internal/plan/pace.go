@@ -64,6 +64,9 @@ func (p Policy) waitOf(m move, last *Decision, now time.Time) (w waiting) {
 		return w
 	}
 	d := window.Direction(m.why)
+	if d == window.Lower && last.trial() != nil {
+		return waiting{m.why, v1beta1.ReasonVerifying, "waits until the last one has been watched for long enough", 0}
+	}
 	cooldown := p.cooldown(d)
 	if left := cooldownLeft(last, cooldown, now); left > 0 {
 		w = waiting{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last one", cooldown), left}

@@ -50,6 +50,9 @@ type Policy struct {
 	// Tolerance is the least change of a request, as a share of it, that is worth
 	// making: 0 to 1.
 	Tolerance float64
+	// Observation is how long pods are watched after a change before it counts as good; 0
+	// for not at all.
+	Observation time.Duration
 	// Containers is the policy of each container of the template, by name.
 	Containers map[string]ContainerPolicy
 }
@@ -102,6 +105,8 @@ type Situation struct {
 	Recommendations []recommend.Container
 	// Decision is the decision in force; nil before the first.
 	Decision *Decision
+	// Failed is what was put back before.
+	Failed []Failed
 	// Held are the values of the template that we have taken over, as they were
 	// before; nil while we hold nothing of this Deployment.
 	Held []Held
@@ -132,6 +137,8 @@ type Decision struct {
 	// kubelet could not lower for the memory in use. None up to them is lowered until the
 	// container's memory is decided anew.
 	KeptLimits map[string]int64
+	// Trial is how it goes with what was changed; nil where nothing is watched.
+	Trial *Trial
 }
 
 // Held is what we have taken over of one container of the template.
@@ -190,6 +197,13 @@ type Plan struct {
 	Decision *Decision
 	// Decided says that Decision is new.
 	Decided bool
+	// PutBack is what was seen on which pods, where Decision puts back what was before it.
+	PutBack string
+	// Failed is what must not be tried again.
+	Failed []Failed
+	// RecordFirst says that Decision must be recorded before a step towards it is taken: what
+	// was good before it would be lost with the operator.
+	RecordFirst bool
 	// Resize, Rewrite and GiveBack are the step; at most one is set.
 	Resize  *Resize
 	Rewrite *Rewrite
@@ -234,7 +248,8 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 func (p Plan) steps() bool { return p.Resize != nil || p.Rewrite != nil || p.GiveBack }
 
 func next(s Situation, policy Policy, now time.Time) Plan {
-	p := Plan{Decision: s.Decision, Pods: countPods(s.Pods)}
+	s.Failed = s.stillFailed(policy, now)
+	p := Plan{Decision: s.Decision, Failed: s.Failed, Pods: countPods(s.Pods)}
 	switch {
 	case s.Deployment.Terminating:
 		return p.because(v1beta1.ReasonTerminating, "The Deployment is being deleted")
@@ -253,14 +268,17 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	} else {
 		s.Decision = s.Decision.undone(s, policy, now)
 	}
+	s, saw, verdictIn := s.judged(policy, now)
 	d := decide(s, policy, now)
-	p.Decision, p.Decided = d.decision, d.decided
+	p.Decision, p.Decided = d.decision, d.decided || saw != ""
+	p.Failed, p.PutBack = s.Failed, saw
 	if policy.mayRollOut() && holdsInVain(s, policy) {
 		p.GiveBack, p.Changing = true, true
 		return p.because(v1beta1.ReasonRollingOut, "What is no longer managed of the Deployment's pod template is given back")
 	}
 	if p.Decision == nil {
 		p.RequeueAfter = d.wait
+		p.Decided = d.decided
 		p.Stalled = d.stalled
 		if d.reason == v1beta1.ReasonWithinTolerance || d.reason == v1beta1.ReasonWithinBounds {
 			p.Applied, p.PodsAtSize = true, p.Pods
@@ -268,6 +286,11 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 		return p.because(d.reason, d.message)
 	}
 	p = p.step(s, policy, now)
+	if p.steps() && p.Decided && (p.PutBack != "" || d.decision.Trial != nil) {
+		p.Resize, p.Rewrite = nil, nil
+		p.Decision, p.RecordFirst = d.decision, true
+	}
+	p.RequeueAfter = sooner(p.RequeueAfter, verdictIn)
 	// A raise that waits for its cooldown is worth waking up for, and a request left
 	// alone is worth a word, but only while there is nothing more pressing to say.
 	if p.Resize == nil && p.Rewrite == nil {

@@ -86,6 +86,20 @@ var situations = map[string]func() world{
 	"a resize under way": func() world {
 		return given(decidedBefore(recently), pods(unsettled(workload.Resize{InProgress: true})))
 	},
+	"a resize that is watched": func() world {
+		return given(decidedBefore(onTrial), watching, pods(halfSized("web-1"), pod("web-2", small())), recommends(halved()))
+	},
+	"lowering while another is watched": func() world {
+		return given(decidedBefore(onTrial), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
+	},
+	"a change that failed": func() world {
+		return given(decidedBefore(), watching, recommends(halved()), atSize(), func(w *world) {
+			w.situation.Failed = []plan.Failed{
+				{Container: "app", Resource: "cpu", Value: 60, Good: 200, At: noon, Saw: "pod web-1: container app ended"},
+				{Container: "app", Resource: "memory", Value: 70 * mebi, Good: 256 * mebi, At: noon, Saw: "pod web-1: container app ended"},
+			}
+		})
+	},
 	"all resized": func() world { return given(decidedBefore(), atSize()) },
 	"infeasible":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Infeasible: true}))) },
 	"deferred":    func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true}))) },

@@ -43,8 +43,10 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	var (
 		blocked notes
 		next    *Resize
-		lowers  bool
+		lower   *Resize // one that takes something from a pod, and is on trial
+		yields  bool    // next makes room for others
 		flying  int
+		have    int // the pods that have all that they can get
 	)
 	if !policy.mayRollOut() {
 		p.Decision = p.Decision.unwritten()
@@ -75,9 +77,12 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 				p.RequeueAfter = sooner(p.RequeueAfter, pod.Started.Add(stuckAfter).Sub(now))
 			}
 		case asked:
-			if first := isLowered(pod, sizes); next == nil || first && !lowers {
-				next = &Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes}
-				lowers = first
+			step := &Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes}
+			switch first := isLowered(pod, sizes); {
+			case p.Decision.Trial != nil && lowers(pod, sizes):
+				lower = cmp.Or(lower, step)
+			case next == nil || first && !yields:
+				next, yields = step, first
 			}
 		case pod.Resize.Infeasible:
 			blocked.addNote(subject, note{reason: v1beta1.ReasonInfeasible, message: said(pod, "its node can never hold the new size"), stalled: true, restart: true})
@@ -104,20 +109,29 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 			}
 			flying++
 			p.RequeueAfter = sooner(p.RequeueAfter, left)
-		case len(drops) == 0 && refusal.reason == "":
-			p.PodsAtSize++
+		default:
+			have++
+			if len(drops) == 0 && refusal.reason == "" {
+				p.PodsAtSize++
+			}
 		}
+	}
+	if next == nil {
+		p, next = p.tryOut(s, policy, now, lower, flying, have)
 	}
 
 	switch {
 	case p.Pods == 0:
-		return p.withoutPods(s, policy)
+		return p.withoutPods(s, policy, now)
 	case next != nil && flying < concurrency(p.Pods):
 		p.Resize, p.Changing = next, true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
 	case flying > 0:
 		p.Changing = true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
+	case next == nil && lower != nil:
+		p.Changing = true
+		return p.because(v1beta1.ReasonVerifying, "The pods that were lowered first are watched before the others are lowered, too")
 	case len(blocked) > 0:
 		return p.fallBack(s, policy, blocked, now)
 	}

@@ -36,14 +36,14 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 			p.Decision = &next
 		}
 	}
-	urgent := next.Reason == DecidedOOMKill && !next.wasWritten()
+	urgent := (next.Reason == DecidedOOMKill || next.Reason == DecidedPutBack) && !next.wasWritten()
 	switch {
 	case !t.changes:
 		if !next.Written {
 			next.Written = true
 			p.Decision = &next
 		}
-		return p.rolledOut(s)
+		return p.rolledOut(s, policy, now)
 	case next.Reverts >= maxReverts:
 		return p.contest(s, c)
 	case t.blocked.reason != "":
@@ -74,13 +74,19 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 }
 
 // rolledOut tells how far the Deployment is with a template that is as decided.
-func (p Plan) rolledOut(s Situation) Plan {
+func (p Plan) rolledOut(s Situation, policy Policy, now time.Time) Plan {
 	switch {
 	case s.Deployment.RollingOut && s.Deployment.Paused:
 		return p.because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pods get the decided size once it is resumed")
 	case s.Deployment.RollingOut:
 		p.Changing = true
 		return p.because(v1beta1.ReasonRollingOut, "The Deployment rolls out the decided size")
+	}
+	if p.Decision.Trial != nil {
+		var over bool
+		if p, over = p.watch(s, policy, now); over {
+			p.Decision = p.Decision.on(nil)
+		}
 	}
 	p.Applied = true
 	return p.because(v1beta1.ReasonApplied, "The Deployment's pod template has the decided size")

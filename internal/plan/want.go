@@ -44,7 +44,7 @@ func classOf(p Plan) budget.Class {
 		return budget.Bounds // a person has asked for it
 	}
 	switch p.Decision.Reason {
-	case DecidedOOMKill, DecidedLowerBound:
+	case DecidedOOMKill, DecidedPutBack, DecidedLowerBound:
 		return budget.Urgent
 	case DecidedBounds:
 		return budget.Bounds

@@ -1,0 +1,539 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const watchedFor = 2 * time.Minute
+
+// wasteful is a Deployment of so many small pods that need half of what they have, and are
+// watched after a change.
+func wasteful(n int, changes ...func(*world)) *world {
+	w := given(recommends(halved()), func(w *world) {
+		w.policy.Observation = watchedFor
+		w.situation.Pods = nil
+		for i := range n {
+			w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%02d", i), small()))
+		}
+	})
+	for _, change := range changes {
+		change(&w)
+	}
+	return &w
+}
+
+func halved() recommend.Container {
+	r := rec(amounts(50, 64), amounts(40, 50), amounts(60, 80))
+	r.Observed = time.Hour
+	return r
+}
+
+// pass plans once and does what the plan says; a status that is lost is that of an operator
+// that was killed after it had done so.
+func (w *world) pass(now time.Time, lost bool) plan.Plan {
+	p := w.next(now)
+	s := &w.situation
+	if p.Resize != nil {
+		s.Pods = slices.Clone(s.Pods)
+		for i := range s.Pods {
+			if s.Pods[i].UID == p.Resize.UID {
+				s.Pods[i] = with(s.Pods[i], func(pod *workload.Pod) {
+					pod.Resized = now
+					for _, size := range p.Resize.Sizes {
+						for j := range pod.Containers {
+							if pod.Containers[j].Name == size.Container {
+								pod.Containers[j].Resources = size.Resources
+							}
+						}
+						pod.Actual[size.Container] = size.Resources
+					}
+				})
+			}
+		}
+	}
+	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
+		s.Deployment.Containers = slices.Clone(s.Deployment.Containers)
+		for _, size := range p.Rewrite.Sizes {
+			for i := range s.Deployment.Containers {
+				if s.Deployment.Containers[i].Name == size.Container {
+					s.Deployment.Containers[i].Resources = size.Resources
+				}
+			}
+		}
+	}
+	if !lost {
+		s.Decision, s.Failed = p.Decision, p.Failed
+	}
+	return p
+}
+
+// lowered names the pods that are not as large as they were.
+func (w *world) lowered() (names []string) {
+	for _, pod := range w.situation.Pods {
+		if c, _ := pod.Container("app"); c.Requests.CPUMillis < 100 || c.Requests.MemoryBytes < 128*mebi {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+func (w *world) change1(name string, change func(*workload.Pod)) {
+	w.situation.Pods = slices.Clone(w.situation.Pods)
+	for i := range w.situation.Pods {
+		if w.situation.Pods[i].Name == name {
+			w.situation.Pods[i] = with(w.situation.Pods[i], change)
+		}
+	}
+}
+
+func ended(at time.Time) func(*workload.Pod) {
+	return func(p *workload.Pod) { p.Exits = []workload.Exit{{Container: "app", At: at}} }
+}
+
+func killed(at time.Time) func(*workload.Pod) {
+	return func(p *workload.Pod) { p.Exits = []workload.Exit{{Container: "app", At: at, OOMKilled: true}} }
+}
+
+func unready(since time.Time) func(*workload.Pod) {
+	return func(p *workload.Pod) { p.Unready = since }
+}
+
+// settle passes until nothing is left to do at that time.
+func (w *world) settle(t *testing.T, now time.Time) (last plan.Plan) {
+	t.Helper()
+	for range 200 {
+		last = w.pass(now, false)
+		if last.Resize == nil && last.Rewrite == nil && !last.RecordFirst {
+			return last
+		}
+	}
+	t.Fatalf("no rest: %s", say(last))
+	return last
+}
+
+// A few pods are lowered first, and the others once these have been well for long enough.
+// The status changes with each of these steps, and not in between.
+func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
+	for _, tc := range []struct{ pods, first int }{{1, 1}, {2, 1}, {3, 1}, {7, 1}, {8, 2}, {40, 10}} {
+		t.Run(fmt.Sprint(tc.pods), func(t *testing.T) {
+			w := wasteful(tc.pods)
+			p := w.settle(t, noon)
+			if n := len(w.lowered()); n != tc.first {
+				t.Fatalf("%d pods are lowered first, want %d", n, tc.first)
+			}
+			if want := map[bool]string{true: "Verifying", false: "Applied"}[tc.pods > 1]; p.Reason != want || p.RequeueAfter != watchedFor {
+				t.Errorf("after the first: %s in %s", say(p), p.RequeueAfter)
+			}
+			for _, after := range []time.Duration{time.Second, time.Minute, watchedFor - time.Second} {
+				before := w.situation
+				if p := w.pass(noon.Add(after), false); p.RequeueAfter != watchedFor-after {
+					t.Errorf("after %s: look again in %s", after, p.RequeueAfter)
+				}
+				if diff := cmp.Diff(before.Decision, w.situation.Decision); diff != "" {
+					t.Errorf("after %s the status changes: %s", after, diff)
+				}
+			}
+			later := noon.Add(watchedFor)
+			w.settle(t, later)
+			if n := len(w.lowered()); n != tc.pods {
+				t.Errorf("%d pods are lowered in the end", n)
+			}
+			p = w.settle(t, later.Add(watchedFor))
+			if w.situation.Decision.Trial != nil || !p.Applied || p.Reason != "Applied" {
+				t.Errorf("in the end: %s, %+v", say(p), w.situation.Decision.Trial)
+			}
+		})
+	}
+}
+
+// A raise helps, and waits for nobody.
+func TestARaiseIsNotTried(t *testing.T) {
+	w := wasteful(8, recommends(recommended("app")))
+	w.settle(t, noon)
+	if w.situation.Decision.Trial != nil {
+		t.Errorf("a raise is on trial: %+v", w.situation.Decision.Trial)
+	}
+	for _, pod := range w.situation.Pods {
+		if c, _ := pod.Container("app"); c.Requests != amounts(200, 256) {
+			t.Errorf("%s has %+v", pod.Name, c.Requests)
+		}
+	}
+}
+
+// Whoever is not watched for any time is not tried at all.
+func TestNoObservationNoTrial(t *testing.T) {
+	w := wasteful(8, func(w *world) { w.policy.Observation = 0 })
+	w.settle(t, noon)
+	if n := len(w.lowered()); n != 8 || w.situation.Decision.Trial != nil {
+		t.Errorf("%d pods are lowered, trial %+v", n, w.situation.Decision.Trial)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	at := noon.Add(40 * time.Second)
+	now := noon.Add(time.Minute + 30*time.Second)
+	first := []int{0}
+	some := func(from, to int) (out []int) {
+		for i := from; i < to; i++ {
+			out = append(out, i)
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		pods   int
+		before map[int]func(*workload.Pod) // what pods were like when it was decided
+		ill    []int
+		how    func(*workload.Pod)
+		back   bool
+		saw    string
+	}{
+		"all is well":                             {pods: 4},
+		"the first pod ended":                     {pods: 4, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
+		"it ends again and again":                 {pods: 4, ill: first, how: func(p *workload.Pod) { p.BackingOff = []string{"app"} }, back: true, saw: "pod web-00: container app ends each time it is started"},
+		"it has not been ready for half a minute": {pods: 4, ill: first, how: unready(at), back: true, saw: "pod web-00: is not ready"},
+		"it is not ready for a moment":            {pods: 4, ill: first, how: unready(now.Add(-29 * time.Second))},
+		"it has not been ready since before":      {pods: 4, ill: first, how: unready(noon.Add(-time.Minute))},
+		"it ended before":                         {pods: 4, ill: first, how: ended(noon.Add(-time.Minute))},
+		"it was killed":                           {pods: 4, ill: first, how: killed(at), back: true, saw: "pod web-00: container app was killed for want of memory"},
+		"another ended":                           {pods: 4, ill: []int{1}, how: ended(at)},
+		"all ended":                               {pods: 4, ill: some(0, 4), how: ended(at)},
+		"it and one of three others ended":        {pods: 4, ill: []int{0, 3}, how: ended(at)},
+		"all were killed":                         {pods: 4, ill: some(0, 4), how: killed(at), back: true, saw: "pod web-00: container app was killed for want of memory"},
+		"the only pod ended":                      {pods: 1, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
+		"the only pod had ended before, too":      {pods: 1, before: map[int]func(*workload.Pod){0: ended(noon.Add(-time.Minute))}, ill: first, how: ended(at)},
+		"one of two ended, the changed":           {pods: 2, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
+		"one of two ended, the other":             {pods: 2, ill: []int{1}, how: ended(at)},
+		"one of ten first ones":                   {pods: 40, ill: first, how: ended(at)},
+		"two of ten first ones":                   {pods: 40, ill: []int{0, 5}, how: ended(at), back: true, saw: "pod web-00: container app ended; pod web-05: container app ended"},
+		"many of ten first ones":                  {pods: 40, ill: some(0, 8), how: ended(at), back: true, saw: "pod web-00: container app ended; pod web-01: container app ended; pod web-02: container app ended; and 5 more"},
+		"half of all":                             {pods: 40, ill: some(5, 25), how: ended(at)},
+		"one that restarts when it is resized": {pods: 4, ill: first, how: func(p *workload.Pod) {
+			ended(at)(p)
+			p.Containers[0].RestartOnCPU = true
+		}},
+		"one that is going": {pods: 4, ill: first, how: func(p *workload.Pod) {
+			ended(at)(p)
+			p.Terminating = true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := wasteful(tc.pods), now
+			for i, change := range tc.before {
+				w.change1(fmt.Sprintf("web-%02d", i), change)
+			}
+			w.settle(t, noon)
+			for _, i := range tc.ill {
+				w.change1(fmt.Sprintf("web-%02d", i), tc.how)
+			}
+			p := w.next(now)
+			if got := p.PutBack != ""; got != tc.back || p.PutBack != tc.saw {
+				t.Fatalf("put back: %t %q, want %t %q", got, p.PutBack, tc.back, tc.saw)
+			}
+			if !tc.back {
+				return
+			}
+			if !p.Decided || p.Decision.Reason != "PutBack" || p.Decision.Requests["app"] != amounts(100, 128) || p.Decision.Trial != nil {
+				t.Errorf("%s", say(p))
+			}
+			w.settle(t, now)
+			if names := w.lowered(); len(names) > 0 {
+				t.Errorf("%v are still lowered", names)
+			}
+			// The evidence is the same for as long as nothing else is: it stays.
+			for range 50 {
+				now = now.Add(time.Hour)
+				if p := w.settle(t, now); p.Decided || p.Reason != "ChangeFailed" || !p.Applied {
+					t.Fatalf("at %s: %s", now, say(p))
+				}
+			}
+		})
+	}
+}
+
+// The floor that a kill has set is above what was before, and is decided at once.
+func TestTheFloorOfAKillIsNotFoughtAgainst(t *testing.T) {
+	w := wasteful(4)
+	w.settle(t, noon)
+	now := noon.Add(time.Minute)
+	w.change1("web-00", killed(now))
+	needs := rec(amounts(50, 200), amounts(40, 150), amounts(60, 220))
+	needs.OOMFloor = 160 * mebi
+	recommends(needs)(w)
+	w.settle(t, now)
+	if got := w.situation.Decision; got.Reason != "OOMKill" || got.Requests["app"] != amounts(100, 200) || got.Trial != nil {
+		t.Errorf("decided %+v", got)
+	}
+}
+
+func TestWhatFailedIsTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		after  time.Duration
+		again  bool
+	}{
+		"not soon":                       {after: 6 * 24 * time.Hour},
+		"after a week":                   {after: 7 * 24 * time.Hour, again: true},
+		"with a little more evidence":    {change: observed(110 * time.Minute), after: time.Hour},
+		"with twice the evidence":        {change: observed(2 * time.Hour), after: time.Hour, again: true},
+		"after an edit":                  {change: func(w *world) { w.policy.Edited = true }, after: time.Hour, again: true},
+		"with less that is needed":       {change: recommends(rec(amounts(30, 40), amounts(20, 30), amounts(60, 80))), after: time.Hour},
+		"with more, but less than it is": {change: recommends(rec(amounts(70, 90), amounts(60, 80), amounts(80, 100))), after: time.Hour, again: true},
+		"where a bound asks for it":      {change: policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(80, 100) }), after: time.Hour, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wasteful(4)
+			w.settle(t, noon)
+			now := noon.Add(time.Minute)
+			w.change1("web-00", ended(now))
+			w.settle(t, now)
+			w.change1("web-00", func(p *workload.Pod) { p.Exits = nil })
+			if len(w.situation.Failed) != 2 {
+				t.Fatalf("remembered: %+v", w.situation.Failed)
+			}
+			if tc.change != nil {
+				tc.change(w)
+			}
+			w.settle(t, now.Add(tc.after))
+			if got := len(w.lowered()) > 0; got != tc.again {
+				t.Errorf("lowered again: %t, want %t", got, tc.again)
+			}
+		})
+	}
+}
+
+func observed(d time.Duration) func(*world) {
+	return func(w *world) {
+		again := halved()
+		again.Observed = d
+		recommends(again)(w)
+	}
+}
+
+// What is urgent does not wait for a trial, and takes back what has not stood it.
+func TestWhatIsUrgentDoesNotWaitForATrial(t *testing.T) {
+	w := wasteful(4)
+	w.settle(t, noon)
+	recommends(rec(amounts(300, 64), amounts(200, 50), amounts(400, 80)))(w)
+	w.settle(t, noon.Add(time.Second))
+	for _, pod := range w.situation.Pods {
+		if c, _ := pod.Container("app"); c.Requests != amounts(300, 128) {
+			t.Errorf("%s has %s", pod.Name, sayResources(c.Resources))
+		}
+	}
+	if w.situation.Decision.Trial != nil {
+		t.Errorf("still on trial: %+v", w.situation.Decision.Trial)
+	}
+}
+
+// Of a rollout, the new pods are compared with the old ones, and what the Deployment's
+// controller says counts.
+func TestVerdictsOnRollouts(t *testing.T) {
+	at, now := noon.Add(time.Minute), noon.Add(3*time.Minute)
+	old := func(name string) workload.Pod {
+		return with(pod(name, small()), func(p *workload.Pod) { p.Current = false })
+	}
+	fresh := func(change func(*workload.Pod)) workload.Pod {
+		c := small()
+		c.Resources = resources(amounts(50, 64), amounts(100, 128))
+		return with(pod("new-1", c), func(p *workload.Pod) {
+			p.Started = noon.Add(time.Second)
+			change(p)
+		})
+	}
+	still := func(*workload.Pod) {}
+	for name, tc := range map[string]struct {
+		raise bool
+		pods  []workload.Pod
+		stuck bool
+		back  bool
+	}{
+		"on its way":                   {pods: []workload.Pod{old("old-1"), old("old-2"), fresh(still)}},
+		"the new one is not ready yet": {pods: []workload.Pod{old("old-1"), old("old-2"), fresh(unready(at))}},
+		"the new one ended":            {pods: []workload.Pod{old("old-1"), old("old-2"), fresh(ended(at))}, back: true},
+		"the new one was killed":       {pods: []workload.Pod{fresh(killed(at))}, back: true},
+		"all ended":                    {pods: []workload.Pod{with(old("old-1"), ended(at)), with(old("old-2"), ended(at)), fresh(ended(at))}},
+		"it is given up":               {pods: []workload.Pod{old("old-1"), old("old-2"), fresh(still)}, stuck: true, back: true},
+		"a raise is given up":          {raise: true, pods: []workload.Pod{old("old-1"), old("old-2")}, stuck: true, back: true},
+		"a raise, and the new ended":   {raise: true, pods: []workload.Pod{old("old-1"), old("old-2"), fresh(ended(at))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := wasteful(2, rollout, heldApp()), now
+			if tc.raise {
+				recommends(rec(amounts(150, 200), amounts(90, 100), amounts(300, 400)))(w)
+			}
+			if p := w.pass(noon, false); !p.RecordFirst || p.Decision.Trial == nil {
+				t.Fatalf("%s, %+v", say(p), p.Decision.Trial)
+			}
+			if p := w.pass(noon, false); p.Rewrite == nil {
+				t.Fatalf("%s, %+v", say(p), p.Decision.Trial)
+			}
+			written := w.situation.Deployment.Containers[0].Resources
+			w.situation.Deployment.RollingOut, w.situation.Deployment.Stuck = true, tc.stuck
+			w.situation.Pods = tc.pods
+			p := w.pass(now, false)
+			if got := p.PutBack != ""; got != tc.back {
+				t.Fatalf("put back %q, want %t: %s", p.PutBack, tc.back, say(p))
+			}
+			if !tc.back {
+				return
+			}
+			if p = w.pass(now, false); p.Rewrite == nil || w.situation.Deployment.Containers[0].Resources != small().Resources {
+				t.Errorf("it waits for the rollout that is to blame: %s", say(p))
+			}
+			w.situation.Deployment.RollingOut, w.situation.Deployment.Stuck = false, false
+			w.situation.Pods = []workload.Pod{old("old-1"), old("old-2")}
+			for range 20 {
+				now = now.Add(time.Hour)
+				if p := w.settle(t, now); p.Decided || w.situation.Deployment.Containers[0].Resources == written {
+					t.Fatalf("tried again at %s: %s", now, say(p))
+				}
+			}
+		})
+	}
+}
+
+// A rollout that has come to its end has been good after a while without trouble.
+func TestARolloutThatIsWell(t *testing.T) {
+	w := wasteful(2, rollout, heldApp())
+	w.settle(t, noon)
+	if p := w.settle(t, noon.Add(time.Second)); !p.Applied || p.RequeueAfter != watchedFor-time.Second {
+		t.Errorf("%s, again in %s", say(p), p.RequeueAfter)
+	}
+	if w.settle(t, noon.Add(watchedFor)); w.situation.Decision.Trial != nil {
+		t.Errorf("still on trial: %+v", w.situation.Decision.Trial)
+	}
+}
+
+// FuzzTrial lets pods come to grief at random, and operators be killed between what they
+// do and what they write. The trial ends; the verdict is the same whatever the order of the
+// pods; planning twice is planning once; where all pods suffer alike nothing is put back;
+// and what was put back does not come again.
+func FuzzTrial(f *testing.F) {
+	for seed := range uint64(40) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		w := wasteful(1+r.IntN(20), func(w *world) { w.policy.Cooldown = time.Duration(r.IntN(3)) * time.Minute })
+		all := r.IntN(3) == 0 // whatever happens, happens to all
+		now, backs, last := noon, 0, plan.Plan{}
+		for i := range 200 {
+			w.situation.Recommendations = slices.Clone(w.situation.Recommendations)
+			if i < 100 && r.IntN(20) == 0 {
+				how := []func(*workload.Pod){ended(now), unready(now), func(p *workload.Pod) { p.Unready, p.BackingOff = time.Time{}, nil }, func(p *workload.Pod) { p.BackingOff = []string{"app"} }}[r.IntN(4)]
+				one := r.IntN(len(w.situation.Pods))
+				for j, pod := range w.situation.Pods {
+					if all || j == one {
+						w.change1(pod.Name, how)
+					}
+				}
+			}
+			if i == 100 { // all get well
+				for _, pod := range w.situation.Pods {
+					w.change1(pod.Name, func(p *workload.Pod) { p.Unready, p.BackingOff = time.Time{}, nil })
+				}
+			}
+			p := w.next(now)
+			if diff := cmp.Diff(p, w.next(now)); diff != "" {
+				t.Fatalf("seed %d: planned twice: %s", seed, diff)
+			}
+			shuffled := *w
+			shuffled.situation.Pods = slices.Clone(w.situation.Pods)
+			r.Shuffle(len(shuffled.situation.Pods), func(a, b int) {
+				shuffled.situation.Pods[a], shuffled.situation.Pods[b] = shuffled.situation.Pods[b], shuffled.situation.Pods[a]
+			})
+			if diff := cmp.Diff(p, shuffled.next(now)); diff != "" {
+				t.Fatalf("seed %d: in another order: %s", seed, diff)
+			}
+			lost := r.IntN(10) == 0
+			last = w.pass(now, lost)
+			if p.PutBack != "" && !lost {
+				backs++
+				if all && len(w.situation.Pods) > 1 {
+					t.Fatalf("seed %d: put back, and all suffered: %s", seed, p.PutBack)
+				}
+			}
+			if again := w.next(now); !lost && last.Resize == nil && !last.RecordFirst {
+				if diff := cmp.Diff(w.situation.Decision, again.Decision); diff != "" {
+					t.Fatalf("seed %d: a pass that has nothing to do writes: %s", seed, diff)
+				}
+			}
+			now = now.Add(time.Duration(r.IntN(90)) * time.Second)
+		}
+		if backs > 1 {
+			t.Errorf("seed %d: put back %d times", seed, backs)
+		}
+		if w.situation.Decision.Trial != nil || !last.Applied {
+			t.Errorf("seed %d: no end: %s %+v", seed, say(last), w.situation.Decision.Trial)
+		}
+		if n := len(w.lowered()); backs > 0 && n > 0 || backs == 0 && n != len(w.situation.Pods) {
+			t.Errorf("seed %d: %d pods are lowered of %d, put back %d times", seed, n, len(w.situation.Pods), backs)
+		}
+	})
+}
+
+// An operator that is killed after each write, in turn, comes to the same end.
+func TestATrialSurvivesRestarts(t *testing.T) {
+	finish := func(at int, ill bool) (string, int) {
+		w, now, writes := wasteful(4), noon, 0
+		for range 60 {
+			p := w.next(now)
+			if p.Resize != nil || p.Decided {
+				writes++
+			}
+			w.pass(now, writes == at && (p.Resize != nil || p.Decided))
+			if ill && len(w.lowered()) == 1 && len(w.situation.Pods[0].Exits) == 0 {
+				w.change1("web-00", ended(now.Add(time.Second)))
+			}
+			now = now.Add(10 * time.Second)
+		}
+		var names []string
+		for _, f := range w.situation.Failed {
+			names = append(names, f.Resource)
+		}
+		return strings.Join(w.lowered(), " ") + " / " + strings.Join(names, " "), writes
+	}
+	for _, ill := range []bool{false, true} {
+		want, writes := finish(0, ill)
+		if writes < 2 {
+			t.Fatalf("only %d writes", writes)
+		}
+		for at := 1; at <= writes; at++ {
+			if got, _ := finish(at, ill); got != want {
+				t.Errorf("ill %t, killed after write %d of %d: %q, want %q", ill, at, writes, got, want)
+			}
+		}
+	}
+}
+
+// watching is a policy that watches what was changed.
+func watching(w *world) { w.policy.Observation = watchedFor }
+
+// onTrial is a decision that has halved what was good, just now.
+func onTrial(d *plan.Decision) {
+	d.Time, d.Reason = noon, "Lower"
+	d.Requests = map[string]quantity.Amounts{"app": amounts(50, 64)}
+	d.Trial = &plan.Trial{Began: noon, Good: map[string]quantity.Amounts{"app": amounts(100, 128)}, Watched: noon}
+}
+
+// halfSized is a pod that was halved just now.
+func halfSized(name string) workload.Pod {
+	c := small()
+	c.Resources = resources(amounts(50, 64), amounts(100, 128))
+	return with(pod(name, c), func(p *workload.Pod) { p.Resized = noon })
+}
