@@ -214,6 +214,17 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tolerance in percent",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TolerancePercent *int32 `json:"tolerancePercent,omitempty"`
 
+	// observationSeconds is how long pods are watched after a change before it counts as
+	// good. What is lowered in place is lowered on a quarter of the pods at first, and on
+	// the others after that time. Where the changed pods fare clearly worse than the
+	// unchanged, what was before is put back. 0 watches nothing. Defaults to 120.
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Observation in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	ObservationSeconds *int32 `json:"observationSeconds,omitempty"`
+
 	// raise bounds the changes that raise a request.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Raise",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
@@ -494,6 +505,15 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Decision"
 	Decision *Decision `json:"decision,omitempty"`
 
+	// failed holds changes that were put back, newest first. Nothing at or below a value
+	// that was too low, or at or above one that was too high, is tried again until twice as
+	// much usage has been observed, a week has gone by, or the spec is edited.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Failed changes"
+	Failed []FailedChange `json:"failed,omitempty"`
+
 	// held records the values found in the Deployment's pod template before the
 	// operator took them over. They are put back when the scaler goes, is
 	// retargeted, or leaves Rollout as its mode or fallback.
@@ -633,7 +653,7 @@ type Decision struct {
 	// time is when it was decided.
 	Time metav1.Time `json:"time"`
 	// reason names what led to it: OOMKill, Bounds,
-	// LowerBound, Raise, Lower or Adopted.
+	// LowerBound, Raise, Lower, Adopted or PutBack.
 	Reason string `json:"reason"`
 	// containers holds the requests decided for each container.
 	// +optional
@@ -659,6 +679,63 @@ type Decision struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=256
 	ContestedBy []string `json:"contestedBy,omitempty"`
+	// trial is how it goes with the decision while the changed pods are watched; unset
+	// where nothing is.
+	// +optional
+	Trial *Trial `json:"trial,omitempty"`
+}
+
+// Trial is what is known of a decision while the changed pods are watched.
+type Trial struct {
+	// startTime is when lastGood was left.
+	StartTime metav1.Time `json:"startTime"`
+	// lastGood holds the requests before the decision, of what is tried. They are put back
+	// where the pods fare clearly worse without them.
+	// +optional
+	// +listType=map
+	// +listMapKey=containerName
+	// +kubebuilder:validation:MaxItems=64
+	LastGood []ContainerDecision `json:"lastGood,omitempty"`
+	// unwell holds the UIDs of pods that were not well before the decision, and so tell
+	// nothing of it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Unwell []types.UID `json:"unwell,omitempty"`
+	// watchedSince is when all that is to be watched had been changed; unset before.
+	// +optional
+	WatchedSince *metav1.Time `json:"watchedSince,omitempty"`
+	// passedTime is when the pods that were changed first had been well for long enough for
+	// the others to follow; unset before.
+	// +optional
+	PassedTime *metav1.Time `json:"passedTime,omitempty"`
+}
+
+// FailedChange is a request that was put back, since the pods fared clearly worse with it.
+type FailedChange struct {
+	// containerName is the container's name.
+	ContainerName string `json:"containerName"`
+	// resource is cpu or memory.
+	Resource ControlledResource `json:"resource"`
+	// value is the request that failed.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
+	Value resource.Quantity `json:"value"`
+	// lastGood is the request that was put back.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
+	LastGood resource.Quantity `json:"lastGood"`
+	// time is when it was put back.
+	Time metav1.Time `json:"time"`
+	// observedSeconds is the length of the observed usage that value rested on.
+	// +optional
+	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
+	// message says what was seen, and on which pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // ContainerDecision is the request decided for one container.

@@ -62,6 +62,8 @@ func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScale
 			p.status.Held = nil
 			p.again = staleCacheRetry
 		}
+	case p.plan.RecordFirst:
+		p.again = staleCacheRetry
 	default:
 		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Reason, "message", p.plan.Message)
 	}
@@ -263,7 +265,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 	}
 	if err := r.keepUnrecorded(ctx, scaler, p, sizes); err != nil {
 		if p.refusedBy(err) {
-			p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+			p.undecide()
 			return nil
 		}
 		return err
@@ -297,7 +299,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 			"reason", p.plan.Decision.Reason, "sizes", sayChanges(p.changes))
 		return nil
 	}
-	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+	p.undecide()
 	if refused := refusal.Of(err); refused.Reason != "" {
 		countAction("rollout", refused.Reason)
 		p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.Reason, refused.Message, true

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -125,11 +126,10 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 		return nil
 	}
 	out := &plan.Decision{
-		Time:     d.Time.Time,
-		Reason:   d.Reason,
-		Requests: map[string]quantity.Amounts{},
-		Written:  d.Written,
-		Reverts:  int(d.Reverts),
+		Time:    d.Time.Time,
+		Reason:  d.Reason,
+		Written: d.Written,
+		Reverts: int(d.Reverts),
 	}
 	if d.LastRevertTime != nil {
 		out.LastRevert = d.LastRevertTime.Time
@@ -137,10 +137,8 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 	if len(d.ContestedBy) > 0 {
 		out.ContestedBy = d.ContestedBy
 	}
+	out.Requests = requestsOf(d.Containers)
 	for _, c := range d.Containers {
-		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
-			out.Requests[c.ContainerName] = a
-		}
 		if kept := amountsOf(v1beta1.Amounts{Memory: c.KeptMemoryLimit}).MemoryBytes; kept > 0 {
 			if out.KeptLimits == nil {
 				out.KeptLimits = map[string]int64{}
@@ -148,7 +146,95 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 			out.KeptLimits[c.ContainerName] = kept
 		}
 	}
+	out.Trial = trialOf(d.Trial)
 	return out
+}
+
+func requestsOf(list []v1beta1.ContainerDecision) map[string]quantity.Amounts {
+	out := map[string]quantity.Amounts{}
+	for _, c := range list {
+		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
+			out[c.ContainerName] = a
+		}
+	}
+	return out
+}
+
+func apiRequests(requests map[string]quantity.Amounts) (out []v1beta1.ContainerDecision) {
+	for _, name := range sortedNames(requests) {
+		out = append(out, v1beta1.ContainerDecision{ContainerName: name, Requests: apiAmounts(requests[name])})
+	}
+	return out
+}
+
+func trialOf(t *v1beta1.Trial) *plan.Trial {
+	if t == nil || len(t.LastGood) == 0 {
+		return nil
+	}
+	return &plan.Trial{
+		Began: t.StartTime.Time, Good: requestsOf(t.LastGood), Unwell: t.Unwell,
+		Watched: timeOf(t.WatchedSince), Passed: timeOf(t.PassedTime),
+	}
+}
+
+func apiTrial(t *plan.Trial) *v1beta1.Trial {
+	if t == nil {
+		return nil
+	}
+	return &v1beta1.Trial{
+		StartTime: metav1.NewTime(t.Began.Truncate(time.Second)), LastGood: apiRequests(t.Good), Unwell: t.Unwell,
+		WatchedSince: apiTime(t.Watched), PassedTime: apiTime(t.Passed),
+	}
+}
+
+// failedOf reads what has failed. What cannot be read has not.
+func failedOf(list []v1beta1.FailedChange) (out []plan.Failed) {
+	for _, f := range list {
+		amounts := func(q resource.Quantity) (v int64) {
+			if f.Resource == v1beta1.ControlledCPU {
+				v, _ = quantity.CPUMillis(q)
+			} else {
+				v, _ = quantity.MemoryBytes(q)
+			}
+			return v
+		}
+		failed := plan.Failed{
+			Container: f.ContainerName, Resource: string(f.Resource), Value: amounts(f.Value), Good: amounts(f.LastGood), At: f.Time.Time,
+			Observed: time.Duration(min(max(f.ObservedSeconds, 0), maxObservedSeconds)) * time.Second, Saw: f.Message,
+		}
+		if failed.Value > 0 && failed.Good > 0 {
+			out = append(out, failed)
+		}
+	}
+	return out
+}
+
+func apiFailed(list []plan.Failed) (out []v1beta1.FailedChange) {
+	for _, f := range list {
+		format := quantity.Memory
+		if f.Resource == string(v1beta1.ControlledCPU) {
+			format = quantity.CPU
+		}
+		out = append(out, v1beta1.FailedChange{
+			ContainerName: f.Container, Resource: v1beta1.ControlledResource(f.Resource), Value: format(f.Value), LastGood: format(f.Good),
+			Time: metav1.NewTime(f.At.Truncate(time.Second)), ObservedSeconds: int64(f.Observed / time.Second), Message: conditions.Truncated(f.Saw),
+		})
+	}
+	return out
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func apiTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
 func apiDecision(d *plan.Decision) *v1beta1.Decision {
@@ -165,12 +251,11 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 		out.LastRevertTime = &metav1.Time{Time: d.LastRevert.Truncate(time.Second)}
 	}
 	out.ContestedBy = d.ContestedBy
-	for _, name := range sortedNames(d.Requests) {
-		out.Containers = append(out.Containers, v1beta1.ContainerDecision{
-			ContainerName: name, Requests: apiAmounts(d.Requests[name]),
-			KeptMemoryLimit: apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[name]}).Memory,
-		})
+	out.Containers = apiRequests(d.Requests)
+	for i, c := range out.Containers {
+		out.Containers[i].KeptMemoryLimit = apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
 	}
+	out.Trial = apiTrial(d.Trial)
 	return out
 }
 

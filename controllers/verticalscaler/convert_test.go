@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -40,6 +41,18 @@ func TestAStatusReadsBack(t *testing.T) {
 		if r.IntN(2) == 0 {
 			decision.LastRevert, decision.ContestedBy = time.Unix(r.Int64N(4e9), 0).UTC(), []string{"helm (Update)", "kubectl (Apply)"}
 		}
+		failed := []plan.Failed{
+			{Container: "app", Resource: "cpu", Value: 1 + r.Int64N(1000), Good: 2000, At: time.Unix(r.Int64N(4e9), 0).UTC(), Observed: time.Duration(r.Int64N(1e6)) * time.Second, Saw: "pod web-1: container app ended"},
+			{Container: "log", Resource: "memory", Value: 1 + r.Int64N(1e12), Good: 1 + r.Int64N(1e12), At: time.Unix(r.Int64N(4e9), 0).UTC()},
+		}
+		if r.IntN(2) == 0 {
+			decision.Trial = &plan.Trial{
+				Began: time.Unix(r.Int64N(4e9), 0).UTC(), Good: map[string]quantity.Amounts{"log": {CPUMillis: 1 + r.Int64N(9)}}, Unwell: []types.UID{"a", "b"},
+			}
+			if r.IntN(2) == 0 {
+				decision.Trial.Watched, decision.Trial.Passed = time.Unix(r.Int64N(4e9), 0).UTC(), time.Unix(r.Int64N(4e9), 0).UTC()
+			}
+		}
 		if decision.Requests["app"] == (quantity.Amounts{}) {
 			delete(decision.Requests, "app")
 		}
@@ -55,7 +68,7 @@ func TestAStatusReadsBack(t *testing.T) {
 			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
 		}
 		status := v1beta1.VerticalScalerStatus{
-			Decision: apiDecision(decision), Recommendation: recommendationStatus([]recommend.Container{rec}),
+			Decision: apiDecision(decision), Failed: apiFailed(failed), Recommendation: recommendationStatus([]recommend.Container{rec}),
 			Held: apiHeld(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
 		}
 		for range 2 {
@@ -64,6 +77,9 @@ func TestAStatusReadsBack(t *testing.T) {
 			}
 			if diff := cmp.Diff(&rec, publishedFor(status.Recommendation, "app")); diff != "" {
 				t.Fatalf("seed %d: recommendation (-want +got):\n%s", seed, diff)
+			}
+			if diff := cmp.Diff(failed, failedOf(status.Failed)); diff != "" {
+				t.Fatalf("seed %d: failed (-want +got):\n%s", seed, diff)
 			}
 			if diff := cmp.Diff(held, heldOf(status.Held, "uid")); diff != "" {
 				t.Fatalf("seed %d: held (-want +got):\n%s", seed, diff)

@@ -20,6 +20,7 @@ import (
 // happened, on the scaler and on its Deployment.
 const (
 	eventDecided  = "Decided"  // new sizes have been decided
+	eventPutBack  = "PutBack"  // a change was to blame, and what was before is put back
 	eventApplied  = "Applied"  // all pods have the decided sizes
 	eventHeld     = "Held"     // the sizes cannot be put in force, and a person must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
@@ -36,7 +37,11 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 	}
 	before, after := scaler.Status.Conditions, p.status.Conditions
 	if p.plan.Decided && p.plan.Decision != nil {
-		r.event(scaler, p, corev1.EventTypeNormal, eventDecided, sayDecision(p.observation.situation, p.plan.Decision))
+		kind, what := corev1.EventTypeNormal, eventDecided
+		if p.plan.PutBack != "" {
+			kind, what = corev1.EventTypeWarning, eventPutBack
+		}
+		r.event(scaler, p, kind, what, sayDecided(&p))
 	}
 	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(scaler, p.status.Summary))

@@ -91,9 +91,10 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	// A decision is about one Deployment. One made anew under the same name starts
 	// from its own template; only the history is inherited.
 	if status.Target != nil && status.Target.UID != deployment.UID {
-		status.Decision = nil
+		status.Decision, status.Failed = nil, nil
 	}
 	s.Decision = decisionOf(status.Decision)
+	s.Failed = failedOf(status.Failed)
 	s.Held = heldOf(status.Held, deployment.UID)
 	o.situation = s
 	return o, nil

@@ -88,7 +88,7 @@ func (r *Reconciler) leave(scaler client.ObjectKey) {
 // wait puts the step off. Nothing is decided: when the turn comes, the newest
 // recommendation counts.
 func (p *pass) wait(why *putOff) {
-	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+	p.undecide()
 	p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
 	p.holdsAdmission = true
 	p.plan.Applied, p.plan.Changing, p.plan.Stalled = false, false, false

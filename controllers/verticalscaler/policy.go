@@ -21,6 +21,7 @@ import (
 
 const (
 	defaultCooldownSeconds     = 300
+	defaultObservationSeconds  = 120
 	defaultSafetyMarginPercent = 0
 	defaultTolerancePercent    = 100 * plan.DefaultTolerance
 )
@@ -39,6 +40,8 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 		Lower:      directionOf(update.Lower),
 		Tolerance:  float64(ptr.Deref(update.TolerancePercent, defaultTolerancePercent)) / 100,
 		Containers: map[string]plan.ContainerPolicy{},
+
+		Observation: seconds(ptr.Deref(update.ObservationSeconds, defaultObservationSeconds)),
 	}
 	p.Windows, p.BadWindow = windowsOf(update.Windows)
 	for _, c := range d.Containers {

@@ -29,7 +29,10 @@ func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Gener
 func TestPolicyOf(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
-		p := plan.Policy{Mode: "InPlace", Fallback: "Wait", Cooldown: 5 * time.Minute, Tolerance: 0.1, Containers: map[string]plan.ContainerPolicy{"app": all, "log": all}}
+		p := plan.Policy{
+			Mode: "InPlace", Fallback: "Wait", Cooldown: 5 * time.Minute, Tolerance: 0.1, Observation: 2 * time.Minute,
+			Containers: map[string]plan.ContainerPolicy{"app": all, "log": all},
+		}
 		change(&p)
 		return p
 	}
@@ -50,7 +53,7 @@ func TestPolicyOf(t *testing.T) {
 		"the pace of updates": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{
-					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25),
+					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25), ObservationSeconds: ptr.To[int32](0),
 					Raise: &v1beta1.DirectionPolicy{CooldownSeconds: ptr.To[int32](0), MaxStepPercent: ptr.To[int32](100)},
 					Lower: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20)},
 					Windows: []v1beta1.UpdateWindow{
@@ -60,7 +63,7 @@ func TestPolicyOf(t *testing.T) {
 				}
 			}),
 			byDefault(func(p *plan.Policy) {
-				p.Cooldown, p.Tolerance = time.Minute, 0.25
+				p.Cooldown, p.Tolerance, p.Observation = time.Minute, 0.25, 0
 				p.Raise = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
 				p.Lower = plan.Direction{MaxStepPercent: 20}
 				for _, spec := range []window.Spec{

@@ -171,7 +171,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if refused.Reason != "" {
 		p.holdsAdmission = true
 		p.plan = plan.Plan{
-			Decision: p.observation.situation.Decision, Stalled: true,
+			Decision: p.observation.situation.Decision, Failed: p.observation.situation.Failed, Stalled: true,
 			Reason: refused.Reason, Message: "What was taken over cannot be given back: " + refused.Message,
 		}
 		return p
@@ -185,7 +185,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		r.leave(client.ObjectKeyFromObject(scaler))
 		policy.Suspended = true
 		p.plan = plan.Next(p.observation.situation, policy, now)
-		p.plan.Decision = p.observation.situation.Decision
+		p.undecide()
 		p.holdsAdmission = true
 		p.plan.Reason, p.plan.Message = v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set"
 		return p
@@ -201,7 +201,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		p.plan = plan.Next(p.observation.situation, policy, now)
 	}
 	if !claimed {
-		p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+		p.undecide()
 		p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
 		p.plan.Changing = false
 		return p // the claim's own arrival in the cache wakes the next pass
@@ -218,6 +218,12 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		r.apply(ctx, scaler, &p)
 	}
 	return p
+}
+
+// undecide takes back what the plan has decided: nothing of it is to be recorded.
+func (p *pass) undecide() {
+	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
+	p.plan.Failed, p.plan.PutBack = p.observation.situation.Failed, ""
 }
 
 // learn counts OOM kills, recommends, and saves what must not be lost before

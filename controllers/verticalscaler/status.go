@@ -36,15 +36,16 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 	case p.err != nil && o.deployment == nil:
 		// The pass ended before it saw the Deployment: what was known stands.
 	case o.deployment == nil:
-		s.Target, s.Summary, s.Decision = nil, nil, nil
+		s.Target, s.Summary, s.Decision, s.Failed = nil, nil, nil, nil
 	default:
 		d := workload.ReadDeployment(o.deployment)
 		s.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
 		if o.winner != "" {
-			s.Summary, s.Recommendation, s.Decision = nil, nil, nil
+			s.Summary, s.Recommendation, s.Decision, s.Failed = nil, nil, nil, nil
 		}
 		if isPlanned(p) { // else the decision stands
 			s.Decision = apiDecision(p.plan.Decision)
+			s.Failed = apiFailed(p.plan.Failed)
 			s.Summary = summaryOf(p)
 		}
 	}
@@ -57,7 +58,7 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 	if p.plan.Decided && p.plan.Decision != nil {
 		s.History = append([]v1beta1.HistoryEntry{{
 			Time:    metav1.NewTime(p.plan.Decision.Time.Truncate(time.Second)),
-			Message: sayDecision(p.observation.situation, p.plan.Decision),
+			Message: sayDecided(p),
 		}}, s.History...)
 		s.History = s.History[:min(len(s.History), maxHistory)]
 	}
@@ -290,6 +291,15 @@ func sayDecision(s plan.Situation, d *plan.Decision) string {
 		parts = sayRequests(s, d, true)
 	}
 	return conditions.Truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
+}
+
+// sayDecided tells the plan's decision, and what has been seen where it puts something back.
+func sayDecided(p *pass) string {
+	said := sayDecision(p.observation.situation, p.plan.Decision)
+	if p.plan.PutBack != "" {
+		said = conditions.Truncated(said + " (" + p.plan.PutBack + ")")
+	}
+	return said
 }
 
 func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {

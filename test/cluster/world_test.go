@@ -120,11 +120,15 @@ func (w *world) rounds(n int) {
 }
 
 // create makes an object. A scaler without a policy gets a margin of 15 %, so that what is
-// constant is answered by a number that tells.
+// constant is answered by a number that tells; and one that does not say how long to watch
+// watches nothing.
 func (w *world) create(obj client.Object) {
 	w.Helper()
 	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.RecommendationPolicy == nil {
 		scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
+	}
+	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.UpdatePolicy.ObservationSeconds == nil {
+		scaler.Spec.UpdatePolicy.ObservationSeconds = ptr.To[int32](0)
 	}
 	if err := env.Client.Create(w.Context(), obj); err != nil {
 		w.Fatal(err)

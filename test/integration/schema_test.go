@@ -336,33 +336,33 @@ func TestDefaults(t *testing.T) {
 	}{
 		"an update policy is filled in": {
 			spec: `{deploymentName: web}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
 		},
 		"a part of an update policy is completed": {
 			spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
 		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 0, tolerancePercent: 10}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 0, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a window is completed": {
 			spec: `{deploymentName: web, updatePolicy: {windows: [{schedule: "0 2 * * *", durationMinutes: 60}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120,
 				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [Raise, Lower]}]}}`,
 		},
 		"a margin is filled in": {
 			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}`,
 		},
 		"quantities stay as they were written": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
 		},
 	}
@@ -396,10 +396,14 @@ func TestPaceOfUpdates(t *testing.T) {
 		spec string
 		want refusal
 	}{
-		"tolerancePercent 0 is accepted":       {spec: policy(`tolerancePercent: 0`)},
-		"tolerancePercent 50 is accepted":      {spec: policy(`tolerancePercent: 50`)},
-		"tolerancePercent below 0 is refused":  {spec: policy(`tolerancePercent: -1`), want: refusal{in + "tolerancePercent", "should be greater than or equal to 0"}},
-		"tolerancePercent above 50 is refused": {spec: policy(`tolerancePercent: 51`), want: refusal{in + "tolerancePercent", "should be less than or equal to 50"}},
+		"observationSeconds 0 is accepted":            {spec: policy(`observationSeconds: 0`)},
+		"observationSeconds 3600 is accepted":         {spec: policy(`observationSeconds: 3600`)},
+		"observationSeconds below 0 is refused":       {spec: policy(`observationSeconds: -1`), want: refusal{in + "observationSeconds", "should be greater than or equal to 0"}},
+		"observationSeconds above an hour is refused": {spec: policy(`observationSeconds: 3601`), want: refusal{in + "observationSeconds", "should be less than or equal to 3600"}},
+		"tolerancePercent 0 is accepted":              {spec: policy(`tolerancePercent: 0`)},
+		"tolerancePercent 50 is accepted":             {spec: policy(`tolerancePercent: 50`)},
+		"tolerancePercent below 0 is refused":         {spec: policy(`tolerancePercent: -1`), want: refusal{in + "tolerancePercent", "should be greater than or equal to 0"}},
+		"tolerancePercent above 50 is refused":        {spec: policy(`tolerancePercent: 51`), want: refusal{in + "tolerancePercent", "should be less than or equal to 50"}},
 
 		"a pace for each direction is accepted":    {spec: policy(`raise: {cooldownSeconds: 0, maxStepPercent: 1000}, lower: {cooldownSeconds: 86400, maxStepPercent: 99}`)},
 		"directions without a pace are accepted":   {spec: policy(`raise: {}, lower: {}`)},
@@ -542,7 +546,7 @@ func TestUnknownFields(t *testing.T) {
 		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10},
+		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 			resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {}}]}}`)
 		if diff := cmp.Diff(want.Object["spec"], scaler.Object["spec"]); diff != "" {
 			t.Errorf("spec (-want +got):\n%s", diff)
@@ -570,7 +574,7 @@ func TestTheGreatestScalerIsAccepted(t *testing.T) {
 // fullSpec has n policies in which everything is as long as it may be.
 func fullSpec(n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 86400, tolerancePercent: 50,
+	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 86400, tolerancePercent: 50, observationSeconds: 3600,
 		raise: {cooldownSeconds: 86400, maxStepPercent: 1000}, lower: {cooldownSeconds: 86400, maxStepPercent: 99}, windows: [%s]},
 		recommendationPolicy: {safetyMarginPercent: 500}, resourcePolicy: {containerPolicies: [`, strings.Repeat("d", 253),
 		strings.Repeat(`{schedule: "`+strings.Repeat("1,", 45)+`1 2 * * *", timeZone: America/Argentina/ComodRivadavia, durationMinutes: 10080},`, 16))
