@@ -1,0 +1,67 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// One of three pods is lowered first. When it is killed for want of what was taken from
+// it, that is put back, and not tried again; a restart of the operator changes nothing.
+func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newWorld(t, quick)
+	w.deploy("web")
+	w.uses("web", "app", 400, 400)
+	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.ObservationSeconds = ptr.To[int32](3600) })
+	high := w.sized("web")
+	lowered := func() (names []string) {
+		for _, pod := range w.pods("web") {
+			if inForce(pod, "app").Requests.Memory().Cmp(resource.MustParse("300Mi")) < 0 {
+				names = append(names, pod.Name)
+			}
+		}
+		return names
+	}
+
+	w.uses("web", "app", 50, 100)
+	w.says("web", "Applied", "False", "Verifying")
+	w.rounds(20)
+	w.restart()
+	w.rounds(20)
+	first := lowered()
+	if len(first) != 1 {
+		t.Fatalf("%v are lowered first", first)
+	}
+	for _, pod := range w.pods("web") {
+		if pod.Name == first[0] {
+			w.annotate(&pod, oomAnnotation, "low")
+		}
+	}
+	w.eventually(func() string {
+		s := w.scaler("web").Status
+		if names := lowered(); len(names) > 0 || len(s.Failed) == 0 {
+			return fmt.Sprintf("%v are still lowered, failed %+v", names, s.Failed)
+		}
+		return ""
+	})
+	w.noted(w.scaler("web").UID, "PutBack", first[0], "was killed for want of memory")
+	w.restart()
+	w.rounds(40)
+	if names := lowered(); len(names) > 0 {
+		t.Errorf("%v are lowered again", names)
+	}
+	requests := w.sized("web")
+	if requests.Memory().Cmp(*high.Memory()) < 0 {
+		t.Errorf("memory is %s, and was %s", requests.Memory(), high.Memory())
+	}
+	w.tell("lowered, killed and put back", w.writes(w.began))
+}
