@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -25,7 +25,8 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 	high := w.sized("web")
 	lowered := func() (names []string) {
 		for _, pod := range w.pods("web") {
-			if inForce(pod, "app").Requests.Memory().Cmp(resource.MustParse("300Mi")) < 0 {
+			now := inForce(pod, "app").Requests
+			if now.Cpu().Cmp(*high.Cpu()) < 0 || now.Memory().Cmp(*high.Memory()) < 0 {
 				names = append(names, pod.Name)
 			}
 		}
@@ -56,12 +57,13 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 	w.noted(w.scaler("web").UID, "PutBack", first[0], "was killed for want of memory")
 	w.restart()
 	w.rounds(40)
-	if names := lowered(); len(names) > 0 {
-		t.Errorf("%v are lowered again", names)
-	}
-	requests := w.sized("web")
-	if requests.Memory().Cmp(*high.Memory()) < 0 {
-		t.Errorf("memory is %s, and was %s", requests.Memory(), high.Memory())
+	for _, failed := range w.scaler("web").Status.Failed {
+		for _, pod := range w.pods("web") {
+			now := inForce(pod, "app").Requests[corev1.ResourceName(failed.Resource)]
+			if now.Cmp(failed.Value) <= 0 {
+				t.Errorf("pod %s has %s of %s again, which failed: %s", pod.Name, now.String(), failed.Resource, failed.Message)
+			}
+		}
 	}
 	w.tell("lowered, killed and put back", w.writes(w.began))
 }
