@@ -85,7 +85,7 @@ func trimPod(p *corev1.Pod) {
 			Name:                 s.Name,
 			RestartCount:         s.RestartCount,
 			Resources:            s.Resources,
-			State:                corev1.ContainerState{Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
+			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
 			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
 		})
 	}
@@ -93,7 +93,7 @@ func trimPod(p *corev1.Pod) {
 		Phase:             p.Status.Phase,
 		QOSClass:          p.Status.QOSClass,
 		StartTime:         p.Status.StartTime,
-		Conditions:        podConditions(p.Status.Conditions),
+		Conditions:        trimConditions(p.Status.Conditions),
 		ContainerStatuses: statuses,
 	}
 }
@@ -123,17 +123,14 @@ func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFields
 	return out
 }
 
-// podConditions keeps what a kubelet says of a resize, and since when a pod is not ready.
-// That it is ready is the rule, and is left out.
-func podConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+// trimConditions keeps what is said of a resize, and since when the pod is ready, or not.
+func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
 		switch c.Type {
 		case corev1.PodResizePending, corev1.PodResizeInProgress:
 			out = append(out, c)
 		case corev1.PodReady:
-			if c.Status == corev1.ConditionFalse {
-				out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
-			}
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		}
 	}
 	return out

@@ -107,6 +107,7 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
 			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
 			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
+			"ready": read.Ready, "ready since": !read.ReadyChanged.IsZero(), "a process": hasProcess(read),
 		} {
 			seen[what] += map[bool]int{true: 1}[is]
 		}
@@ -116,6 +117,15 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 			t.Errorf("no pod had: %s", what)
 		}
 	}
+}
+
+func hasProcess(pod workload.Pod) bool {
+	for _, run := range pod.Runs {
+		if run.Restarted && !run.Since.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 func TestTrimDropsWhatIsNot(t *testing.T) {
@@ -141,7 +151,7 @@ func TestTrimDropsWhatIsNot(t *testing.T) {
 			},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "data"}}, Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD"}}}}},
-		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}}},
+		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Reason: "long"}, {Type: corev1.PodInitialized}, {Type: corev1.PodResizePending}}},
 	})
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -149,7 +159,7 @@ func TestTrimDropsWhatIsNot(t *testing.T) {
 			ManagedFields: []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: &resized}},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("a trimmed pod (-want +got):\n%s", diff)
@@ -376,7 +386,7 @@ func randomPod(r *rand.Rand) (pod corev1.Pod) {
 
 // words are what strings are filled with: those that some reader looks for.
 var words = []string{
-	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Deferred", "Infeasible", "Error",
+	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Ready", "Deferred", "Infeasible", "Error",
 	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
 	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always", "CrashLoopBackOff", "ProgressDeadlineExceeded",
 }

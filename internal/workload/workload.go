@@ -77,6 +77,12 @@ type Pod struct {
 	Running bool
 	// Started is when the kubelet took the pod over; zero before.
 	Started time.Time
+	// Ready says that the pod is ready to serve, and ReadyChanged since when it is so, or
+	// is not; zero where nobody has said.
+	Ready        bool
+	ReadyChanged time.Time
+	// Runs tells, by container, of its process, as far as the kubelet has told of it.
+	Runs map[string]Run
 	// Resized is when somebody last resized it in place; zero for never.
 	Resized     time.Time
 	Terminating bool
@@ -110,6 +116,14 @@ type Exit struct {
 	Container string
 	At        time.Time
 	OOMKilled bool
+}
+
+// Run is the process of a container.
+type Run struct {
+	// Since is when it started; zero while there is none.
+	Since time.Time
+	// Restarted says that it is not the container's first.
+	Restarted bool
 }
 
 // Resize is the kubelet's word on a resize. The zero value means that it has none.
@@ -221,13 +235,24 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Containers:        readContainers(p.Spec.Containers),
 		Others:            readContainers(p.Spec.InitContainers),
 		Actual:            map[string]Resources{},
+		Runs:              map[string]Run{},
 		Resized:           resizedAt(p),
 		Resize:            readResize(p),
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.Time
 	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			out.Ready, out.ReadyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
 	for _, status := range p.Status.ContainerStatuses {
+		run := Run{Restarted: status.RestartCount > 0}
+		if status.State.Running != nil {
+			run.Since = status.State.Running.StartedAt.Time
+		}
+		out.Runs[status.Name] = run
 		if status.Resources != nil {
 			if actual, ok := readResources(*status.Resources); ok {
 				out.Actual[status.Name] = actual

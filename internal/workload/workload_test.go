@@ -117,8 +117,12 @@ func TestReadPod(t *testing.T) {
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, QOSClass: "Burstable", StartTime: &metav1.Time{Time: noon},
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.ContainersReady, Status: corev1.ConditionFalse},
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Minute))},
+			},
 			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "app", Resources: &corev1.ResourceRequirements{Requests: list("100m", "128Mi"), Limits: list("1", "256Mi")}},
+				{Name: "app", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(time.Second))}}, Resources: &corev1.ResourceRequirements{Requests: list("100m", "128Mi"), Limits: list("1", "256Mi")}},
 				{Name: "huge", Resources: &corev1.ResourceRequirements{Requests: list("-1", "")}},
 				{Name: "late"},
 			},
@@ -126,6 +130,8 @@ func TestReadPod(t *testing.T) {
 	}
 	want := workload.Pod{
 		Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4, Current: true, Running: true, Started: noon, QoS: "Burstable",
+		Ready: true, ReadyChanged: noon.Add(time.Minute),
+		Runs: map[string]workload.Run{"app": {Since: noon.Add(time.Second), Restarted: true}, "huge": {}, "late": {}},
 		Containers: []workload.Container{
 			{Name: "app", Resources: workload.Resources{Requests: amounts(101, 128*mebi), Limits: amounts(1000, 256*mebi)}, RestartOnMemory: true},
 			{Name: "huge", Unreadable: true},
