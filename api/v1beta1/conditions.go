@@ -62,6 +62,9 @@ const (
 const (
 	// ReasonApplied: every pod has the decided sizes, and the kubelet says so.
 	ReasonApplied = "Applied"
+	// ReasonBoosted: every pod has the decided sizes, but those that start have more CPU
+	// until they are Ready, as startupBoost says.
+	ReasonBoosted = "Boosted"
 	// ReasonResizing: a pod's resize has been asked for or is under way.
 	ReasonResizing = "Resizing"
 	// ReasonRollingOut: the Deployment rolls out a template that carries the decided sizes.

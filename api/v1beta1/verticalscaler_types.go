@@ -333,6 +333,7 @@ type ResourcePolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.limits.maxAllowed.cpu) || [self.minAllowed.cpu, self.limits.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.memory) || !has(self.limits.maxAllowed.memory) || [self.minAllowed.memory, self.limits.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.limits.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most limits.maxAllowed.memory",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.controlledValues) || self.controlledValues != 'RequestsOnly'",message="cannot be set with controlledValues RequestsOnly, which leaves limits as they are",fieldPath=".limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.startupBoost) || ((!has(self.mode) || self.mode != 'Off') && (!has(self.controlledResources) || 'cpu' in self.controlledResources))",message="cannot be set for a container whose cpu is not managed: mode must be Auto, and controlledResources have cpu",fieldPath=".startupBoost"
 type ContainerPolicy struct {
 	// containerName is the container's name in the pod template, or "*" for all
 	// containers that no other policy names.
@@ -376,6 +377,69 @@ type ContainerPolicy struct {
 	// Unset means that each keeps the proportion to its request that the template has.
 	// +optional
 	Limits *LimitPolicy `json:"limits,omitempty"`
+
+	// startupBoost is more CPU while the container starts. Only updateMode InPlace gives
+	// it; the others leave it out.
+	// +optional
+	StartupBoost *StartupBoost `json:"startupBoost,omitempty"`
+}
+
+// StartupBoost is more of a resource while a container starts.
+type StartupBoost struct {
+	// cpu is how much more CPU: from when a new pod, or one whose container has been
+	// restarted, is seen, until it is Ready, and durationSeconds longer. Then the pod is
+	// put down in place to the decided size, or to that of the template while nothing is
+	// decided. A container that is not Ready 10 minutes and durationSeconds after it has
+	// started is put down all the same.
+	// +required
+	CPU *CPUStartupBoost `json:"cpu,omitempty"`
+}
+
+// StartupBoostType says how a boost is given.
+// +kubebuilder:validation:Enum=Factor;Quantity
+type StartupBoostType string
+
+const (
+	// BoostFactor multiplies the request.
+	BoostFactor StartupBoostType = "Factor"
+	// BoostQuantity adds to the request.
+	BoostQuantity StartupBoostType = "Quantity"
+)
+
+// CPUStartupBoost is how much more CPU a container gets while it starts, and for how long.
+// Limits follow as controlledValues and limits say. Whatever bounds a request bounds
+// the boosted one: maxAllowed, the LimitRange, a limit that stays, the quota, and the
+// largest node. A boost that cannot be had is left out, and the decided size is put in
+// force. It waits for no cooldown and no window.
+// +kubebuilder:validation:XValidation:rule="has(self.factor) == (self.type == 'Factor')",message="must be set if type is Factor, and only then",fieldPath=".factor"
+// +kubebuilder:validation:XValidation:rule="has(self.quantity) == (self.type == 'Quantity')",message="must be set if type is Quantity, and only then",fieldPath=".quantity"
+type CPUStartupBoost struct {
+	// type is Factor, which multiplies the request, or Quantity, which adds to it.
+	// +required
+	Type StartupBoostType `json:"type,omitempty"`
+
+	// factor is what the request is multiplied by. From 1 to 100. With 1, a pod that
+	// starts is only not lowered.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Factor *int32 `json:"factor,omitempty"`
+
+	// quantity is what is added to the request, in cores: "500m" or 2. From 1m to 10k,
+	// no finer than 1m.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}') && isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1m')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="must be a quantity of CPU from 1m to 10k, such as 250m or 2"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || !string(self).matches('[nu]$|[.][0-9]*m$|[.][0-9]{4,}|[.].*[eE]-|[eE]-([^3]|3.)')",message="must be in whole millicores, such as 250m or 0.25"
+	Quantity *resource.Quantity `json:"quantity,omitempty"`
+
+	// durationSeconds is how long the boost goes on once the pod is Ready. Defaults to 0.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	DurationSeconds *int32 `json:"durationSeconds,omitempty"`
 }
 
 // LimitPolicy shapes limits.

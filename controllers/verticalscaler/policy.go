@@ -53,9 +53,38 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 			LimitPolicy: limitPolicyOf(policy.Limits),
 			MinAllowed:  boundsOf(policy.MinAllowed),
 			MaxAllowed:  boundsOf(policy.MaxAllowed),
+			Boost:       boostOf(policy.StartupBoost),
 		}
 	}
 	return p
+}
+
+// boostOf reads a startup boost. One of a newer version counts as none.
+func boostOf(policy *v1beta1.StartupBoost) *plan.Boost {
+	if policy == nil || policy.CPU == nil {
+		return nil
+	}
+	boost := &plan.Boost{Duration: seconds(max(0, ptr.Deref(policy.CPU.DurationSeconds, 0)))}
+	switch cpu := policy.CPU; {
+	case cpu.Type == v1beta1.BoostFactor && cpu.Factor != nil:
+		boost.Percent = 100 * int64(max(1, *cpu.Factor))
+	case cpu.Type == v1beta1.BoostQuantity && cpu.Quantity != nil:
+		boost.MoreMillis = amountsOf(v1beta1.Amounts{CPU: cpu.Quantity}).CPUMillis
+	default:
+		return nil
+	}
+	return boost
+}
+
+// StartsWithBoost says whether a container of a pod is starting at that time, with a boost
+// that the scaler's spec gives it.
+func StartsWithBoost(scaler *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool {
+	policy := containerPolicyOf(scaler, container)
+	if modeOf(scaler) != v1beta1.UpdateModeInPlace || !controls(policy, v1beta1.ControlledCPU) {
+		return false
+	}
+	boost := boostOf(policy.StartupBoost)
+	return boost != nil && !boost.Until(pod, container, at).IsZero()
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -59,6 +59,7 @@ var reasons = []Reason{
 	// All is well, or on its way.
 	{v1beta1.ReasonWorking, "The scaler works, and nothing is in its way.", Fine, "Nothing has to be done."},
 	{v1beta1.ReasonApplied, "Every pod has the sizes that were decided.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonBoosted, "Every pod has the sizes that were decided, but those that start have more CPU for it, as startupBoost says.", ByItself, "Wait: a pod is put down once it is Ready and durationSeconds have passed, and at the latest 10 minutes and durationSeconds after its start."},
 	{v1beta1.ReasonDeploymentFound, "The Deployment exists, and is this scaler's to size.", Fine, "Nothing has to be done."},
 	{v1beta1.ReasonEnoughHistory, "There is enough usage to recommend from.", Fine, "Nothing has to be done."},
 	{v1beta1.ReasonWithinTolerance, "The requests in force are so close to the recommendation that a change is not worth making.", Fine, "Nothing has to be done; a request moves when it is more than 10 % off."},

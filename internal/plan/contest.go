@@ -156,7 +156,7 @@ func contestedPods(s Situation, policy Policy, d Decision, now time.Time) map[st
 		if !counts(pod) {
 			continue
 		}
-		if sizes, _ := sizesFor(pod, s, policy, now); differsFrom(pod, sizes) {
+		if sizes := targetOf(pod, s, policy, now).sizes; differsFrom(pod, sizes) {
 			pods[pod.Name] = sizes
 		}
 	}

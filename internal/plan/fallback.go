@@ -16,7 +16,7 @@ func (p Plan) fallBack(s Situation, policy Policy, blocked notes, now time.Time)
 	p.Reason, p.Message, p.Stalled = blocked.tell()
 	restarts := blocked.ofRestarts()
 	switch {
-	case len(restarts) == 0:
+	case len(restarts) == 0 || p.Decision == nil:
 		return p
 	case policy.Fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(s, policy, restarts, now)

@@ -77,6 +77,8 @@ type ContainerPolicy struct {
 	LimitPolicy LimitPolicy
 	MinAllowed  quantity.Amounts
 	MaxAllowed  quantity.Amounts
+	// Boost is more CPU while the container starts; nil for none.
+	Boost *Boost
 }
 
 // LimitPolicy shapes the limits that follow. The zero value keeps the template's
@@ -177,6 +179,8 @@ type Resize struct {
 	UID             types.UID
 	ResourceVersion string
 	Sizes           []Size
+	// Boost says that the pod is starting, and that it gets more CPU meanwhile.
+	Boost bool
 }
 
 // Rewrite is a step: write sizes into the Deployment's pod template.
@@ -269,7 +273,7 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 		s.Decision = s.Decision.undone(s, policy, now)
 	}
 	s, saw, verdictIn := s.judged(policy, now)
-	d := decide(s, policy, now)
+	d := decide(s.settled(policy, now), policy, now)
 	p.Decision, p.Decided = d.decision, d.decided || saw != ""
 	p.Failed, p.PutBack = s.Failed, saw
 	if policy.mayRollOut() && holdsInVain(s, policy) {
@@ -283,7 +287,11 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 		if d.reason == v1beta1.ReasonWithinTolerance || d.reason == v1beta1.ReasonWithinBounds {
 			p.Applied, p.PodsAtSize = true, p.Pods
 		}
-		return p.because(d.reason, d.message)
+		p = p.because(d.reason, d.message)
+		if policy.boosts() {
+			p = p.startUndecided(s, policy, now)
+		}
+		return p
 	}
 	p = p.step(s, policy, now)
 	if p.steps() && p.Decided && (p.PutBack != "" || d.decision.Trial != nil) {

@@ -100,6 +100,9 @@ var situations = map[string]func() world{
 			}
 		})
 	},
+	"a boost": func() world {
+		return given(decidedBefore(), boosts(), pods(starting(time.Minute, pod("web-1", double()))))
+	},
 	"all resized": func() world { return given(decidedBefore(), atSize()) },
 	"infeasible":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Infeasible: true}))) },
 	"deferred":    func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true}))) },

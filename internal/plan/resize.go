@@ -37,87 +37,109 @@ const (
 //
 // One pod at a time is asked for, those first that are lowered, and at most a quarter
 // of the pods (but one) may be under way at once, so that a wrong number is seen before
-// it is everywhere. What cannot be done in place is left to the fallback, once there is
-// nothing more to do in place.
+// it is everywhere. A boost is no number that could be wrong everywhere, and cannot wait:
+// it waits for nobody, and nobody waits for it. What cannot be done in place is left to
+// the fallback, once there is nothing more to do in place.
 func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	var (
-		blocked notes
-		next    *Resize
-		lower   *Resize // one that takes something from a pod, and is on trial
-		yields  bool    // next makes room for others
-		flying  int
-		have    int // the pods that have all that they can get
+		blocked     notes
+		next, boost *Resize
+		lower       *Resize // one that takes something from a pod, and is on trial
+		yields      bool    // next makes room for others
+		flying      int
+		have        int  // the pods that have all that they can get
+		boosting    bool // a boost is under way
+		boosted     bool // a boost is in force
 	)
 	if !policy.mayRollOut() {
 		p.Decision = p.Decision.unwritten()
 	}
-	p.Decision = p.Decision.keeping(failedShrinks(s, now))
-	s.Decision = p.Decision
+	s.Decision = &Decision{}
+	if p.Decision != nil {
+		s.Decision = p.Decision
+		p.Decision = p.Decision.keeping(failedShrinks(s, now))
+		s.Decision = p.Decision
+	}
+	p.PodsAtSize = 0
 	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
 		if !counts(pod) {
 			continue
 		}
 		subject := "pod " + pod.Name
-		sizes, drops := sizesFor(pod, s, policy, now)
-		for _, d := range drops {
+		t := targetOf(pod, s, policy, now)
+		for _, d := range t.drops {
 			blocked.addNote(subject, d)
 		}
-		sizes, refusal := granted(pod, sizes, s, policy, now)
+		if len(t.sizes) == 0 && p.Decision == nil {
+			p.PodsAtSize++
+			continue // whatever is said of it is none of our doing
+		}
+		sizes, refusal := granted(pod, t.sizes, s, policy, now)
 		if refusal.reason != "" {
 			blocked.addNote(subject, refusal)
 		}
 		if refusal.reason == v1beta1.ReasonQuotaExceeded {
 			p.RequeueAfter = sooner(p.RequeueAfter, quotaRetry)
 		}
+		if t.isBoosted() {
+			p.RequeueAfter = sooner(p.RequeueAfter, t.until.Sub(now))
+		}
+		step := &Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()}
 		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy, now); {
 		case asked && why.reason != "":
 			blocked.addNote(subject, why)
 			if why.reason == v1beta1.ReasonUnsupported && !why.restart && policy.mayRollOut() {
 				p.RequeueAfter = sooner(p.RequeueAfter, pod.Started.Add(stuckAfter).Sub(now))
 			}
+		case asked && step.Boost:
+			boost = cmp.Or(boost, step)
+		case asked && p.Decision.trial() != nil && lowers(pod, sizes):
+			lower = cmp.Or(lower, step)
 		case asked:
-			step := &Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes}
-			switch first := isLowered(pod, sizes); {
-			case p.Decision.Trial != nil && lowers(pod, sizes):
-				lower = cmp.Or(lower, step)
-			case next == nil || first && !yields:
+			if first := isLowered(pod, sizes); next == nil || first && !yields {
 				next, yields = step, first
 			}
 		case pod.Resize.Infeasible:
 			blocked.addNote(subject, note{reason: v1beta1.ReasonInfeasible, message: said(pod, "its node can never hold the new size"), stalled: true, restart: true})
 		case pod.Resize.Deferred:
-			left := since(pod, *p.Decision).Add(deferredGrace + spread(pod)).Sub(now)
+			left := since(pod, *s.Decision).Add(deferredGrace + spread(pod)).Sub(now)
 			blocked.addNote(subject, note{reason: v1beta1.ReasonDeferred, message: said(pod, "its node has no room for the new size yet"), restart: left <= 0})
 			if left > 0 && policy.mayRollOut() {
 				p.RequeueAfter = sooner(p.RequeueAfter, left)
 			}
 		case pod.Resize.Failed:
-			left := stuckIn(pod, *p.Decision, now)
+			left := stuckIn(pod, *s.Decision, now)
 			if shrinkFails(pod) {
-				left = since(pod, *p.Decision).Add(shrinkGrace).Sub(now)
+				left = since(pod, *s.Decision).Add(shrinkGrace).Sub(now)
 			}
-			blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: said(pod, "the kubelet could not actuate the resize and tries again"), restart: left <= 0})
+			blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: said(pod, "the kubelet could not actuate the resize and tries again"), restart: left <= 0 && !step.Boost})
 			if left > 0 {
 				p.RequeueAfter = sooner(p.RequeueAfter, left)
 			}
 		case pod.Resize.InProgress || !inForce(pod, sizes):
-			left := stuckIn(pod, *p.Decision, now)
+			left := stuckIn(pod, *s.Decision, now)
 			if left <= 0 {
-				blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: "the kubelet has not reported the new size in force for " + stuckAfter.String(), restart: true})
+				blocked.addNote(subject, note{reason: v1beta1.ReasonResizeError, message: "the kubelet has not reported the new size in force for " + stuckAfter.String(), restart: !step.Boost})
 				continue
 			}
-			flying++
+			if boosting = boosting || step.Boost; !step.Boost || !memoryInForce(pod, sizes) {
+				flying++
+			}
 			p.RequeueAfter = sooner(p.RequeueAfter, left)
 		default:
 			have++
-			if len(drops) == 0 && refusal.reason == "" {
+			if len(t.drops) == 0 && refusal.reason == "" {
 				p.PodsAtSize++
+				boosted = boosted || step.Boost
 			}
 		}
 	}
 	if next == nil {
 		p, next = p.tryOut(s, policy, now, lower, flying, have)
+	}
+	if boost = boost.among(flying, concurrency(p.Pods), s, policy, now); boost != nil {
+		next, flying = boost, 0
 	}
 
 	switch {
@@ -126,7 +148,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	case next != nil && flying < concurrency(p.Pods):
 		p.Resize, p.Changing = next, true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
-	case flying > 0:
+	case flying > 0 || boosting:
 		p.Changing = true
 		return p.because(v1beta1.ReasonResizing, "Pods are being resized in place")
 	case next == nil && lower != nil:
@@ -136,7 +158,29 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		return p.fallBack(s, policy, blocked, now)
 	}
 	p.Applied = true
+	if boosted {
+		return p.because(v1beta1.ReasonBoosted, "Pods that start have more CPU until they are Ready (startupBoost)")
+	}
 	return p.because(v1beta1.ReasonApplied, "All pods have the decided size")
+}
+
+// among is the boost where so many resizes of so many at once are under way: where there
+// is no room for one more, what else it would change waits for its turn.
+func (r *Resize) among(flying, atOnce int, s Situation, policy Policy, now time.Time) *Resize {
+	if r == nil || flying < atOnce {
+		return r
+	}
+	for _, pod := range s.Pods {
+		if pod.UID != r.UID {
+			continue
+		}
+		part := *r
+		part.Sizes = only(cpu, pod, r.Sizes)
+		if differsFrom(pod, part.Sizes) && denial(pod, part.Sizes, s).reason == "" && blockOf(pod, part.Sizes, s, policy, now).reason == "" {
+			return &part
+		}
+	}
+	return nil
 }
 
 func concurrency(pods int) int { return max(1, pods/4) }
@@ -340,6 +384,15 @@ func inForce(pod workload.Pod, sizes []Size) bool {
 	return true
 }
 
+func memoryInForce(pod workload.Pod, sizes []Size) bool {
+	for _, size := range sizes {
+		if changes(pod.Actual[size.Container], size.Resources, memory) {
+			return false
+		}
+	}
+	return true
+}
+
 // matches compares what the kubelet says with what was asked for. The kernel holds
 // CPU no finer than 2 shares and 10 ms of quota, so small differences of CPU are
 // the same.
@@ -376,16 +429,15 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy, now tim
 	return note{}
 }
 
-// granted is as much of the sizes as can be had: all of them, or else one resource alone.
-// A pod is resized as a whole, but where there is no room for its CPU its memory need not
-// go without.
+// granted is as much of the sizes as can be had: all of them, or else one resource alone,
+// or what is lowered. A pod is resized as a whole, but where there is no room for its CPU
+// its memory need not go without, and what a boost has taken is given back.
 func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy, now time.Time) ([]Size, note) {
 	told := denial(pod, sizes, s)
 	if told.reason == "" {
 		return sizes, note{}
 	}
-	for _, r := range []resource{memory, cpu} {
-		part := only(r, pod, sizes)
+	for _, part := range [][]Size{only(memory, pod, sizes), only(cpu, pod, sizes), lowered(pod, sizes)} {
 		if denial(pod, part, s).reason == "" && blockOf(pod, part, s, policy, now).reason == "" {
 			return part, told
 		}
@@ -417,6 +469,23 @@ func only(r resource, pod workload.Pod, sizes []Size) []Size {
 		part := Size{Container: size.Container, Resources: c.Resources}
 		r.set(&part.Requests, r.of(size.Requests))
 		r.set(&part.Limits, r.of(size.Limits))
+		out = append(out, part)
+	}
+	return out
+}
+
+// lowered is the sizes less what they raise.
+func lowered(pod workload.Pod, sizes []Size) []Size {
+	out := make([]Size, 0, len(sizes))
+	for _, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		part := Size{Container: size.Container, Resources: c.Resources}
+		for _, r := range resources {
+			if r.of(size.Requests) <= r.of(c.Requests) && r.of(size.Limits) <= r.of(c.Limits) {
+				r.set(&part.Requests, r.of(size.Requests))
+				r.set(&part.Limits, r.of(size.Limits))
+			}
+		}
 		out = append(out, part)
 	}
 	return out

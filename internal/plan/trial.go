@@ -454,7 +454,7 @@ func lowers(pod workload.Pod, sizes []Size) bool {
 // tryOut says which pod is lowered next: none, while those that were first are watched. It
 // ends the trial that all pods have stood.
 func (p Plan) tryOut(s Situation, policy Policy, now time.Time, lower *Resize, flying, have int) (Plan, *Resize) {
-	t := p.Decision.Trial
+	t := p.Decision.trial()
 	if t == nil || lower != nil && (!t.Passed.IsZero() || flying+have < concurrency(p.Pods)) {
 		return p, lower
 	}

@@ -40,6 +40,16 @@ func WantOf(p Plan, s Situation) budget.Want {
 }
 
 func classOf(p Plan) budget.Class {
+	switch {
+	case p.Resize != nil && p.Resize.Boost:
+		return max(budget.Bounds, classOfDecision(p)) // a start is over soon
+	case p.Resize != nil && p.Decision == nil:
+		return budget.Lower // the end of a boost
+	}
+	return classOfDecision(p)
+}
+
+func classOfDecision(p Plan) budget.Class {
 	if p.GiveBack || p.Decision == nil {
 		return budget.Bounds // a person has asked for it
 	}

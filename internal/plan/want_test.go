@@ -48,6 +48,10 @@ func TestWantOf(t *testing.T) {
 		"bounds":              {plan.Plan{Decision: decided(plan.DecidedBounds)}, budget.Want{Class: budget.Bounds}},
 		"a lost status":       {plan.Plan{Decision: decided(plan.DecidedAdopted)}, budget.Want{Class: budget.Lower}},
 		"giving back":         {plan.Plan{Decision: decided(plan.DecidedLower), GiveBack: true}, budget.Want{Class: budget.Bounds}},
+		"a boost":             {plan.Plan{Decision: decided(plan.DecidedLower), Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
+		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Urgent}},
+		"a first boost":       {plan.Plan{Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
+		"the end of a boost":  {plan.Plan{Resize: &plan.Resize{UID: "c"}}, budget.Want{Class: budget.Lower}},
 		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedLower), Resize: &plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.Lower}},
 	} {
 		if got := plan.WantOf(c.plan, s); got != c.want {

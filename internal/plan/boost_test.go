@@ -1,0 +1,619 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// boosts doubles the CPU of app until a minute after the pod is Ready.
+func boosts(changes ...func(*plan.Boost)) func(*world) {
+	boost := &plan.Boost{Percent: 200, Duration: time.Minute}
+	for _, change := range changes {
+		change(boost)
+	}
+	return policyOfApp(func(p *plan.ContainerPolicy) { p.Boost = boost })
+}
+
+// starting is a pod that was made so long ago, whose containers run and which is not Ready.
+func starting(ago time.Duration, p workload.Pod) workload.Pod {
+	return with(p, func(p *workload.Pod) {
+		p.Started, p.ReadyChanged = noon.Add(-ago), noon.Add(-ago)
+		p.Runs = map[string]workload.Run{}
+		for _, c := range p.Containers {
+			p.Runs[c.Name] = workload.Run{Since: noon.Add(-ago).Add(time.Second)}
+		}
+	})
+}
+
+// started has become Ready so long ago, after a start of 30 seconds.
+func started(ago time.Duration, p workload.Pod) workload.Pod {
+	return with(starting(ago+30*time.Second, p), func(p *workload.Pod) { p.Ready, p.ReadyChanged = true, noon.Add(-ago) })
+}
+
+// restarted is a pod of yesterday whose container was restarted so long ago.
+func restarted(ago time.Duration, p workload.Pod) workload.Pod {
+	return with(starting(24*time.Hour, p), func(p *workload.Pod) {
+		p.ReadyChanged = noon.Add(-ago)
+		p.Runs["app"] = workload.Run{Since: noon.Add(-ago), Restarted: true}
+	})
+}
+
+func resizedAt(ago time.Duration, p workload.Pod) workload.Pod {
+	return with(p, func(p *workload.Pod) { p.Resized = noon.Add(-ago) })
+}
+
+// double is large with twice its CPU; quick is small with twice its CPU.
+func double() workload.Container { return sized("app", amounts(400, 256), amounts(800, 512)) }
+
+func quick() workload.Container { return sized("app", amounts(200, 128), amounts(400, 256)) }
+
+func TestUntilWhenAContainerStarts(t *testing.T) {
+	const never = time.Duration(0)
+	at := func(ago time.Duration) time.Time { return noon.Add(-ago) }
+	boost := plan.Boost{Percent: 200, Duration: time.Minute}
+	for name, tc := range map[string]struct {
+		pod  workload.Pod
+		left time.Duration
+	}{
+		"nothing is known":                            {workload.Pod{}, never},
+		"nothing is known of the pod":                 {workload.Pod{Runs: map[string]workload.Run{"app": {Since: at(time.Second)}}}, never},
+		"nothing is known of the container":           {workload.Pod{ReadyChanged: at(time.Second)}, never},
+		"it runs, and the pod is not Ready":           {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(at(20*time.Second), false)}, 11*time.Minute - 20*time.Second},
+		"it does not run yet":                         {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(time.Time{}, false)}, 11*time.Minute - 30*time.Second},
+		"it never becomes Ready":                      {workload.Pod{ReadyChanged: at(12 * time.Minute), Runs: runs(at(11*time.Minute), false)}, never},
+		"the pod has just become Ready":               {workload.Pod{Ready: true, ReadyChanged: noon, Runs: runs(at(5*time.Minute), false)}, time.Minute},
+		"it is Ready for a while":                     {workload.Pod{Ready: true, ReadyChanged: at(40 * time.Second), Runs: runs(at(5*time.Minute), false)}, 20 * time.Second},
+		"it is Ready for the duration":                {workload.Pod{Ready: true, ReadyChanged: at(time.Minute), Runs: runs(at(5*time.Minute), false)}, never},
+		"it was Ready late":                           {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Minute+30*time.Second), false)}, 30 * time.Second},
+		"it is Ready again, and started long ago":     {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
+		"it has become unready while it ran":          {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
+		"it has crashed and been restarted":           {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(9*time.Second), true)}, 11*time.Minute - 10*time.Second},
+		"both in the same second":                     {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Second), true)}, 11*time.Minute - 10*time.Second},
+		"it waits to be restarted":                    {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(time.Time{}, true)}, 11*time.Minute - 10*time.Second},
+		"it crashes again and again":                  {workload.Pod{ReadyChanged: at(11 * time.Minute), Runs: runs(at(time.Second), true)}, never},
+		"it was restarted, and nobody saw it unready": {workload.Pod{Ready: true, ReadyChanged: at(time.Hour), Runs: runs(at(5*time.Second), true)}, 55 * time.Second},
+		"Ready after a restart":                       {workload.Pod{Ready: true, ReadyChanged: at(5 * time.Second), Runs: runs(at(time.Minute), true)}, 55 * time.Second},
+		"the clock of its node is ahead of ours":      {workload.Pod{Ready: true, ReadyChanged: noon.Add(time.Second), Runs: runs(noon, false)}, 61 * time.Second},
+		"another container of the pod was restarted":  {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: map[string]workload.Run{"app": {Since: at(time.Hour)}, "log": {Since: at(time.Second), Restarted: true}}}, never},
+		"Ready, and nothing runs, which cannot be":    {workload.Pod{Ready: true, ReadyChanged: at(time.Second), Runs: runs(time.Time{}, false)}, never},
+	} {
+		want := noon.Add(tc.left)
+		if tc.left == never {
+			want = time.Time{}
+		}
+		if got := boost.Until(tc.pod, "app", noon); !got.Equal(want) {
+			t.Errorf("%s: until %s, want %s", name, got, want)
+		}
+	}
+}
+
+func runs(since time.Time, restarted bool) map[string]workload.Run {
+	return map[string]workload.Run{"app": {Since: since, Restarted: restarted}}
+}
+
+func TestBoost(t *testing.T) {
+	later := with(starting(10*time.Second, pod("web-1", double())), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
+	table{
+		"A new pod gets what is decided, and more CPU": {
+			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 400m 256Mi of 800m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"It may be added instead of multiplied": {
+			given(decidedBefore(), boosts(func(b *plan.Boost) { b.Percent, b.MoreMillis = 0, 50 }), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 250m 256Mi of 500m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"It is at size meanwhile": {
+			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", double())), pod("web-2", large()))),
+			`keeps app 200m 256Mi
+			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			2/2 applied, again in 10m51s`,
+		},
+		"It stays a while once it is Ready": {
+			given(decidedBefore(), boosts(), pods(started(20*time.Second, pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			1/1 applied, again in 40s`,
+		},
+		"Then it is put down": {
+			given(decidedBefore(), boosts(), pods(started(time.Minute, pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"At once without a duration": {
+			given(decidedBefore(), boosts(func(b *plan.Boost) { b.Duration = 0 }), pods(started(0, pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A pod that never becomes Ready is put down in the end": {
+			given(decidedBefore(), boosts(), pods(starting(12*time.Minute, pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A container that was restarted is boosted too": {
+			given(decidedBefore(), boosts(), pods(restarted(10*time.Second, resizedAt(time.Hour, pod("web-1", large()))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 400m 256Mi of 800m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m50s`,
+		},
+		"A pod that has become unready while it ran is not": {
+			given(decidedBefore(), boosts(), pods(with(starting(24*time.Hour, pod("web-1", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(-time.Second) }))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"A start is boosted once": {
+			given(decidedBefore(), boosts(), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", large()))))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Where the node cannot hold it, the decided size is asked for": {
+			given(decidedBefore(), boosts(), pods(with(later, func(p *workload.Pod) { p.Resize.Infeasible = true }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Likewise where it has no room yet": {
+			given(decidedBefore(), boosts(), pods(with(later, func(p *workload.Pod) { p.Resize.Deferred = true }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Where the API server refuses it, too": {
+			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small()))), func(w *world) {
+				w.situation.Refused = map[types.UID][]plan.Refused{"uid-web-1": {{Sizes: []plan.Size{{Container: "app", Resources: double().Resources}}, Reason: "NodeCapacity"}}}
+			}),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"maxAllowed bounds it": {
+			given(decidedBefore(), boosts(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(300, 0) }), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 300m 256Mi of 600m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"A LimitRange bounds it": {
+			given(decidedBefore(), boosts(), bounds(workload.Bounds{ContainerMax: amounts(350, 0)}), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 350m 256Mi of 350m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"A LimitRange for pods forbids it": {
+			given(decidedBefore(), boosts(), bounds(workload.Bounds{PodMax: amounts(500, 0)}), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The largest node bounds it": {
+			given(decidedBefore(), boosts(), largestNode(320, 4096), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 320m 256Mi of 640m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"A quota without room for it leaves it out": {
+			given(decidedBefore(), boosts(), func(w *world) {
+				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 850}}
+			}, pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A limit that stays bounds it, and the QoS class": {
+			given(decidedBefore(), boosts(func(b *plan.Boost) { b.Percent = 150 }), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(250, 256)))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 249m 256Mi of 250m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"A Guaranteed pod stays one": {
+			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(100, 128)))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 400m 256Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"Nothing is restarted for it": {
+			given(decidedBefore(), boosts(), template(restartsForCPU(small())), pods(starting(10*time.Second, pod("web-1", restartsForCPU(large()))))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"A pod that starts is not lowered": {
+			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(900, 256), amounts(1800, 512)))))),
+			`keeps app 200m 256Mi
+			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			1/1 applied, again in 10m51s`,
+		},
+		"What an HPA scales on is left alone": {
+			given(boosts(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"} }, pods(starting(10*time.Second, pod("web-1", small())))),
+			`no decision
+			HPAConflict: cpu, memory: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			0/1`,
+		},
+		"Rollout gives none": {
+			given(rollout, decidedBefore(), heldApp(), template(large()), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
+			`keeps app 200m 256Mi, written
+			Applied: The Deployment's pod template has the decided size
+			1/1 applied`,
+		},
+		"Another container's CPU stays as it is": {
+			given(decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(100, 128) }), boosts(), template(small(), container("log")), func(w *world) {
+				w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+			}, pods(starting(10*time.Second, pod("web-1", small(), container("log"))))),
+			`keeps app 200m 256Mi; log 100m 128Mi
+			resizes web-1 to app 400m 256Mi of 800m 512Mi; log 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+	}.run(t)
+}
+
+func restartsForCPU(c workload.Container) workload.Container {
+	c.RestartOnCPU = true
+	return c
+}
+
+// Where nothing is decided, the template's size is what a boost begins at and ends with.
+func TestBoostBeforeTheFirstDecision(t *testing.T) {
+	table{
+		"A new pod is boosted": {
+			given(boosts(), recommends(), pods(starting(10*time.Second, pod("web-1", small())))),
+			`no decision
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"It stays so until it is Ready": {
+			given(boosts(), recommends(), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))))),
+			`no decision
+			NoRecommendation: There is no recommendation yet. Pods that start have more CPU until they are Ready (startupBoost)
+			0/1, again in 10m51s`,
+		},
+		"Then it is put down": {
+			given(boosts(), recommends(), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))))),
+			`no decision
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Any other size that a pod has is left alone": {
+			given(boosts(), recommends(), pods(started(time.Hour, pod("web-1", sized("app", amounts(250, 128), amounts(500, 256)))))),
+			`no decision
+			NoRecommendation: There is no recommendation yet
+			0/1`,
+		},
+		"Also of the boost's amount, where it was not resized while it started": {
+			given(boosts(), recommends(), pods(resizedAt(time.Minute, started(time.Hour, pod("web-1", quick()))))),
+			`no decision
+			NoRecommendation: There is no recommendation yet
+			0/1`,
+		},
+		"A refused one is put down": {
+			given(boosts(), recommends(), pods(with(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))), func(p *workload.Pod) { p.Resize.Infeasible = true }))),
+			`no decision
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A boost is no evidence of what a pod needs": {
+			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))), pod("web-2", small()))),
+			`no decision
+			WithinTolerance: The requests in force are close enough to the recommendation. Pods that start have more CPU until they are Ready (startupBoost)
+			2/2 applied, again in 10m51s`,
+		},
+		"Nor is one that has ended": {
+			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))), pod("web-2", small()))),
+			`no decision
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			1/2 changing`,
+		},
+		"Without a request there is nothing to raise": {
+			given(boosts(), recommends(), template(sized("app", amounts(0, 128), amounts(0, 256))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(0, 128), amounts(0, 256)))))),
+			`no decision
+			NoRecommendation: There is no recommendation yet
+			0/1`,
+		},
+		"A limit that the template has not is not raised, since there were no way back": {
+			given(boosts(), recommends(), template(sized("app", amounts(100, 128), amounts(0, 256))), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 128), amounts(150, 256)))))),
+			`no decision
+			resizes web-1 to app 150m 128Mi of 150m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+	}.run(t)
+}
+
+// A boost waits for nobody, and nobody waits for it.
+func TestBoostsAndOtherSteps(t *testing.T) {
+	flying := func(name string) workload.Pod {
+		return with(pod(name, large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
+	}
+	boosting := func(name string) workload.Pod {
+		return with(starting(10*time.Second, pod(name, double())), func(p *workload.Pod) { p.Actual["app"] = large().Resources })
+	}
+	table{
+		"A boost comes first": {
+			given(decidedBefore(recently), boosts(), pods(pod("web-1", small()), starting(10*time.Second, pod("web-2", large())))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 400m 256Mi of 800m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 10m51s`,
+		},
+		"It waits for no other resize, but memory does": {
+			given(decidedBefore(recently), boosts(), pods(flying("web-1"), starting(10*time.Second, pod("web-2", small())))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 400m 128Mi of 800m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 9m0s`,
+		},
+		"No other resize waits for it": {
+			given(decidedBefore(recently), boosts(), pods(boosting("web-1"), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 9m50s`,
+		},
+		"It is a change that is under way": {
+			given(decidedBefore(recently), boosts(), pods(boosting("web-1"))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 9m50s`,
+		},
+		"Its end waits for its turn": {
+			given(decidedBefore(recently), boosts(), pods(flying("web-1"), started(time.Minute, pod("web-2", double())))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 9m0s`,
+		},
+		"The kubelet has ten minutes for the end of one, too": {
+			given(decidedBefore(), boosts(), pods(with(resizedAt(time.Minute, started(2*time.Minute, pod("web-1", large()))), func(p *workload.Pod) {
+				p.Started, p.Actual["app"] = noon.Add(-time.Hour), double().Resources
+			}))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 9m0s`,
+		},
+		"Suspended, everything stays": {
+			given(decidedBefore(), boosts(), func(w *world) { w.policy.Suspended = true }, pods(started(time.Minute, pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			Suspended: Nothing is changed while the scaler is suspended
+			0/1`,
+		},
+		"What is contested holds boosts, too": {
+			given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
+			`keeps app 200m 256Mi, reverted 2 times
+			Contested: Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			0/1 stalled, again in 10m51s`,
+		},
+	}.run(t)
+}
+
+// FuzzBoost lets pods of made-up worlds start, become Ready or not, and crash, and checks
+// what is promised of boosts: they stay within the bounds, each start has one, they end,
+// and at the end all is as if there had been none. A failure is found again with
+//
+//	go test ./internal/plan -run FuzzBoost/seed#N
+func FuzzBoost(f *testing.F) {
+	for seed := range uint64(100) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		w := randomWorld(r)
+		w.policy.Mode, w.policy.Suspended = "InPlace", false
+		for _, name := range slices.Sorted(maps.Keys(w.policy.Containers)) {
+			policy := w.policy.Containers[name]
+			if r.IntN(4) > 0 {
+				policy.Boost = &plan.Boost{Duration: time.Duration(r.IntN(120)) * time.Second}
+				if policy.Boost.Percent = 200 * r.Int64N(4); policy.Boost.Percent == 0 {
+					policy.Boost.MoreMillis = 1 + r.Int64N(2000)
+				}
+			}
+			w.policy.Containers[name] = policy
+		}
+		now := noon
+		found := map[string]int64{} // CPU, by pod and container
+		for i := range w.situation.Pods {
+			pod := &w.situation.Pods[i]
+			*pod = []workload.Pod{starting(10*time.Second, *pod), started(10*time.Second, *pod), started(24*time.Hour, *pod)}[r.IntN(3)]
+			for _, c := range pod.Containers {
+				if template, ok := w.situation.Deployment.Container(c.Name); ok && template.Requests == c.Requests {
+					found[pod.Name+"/"+c.Name] = c.Requests.CPUMillis
+				}
+			}
+		}
+		decided := map[string]bool{}
+		for range epochs {
+			now = w.start(t, r, seed, now, decided)
+			for _, pod := range w.situation.Pods {
+				for _, c := range pod.Containers {
+					key := pod.Name + "/" + c.Name
+					if _, ok := found[key]; ok && !decided[c.Name] && c.Requests.CPUMillis != found[key] && pod.Running && pod.Current && !pod.Terminating {
+						t.Fatalf("seed %d: %s had %dm, nothing is decided for it, and it ends with %dm", seed, key, found[key], c.Requests.CPUMillis)
+					}
+				}
+			}
+			w.crash(r, now)
+		}
+	})
+}
+
+// crash restarts some containers.
+func (w *world) crash(r *rand.Rand, now time.Time) {
+	for i := range w.situation.Pods {
+		w.situation.Pods[i] = with(w.situation.Pods[i], func(p *workload.Pod) {
+			if p.Runs = maps.Clone(p.Runs); p.Runs == nil {
+				p.Runs = map[string]workload.Run{}
+			}
+			for _, c := range p.Containers {
+				if r.IntN(3) == 0 {
+					p.Ready, p.ReadyChanged = false, now
+					p.Runs[c.Name] = workload.Run{Since: now, Restarted: true}
+				}
+			}
+		})
+	}
+}
+
+// start carries out plan after plan until there is none.
+func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time, decided map[string]bool) time.Time {
+	t.Helper()
+	s := &w.situation
+	tries := map[types.UID]int{}
+	var last string
+	for range maxPasses {
+		for i := range s.Pods {
+			if p := &s.Pods[i]; !p.Ready && r.IntN(10) == 0 {
+				p.Ready, p.ReadyChanged = true, now
+			}
+		}
+		p := w.next(now)
+		if p.Decision != nil {
+			for name, requests := range p.Decision.Requests {
+				decided[name] = decided[name] || requests.CPUMillis > 0
+			}
+		}
+		w.checkBoost(t, seed, p, now)
+		checkDeterminism(t, r, seed, *w, p, now)
+		if p.Resize != nil && p.Resize.Boost {
+			if tries[p.Resize.UID]++; tries[p.Resize.UID] > 6*len(s.Deployment.Containers) {
+				t.Errorf("seed %d: pod %s is boosted again and again", seed, p.Resize.Pod)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
+		}
+		changed := w.carryOut(t, r, p)
+		for i := range s.Pods {
+			if pod := &s.Pods[i]; p.Resize != nil && pod.UID == p.Resize.UID && !w.isRefused(p.Resize) {
+				pod.Resized = now
+				if p.Resize.Boost && r.IntN(5) == 0 {
+					pod.Resize = workload.Resize{Infeasible: r.IntN(2) == 0, Deferred: true}
+				}
+			}
+		}
+		if said := say(p); changed || said != last {
+			last = said
+		} else if (p.RequeueAfter == 0 || p.RequeueAfter == time.Minute && len(s.Quotas) > 0) && !w.hasStarts(now) {
+			w.checkEnd(t, seed, now)
+			return now
+		}
+		wait := max(time.Second, p.RequeueAfter)
+		if w.hasStarts(now) {
+			wait = min(wait, time.Duration(1+r.IntN(100))*time.Second)
+		}
+		now = now.Add(wait)
+	}
+	t.Fatalf("seed %d: no rest after %d passes: %s", seed, maxPasses, say(w.next(now)))
+	return now
+}
+
+func (w *world) hasStarts(now time.Time) bool {
+	for _, pod := range w.situation.Pods {
+		for name, policy := range w.policy.Containers {
+			if policy.Boost != nil && !policy.Boost.Until(pod, name, now).IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) isRefused(step *plan.Resize) bool {
+	return slices.ContainsFunc(w.situation.Refused[step.UID], func(r plan.Refused) bool { return slices.Equal(r.Sizes, step.Sizes) })
+}
+
+// checkBoost: as any plan, and a boost only of what starts, and within all that is allowed.
+func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time) {
+	t.Helper()
+	fail := func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) }
+	decision := plan.Decision{}
+	if p.Decision != nil {
+		decision = *p.Decision
+	}
+	if p.Applied && (p.Changing || p.PodsAtSize != p.Pods) {
+		fail("applied, but %d/%d pods, changing %t", p.PodsAtSize, p.Pods, p.Changing)
+	}
+	if p.Resize == nil {
+		return
+	}
+	i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+	pod := w.situation.Pods[i]
+	checkSizes(*w, &decision, pod.Containers, p.Resize.Sizes, true, fail)
+	if !p.Resize.Boost {
+		return
+	}
+	var starts bool
+	var after, plain int64
+	for _, c := range withSizes(pod.Containers, p.Resize.Sizes) {
+		before, _ := pod.Container(c.Name)
+		policy, bounds := w.policy.Containers[c.Name], w.situation.Bounds
+		after += c.Requests.CPUMillis
+		plain += max(before.Requests.CPUMillis, decision.Requests[c.Name].CPUMillis)
+		starts = starts || policy.Boost != nil && !policy.Boost.Until(pod, c.Name, now).IsZero()
+		most := policy.LimitPolicy.MaxAllowed.CPUMillis
+		if c.Limits.CPUMillis == 0 || !policy.Limits {
+			most = 0
+		}
+		for _, most := range []int64{policy.MaxAllowed.CPUMillis, bounds.ContainerMax.CPUMillis, most} {
+			if v := c.Requests.CPUMillis; v > before.Requests.CPUMillis && most > 0 && v > max(most, bounds.ContainerMin.CPUMillis, decision.Requests[c.Name].CPUMillis) {
+				fail("container %s is boosted to %dm, more than %dm", c.Name, v, most)
+			}
+		}
+	}
+	if !starts {
+		fail("pod %s is boosted, and does not start", pod.Name)
+	}
+	if node := w.situation.LargestNode.CPUMillis; node > 0 && after > max(node, plain) {
+		fail("pod %s is boosted to %dm; the largest node has %dm", pod.Name, after, node)
+	}
+}
+
+// checkEnd: at rest, nothing is boosted, and whoever knows nothing of boosts finds nothing
+// to do.
+func (w *world) checkEnd(t *testing.T, seed uint64, now time.Time) {
+	t.Helper()
+	without := *w
+	without.policy.Containers = maps.Clone(w.policy.Containers)
+	for name, policy := range without.policy.Containers {
+		policy.Boost = nil
+		without.policy.Containers[name] = policy
+	}
+	if with, without := say(w.next(now)), say(without.next(now)); with != without {
+		t.Fatalf("seed %d: at rest\n%s\nand without boosts\n%s\nin %+v", seed, with, without, w.situation)
+	}
+}
