@@ -228,6 +228,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Histories: histories,
 		Interval:  c.Collection.Interval.Duration,
 		Clock:     clock.RealClock{},
+		Starts:    verticalscaler.StartsWithBoost,
 		Wake:      wake,
 		Count:     verticalscaler.CountSamples,
 	}

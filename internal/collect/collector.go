@@ -68,6 +68,9 @@ type Collector struct {
 	Clock     clock.WithTicker
 	// Moved says whether the scaler's status no longer tells what the history says.
 	Moved func(scaler *v1beta1.VerticalScaler, deployment *appsv1.Deployment, book history.Book) bool
+	// Starts says whether a container of a pod is starting at that time with a boost of
+	// its CPU, so that its CPU does not count; nil for never.
+	Starts func(scaler *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool
 	// Wake receives the scalers to be reconciled.
 	Wake chan<- event.GenericEvent
 	// Count is told of every sample that was used ("") or refused.
@@ -188,6 +191,8 @@ func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, sa
 		}
 		for _, sample := range samples[pod.Name] {
 			if _, ok := pod.Container(sample.Container); ok {
+				// The window of the last one reaches back into the start.
+				sample.NoCPU = c.Starts != nil && c.Starts(scaler, pod, sample.Container, sample.Time.Add(-sample.Window))
 				news = append(news, sample)
 			}
 		}

@@ -130,8 +130,10 @@ type oomFloor struct {
 func (c *Container) Add(s usage.Sample, p Params) {
 	step := c.advanceTo(nanos(s.Time), p)
 	c.samples++
-	cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
-	c.cpu.Add(cpu, fromNanos(c.newest), step, p.forCPU())
+	if !s.NoCPU {
+		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
+		c.cpu.Add(cpu, fromNanos(c.newest), step, p.forCPU())
+	}
 	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
 }
 

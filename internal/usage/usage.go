@@ -18,6 +18,9 @@ type Sample struct {
 	Window time.Duration
 	// CPUMillis is the average CPU used, in millicores. At least 0.
 	CPUMillis int64
+	// NoCPU says that CPUMillis is of a start, for which the container had more CPU than
+	// usual, and tells nothing of what it usually needs.
+	NoCPU bool
 	// MemoryBytes is the working set, in bytes. At least 0.
 	MemoryBytes int64
 }
