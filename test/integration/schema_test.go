@@ -493,6 +493,45 @@ func TestPolicyOfLimits(t *testing.T) {
 	}
 }
 
+func TestStartupBoost(t *testing.T) {
+	policy := func(fields string) string {
+		return `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, ` + fields + `}]}}`
+	}
+	const (
+		in      = "spec.resourcePolicy.containerPolicies[0].startupBoost"
+		managed = "cannot be set for a container whose cpu is not managed: mode must be Auto, and controlledResources have cpu"
+	)
+	cases := map[string]struct {
+		spec string
+		want refusal
+	}{
+		"a factor is accepted":               {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 2, durationSeconds: 60}}`)},
+		"a quantity is accepted":             {spec: policy(`startupBoost: {cpu: {type: Quantity, quantity: 500m}}`)},
+		"the greatest of all is accepted":    {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 100, durationSeconds: 3600}}`)},
+		"cpu alone may be managed":           {spec: policy(`controlledResources: [cpu], startupBoost: {cpu: {type: Factor, factor: 1}}`)},
+		"no boost is refused":                {spec: policy(`startupBoost: {}`), want: refusal{in + ".cpu", "Required value"}},
+		"no type is refused":                 {spec: policy(`startupBoost: {cpu: {factor: 2}}`), want: refusal{in + ".cpu.type", "Required value"}},
+		"an unknown type is refused":         {spec: policy(`startupBoost: {cpu: {type: Percent, factor: 2}}`), want: refusal{in + ".cpu.type", "supported values: \"Factor\", \"Quantity\""}},
+		"no factor is refused":               {spec: policy(`startupBoost: {cpu: {type: Factor}}`), want: refusal{in + ".cpu.factor", "must be set if type is Factor, and only then"}},
+		"no quantity is refused":             {spec: policy(`startupBoost: {cpu: {type: Quantity}}`), want: refusal{in + ".cpu.quantity", "must be set if type is Quantity, and only then"}},
+		"both are refused":                   {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 2, quantity: 1}}`), want: refusal{in + ".cpu.quantity", "must be set if type is Quantity, and only then"}},
+		"a factor below 1 is refused":        {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 0}}`), want: refusal{in + ".cpu.factor", "should be greater than or equal to 1"}},
+		"a factor above 100 is refused":      {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 101}}`), want: refusal{in + ".cpu.factor", "should be less than or equal to 100"}},
+		"an absurd quantity is refused":      {spec: policy(`startupBoost: {cpu: {type: Quantity, quantity: "1e999"}}`), want: refusal{in + ".cpu.quantity", mustBeCPU}},
+		"parts of a millicore are refused":   {spec: policy(`startupBoost: {cpu: {type: Quantity, quantity: 1500u}}`), want: refusal{in + ".cpu.quantity", "must be in whole millicores, such as 250m or 0.25"}},
+		"a duration below 0 is refused":      {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 2, durationSeconds: -1}}`), want: refusal{in + ".cpu.durationSeconds", "should be greater than or equal to 0"}},
+		"a duration of two hours is refused": {spec: policy(`startupBoost: {cpu: {type: Factor, factor: 2, durationSeconds: 7200}}`), want: refusal{in + ".cpu.durationSeconds", "should be less than or equal to 3600"}},
+		"a container that is left alone":     {spec: policy(`mode: "Off", startupBoost: {cpu: {type: Factor, factor: 2}}`), want: refusal{in, managed}},
+		"cpu that is left alone":             {spec: policy(`controlledResources: [memory], startupBoost: {cpu: {type: Factor, factor: 2}}`), want: refusal{in, managed}},
+	}
+	namespace := env.Namespace(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			verdictOn(t, scalerWith(t, namespace, tc.spec), tc.want)
+		})
+	}
+}
+
 func TestScalerName(t *testing.T) {
 	cases := map[string]struct {
 		name string
@@ -581,7 +620,8 @@ func fullSpec(n int) string {
 	for i := range n {
 		fmt.Fprintf(&b, `{containerName: %s, mode: Auto, controlledResources: [cpu, memory], controlledValues: RequestsAndLimits,
 			minAllowed: {cpu: "%[2]s01m", memory: "%[2]s1Mi"}, maxAllowed: {cpu: "%[2]s10k", memory: "%[2]s1Pi"},
-			limits: {headroomPercent: {cpu: 1000, memory: 1000}, minAllowed: {cpu: "%[2]s01m", memory: "%[2]s1Mi"}, maxAllowed: {cpu: "%[2]s10k", memory: "%[2]s1Pi"}}},`,
+			limits: {headroomPercent: {cpu: 1000, memory: 1000}, minAllowed: {cpu: "%[2]s01m", memory: "%[2]s1Mi"}, maxAllowed: {cpu: "%[2]s10k", memory: "%[2]s1Pi"}},
+			startupBoost: {cpu: {type: Quantity, quantity: "%[2]s01m", durationSeconds: 3600}}},`,
 			fmt.Sprintf("c%062d", i), strings.Repeat("0", 29))
 	}
 	b.WriteString(`]}}`)
