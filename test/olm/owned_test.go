@@ -34,7 +34,10 @@ func ownedIn(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1beta1.ScaledDeploymentSpec{
 			Replicas: ptr.To[int32](1), Template: template,
-			Scaling: &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To[int32](0)}},
+			Scaling: &v1beta1.Scaling{
+				UpdatePolicy:   v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To[int32](0)},
+				ResourcePolicy: enough(),
+			},
 		},
 	})
 }

@@ -109,8 +109,8 @@ func upgrade(t *testing.T) {
 	}
 	t.Log("claims, recommendations, decisions, held values and histories are as before; no workload was touched")
 
-	annotatePods(t, at, "web", usesCPU, "390m")
-	sized(t, at, "web", "390m")
+	allowMore(t, at, "web")
+	sized(t, at, "web", "330m")
 	after := scaler(t, at, "web").Status.History
 	if len(after) <= len(web.Status.History) {
 		t.Errorf("the new operator's change is not on top of the old history: %v", after)
@@ -125,7 +125,7 @@ func upgrade(t *testing.T) {
 	i.isAllowed(t)
 
 	// A person who cannot wait overrides the condition.
-	annotatePods(t, at, "api", usesCPU, "390m")
+	allowMore(t, at, "api")
 	i.holds(t, second, at, "api")
 	third := second.next(t)
 	store.update(t, first, second, third)
