@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
@@ -108,12 +109,31 @@ type Resource struct {
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
 	// Decided is the request that was decided.
 	Decided *Amount `json:"decided,omitempty"`
+	// LastGood is the request before, while the decided one is on trial: it is put back
+	// where the changed pods fare clearly worse than the others. TriedSince is when it was
+	// left.
+	LastGood   *Amount      `json:"lastGood,omitempty"`
+	TriedSince *metav1.Time `json:"triedSince,omitempty"`
+	// Failed are requests that were put back, the last first.
+	Failed []Failed `json:"failed,omitempty"`
+	// TolerancePercent is the least change that is worth making, in percent of the request.
+	TolerancePercent int32 `json:"tolerancePercent"`
 	// Moves says that requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
 	Moves bool `json:"moves"`
 	// Template is what the Deployment's pod template has, and Pods what the pods have.
 	Template *Size  `json:"template,omitempty"`
 	Pods     []Size `json:"pods,omitempty"`
+}
+
+// Failed is a request that was put back.
+type Failed struct {
+	// Value is what failed, and LastGood what was put back.
+	Value    *Amount     `json:"value"`
+	LastGood *Amount     `json:"lastGood"`
+	Time     metav1.Time `json:"time"`
+	// Message says what was seen, and on which pods.
+	Message string `json:"message,omitempty"`
 }
 
 // Size is what some pods have of a resource.
@@ -294,6 +314,7 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
 		MinAllowed: bound(policy.MinAllowed), MaxAllowed: bound(policy.MaxAllowed),
 	}
+	out.TolerancePercent = ptr.Deref(e.Scaler.Spec.UpdatePolicy.TolerancePercent, 10)
 	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeOff
 	var values []recommend.Reason
 	if out.Steps, values = stepsOf(rec, resource); len(values) > 0 {
@@ -301,10 +322,20 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 	}
 	out.Agrees = len(values) == 0 || out.Target != nil && out.Recomputed != nil && *out.Target == *out.Recomputed
 	if d := e.Scaler.Status.Decision; d != nil {
-		for _, c := range d.Containers {
-			if c.ContainerName == container {
-				out.Decided = amount(c.Requests)
+		out.Decided = amount(requestsOf(d.Containers, container))
+		if d.Trial != nil {
+			if out.LastGood = amount(requestsOf(d.Trial.LastGood, container)); out.LastGood != nil {
+				out.TriedSince = &d.Trial.StartTime
 			}
+		}
+	}
+	for _, f := range e.Scaler.Status.Failed {
+		if f.ContainerName == container && string(f.Resource) == resource {
+			out.Failed = append(out.Failed, Failed{
+				Value:    amount(v1beta1.Amounts{CPU: &f.Value, Memory: &f.Value}),
+				LastGood: amount(v1beta1.Amounts{CPU: &f.LastGood, Memory: &f.LastGood}),
+				Time:     f.Time, Message: f.Message,
+			})
 		}
 	}
 	if e.Deployment != nil {
@@ -315,6 +346,15 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 	}
 	out.Pods = sizesOf(e.Pods, container, resource)
 	return out
+}
+
+func requestsOf(list []v1beta1.ContainerDecision, container string) (requests v1beta1.Amounts) {
+	for _, c := range list {
+		if c.ContainerName == container {
+			requests = c.Requests
+		}
+	}
+	return requests
 }
 
 func sizeOf(resource string, c workload.Container) Size {

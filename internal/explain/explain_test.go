@@ -142,6 +142,21 @@ func cases() map[string]explain.Evidence {
 			"RecommendationProvided False CollectingHistory Usage is being observed; a few minutes are needed",
 			"Applied False NoRecommendation There is no recommendation yet")),
 		"resizing": checkout(halfway, conditions("Applied False Resizing Pods are being resized in place", "Reconciling True Resizing Pods are being resized in place")),
+		"on-trial": checkout(halfway, func(e *explain.Evidence) {
+			e.Scaler.Status.Decision.Time = ago(time.Minute)
+			e.Scaler.Status.Decision.Trial = &v1beta1.Trial{StartTime: ago(time.Minute), LastGood: []v1beta1.ContainerDecision{{
+				ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("500m"))},
+			}}}
+		}, spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](5) }), conditions(
+			"Applied False Verifying The pods that were lowered first are watched before the others are lowered, too",
+			"Reconciling True Verifying The pods that were lowered first are watched before the others are lowered, too")),
+		"change-failed": checkout(func(e *explain.Evidence) {
+			e.Scaler.Status.Decision.Reason = "PutBack"
+			e.Scaler.Status.Failed = []v1beta1.FailedChange{{
+				ContainerName: "app", Resource: "memory", Value: resource.MustParse("320Mi"), LastGood: resource.MustParse("480Mi"), Time: ago(2 * time.Hour),
+				Message: "pod checkout-1: container app was killed for want of memory",
+			}}
+		}, conditions("Applied True ChangeFailed All pods have the decided size. app memory: stays, since 320Mi was put back")),
 		"hpa-conflict": checkout(conditions(
 			"Applied True HPAConflict All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization")),
 		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout")),

@@ -69,7 +69,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 
 	for _, c := range x.Containers {
 		line("")
-		c.write(line)
+		c.write(line, now)
 	}
 	if len(x.History) > 0 {
 		line("")
@@ -126,18 +126,18 @@ func (e End) verb() string {
 	return "do"
 }
 
-func (c Container) write(line func(string, ...any)) {
+func (c Container) write(line func(string, ...any), now time.Time) {
 	if c.ObservedSeconds > 0 {
 		line("Container %s, by %s of observed usage", c.Name, duration.HumanDuration(c.observed()))
 	} else {
 		line("Container %s", c.Name)
 	}
 	for _, r := range c.Resources {
-		r.write(line)
+		r.write(line, now)
 	}
 }
 
-func (r Resource) write(line func(string, ...any)) {
+func (r Resource) write(line func(string, ...any), now time.Time) {
 	switch {
 	case r.Unmanaged != "":
 		line("  %s is left alone: %s", r.Resource, r.Unmanaged)
@@ -165,13 +165,19 @@ func (r Resource) write(line func(string, ...any)) {
 		line("    The steps lead to %s instead: the status was changed, or is another version's.", sayAmount(r.Recomputed))
 	}
 	if r.Moves && r.LowerBound != nil && r.UpperBound != nil {
-		line("    A request below %s is raised at once, one more than 10 %% below the target after the cooldown, and one above %s is lowered then.", r.LowerBound, r.UpperBound)
+		line("    A request below %s is raised at once, one more than %d %% below the target after the cooldown, and one above %s is lowered then.", r.LowerBound, r.TolerancePercent, r.UpperBound)
 	}
 	if allowed := r.allowed(); allowed != "" {
 		line("    The policy allows %s.", allowed)
 	}
 	if r.Decided != nil {
 		line("    Decided: %s", r.Decided)
+	}
+	if r.LastGood != nil && r.TriedSince != nil {
+		line("    On trial for %s: where the changed pods fare clearly worse, %s is put back.", age(now, *r.TriedSince), r.LastGood)
+	}
+	for _, f := range r.Failed {
+		line("    %s failed %s ago, and %s was put back: %s", sayAmount(f.Value), age(now, f.Time), sayAmount(f.LastGood), f.Message)
 	}
 	for _, s := range r.Pods {
 		line("    %s %s", pods(s.Pods), s.words())
