@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
@@ -314,7 +313,9 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
 		MinAllowed: bound(policy.MinAllowed), MaxAllowed: bound(policy.MaxAllowed),
 	}
-	out.TolerancePercent = ptr.Deref(e.Scaler.Spec.UpdatePolicy.TolerancePercent, 10)
+	if out.TolerancePercent = 10; e.Scaler.Spec.UpdatePolicy.TolerancePercent != nil {
+		out.TolerancePercent = *e.Scaler.Spec.UpdatePolicy.TolerancePercent
+	}
 	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeOff
 	var values []recommend.Reason
 	if out.Steps, values = stepsOf(rec, resource); len(values) > 0 {

@@ -51,9 +51,10 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 		return p.because(t.blocked.reason, t.blocked.message)
 	case s.Deployment.Paused:
 		return p.because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pod template is left alone until it is resumed")
-	case s.Deployment.RollingOut && !urgent:
-		// Pods that are killed for want of memory never become available, and a rollout
-		// that waits for them never ends: it must not hold up what helps them.
+	case s.Deployment.RollingOut && !urgent && !breaksBounds(s):
+		// Pods that are killed for want of memory never become available, those that a
+		// LimitRange refuses are never made, and a rollout that waits for them never ends:
+		// it must not hold up what helps them.
 		return p.because(v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress")
 	}
 	if open, in := t.windowFor(s, policy, next, now); !open {
@@ -71,6 +72,15 @@ func (p Plan) rewrite(s Situation, policy Policy, now time.Time) Plan {
 	p.Rewrite = &Rewrite{UID: s.Deployment.UID, ResourceVersion: s.Deployment.ResourceVersion, Sizes: t.owned, Hold: t.hold}
 	p.Changing = true
 	return p.because(v1beta1.ReasonRollingOut, "The Deployment rolls out the decided size")
+}
+
+// breaksBounds says that a LimitRange allows no pod as the template is.
+func breaksBounds(s Situation) bool {
+	var sizes []Size
+	for _, c := range s.Deployment.Containers {
+		sizes = append(sizes, Size{Container: c.Name, Resources: c.Resources})
+	}
+	return outOfBounds(s.Deployment.Containers, sizes, s.Bounds) != ""
 }
 
 // rolledOut tells how far the Deployment is with a template that is as decided.

@@ -91,6 +91,14 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: The Deployment rolls out the decided size
 			0/2 changing`,
 		},
+		"A rollout whose pods a LimitRange refuses is not waited for": {
+			given(rollout, decidedBefore(written), heldApp(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling,
+				bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
+			`keeps app 200m 256Mi, written, reverted 1 times
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment rolls out the decided size
+			0/2 changing`,
+		},
 		"A rollout after an OOM kill is waited for once the template has carried the answer": {
 			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
 			`keeps app 200m 256Mi, reverted 1 times

@@ -243,6 +243,6 @@ func (e *Env) NeedAudit(t testing.TB) {
 	}
 }
 
-// ClusterMain runs a package's tests against one whole cluster. It is used like
-// Main.
-func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster) }
+// ClusterMain runs a package's tests against one whole cluster. It is used like Main,
+// but nothing watches beside the tests: what is installed there is theirs.
+func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false) }

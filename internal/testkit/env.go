@@ -9,6 +9,7 @@ package testkit
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 )
 
 // Env is a running API server with our CRDs and its audit log.
@@ -208,19 +210,42 @@ func Root() string {
 // Main runs a package's tests against one API server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
-func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start) }
+//
+// A monitor watches the operators' writes beside the tests.
+func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start, true) }
 
-func mainWith(m *testing.M, env **Env, start func() (*Env, error)) int {
+func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool) int {
 	e, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	*env = e
-	code := m.Run()
-	if err := e.Stop(); err != nil {
+	code, err := runWatched(m, e, watched)
+	if err := errors.Join(err, e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
+}
+
+// runWatched runs the tests, and says what the monitor has found, if it is to watch.
+func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
+	if !watched {
+		return m.Run(), nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watcher := monitor.New()
+	if err := watcher.Watch(ctx, e.Config, app.Scheme()); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if testing.Verbose() {
+		fmt.Printf("the monitor has seen %d changes of pods and templates by operators\n", watcher.Writes())
+	}
+	for _, violation := range watcher.Violations() {
+		err = errors.Join(err, fmt.Errorf("the monitor: %s", violation))
+	}
+	return code, err
 }

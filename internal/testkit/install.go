@@ -86,7 +86,7 @@ func InstalledMain(m *testing.M, env **Env) int {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil
-	})
+	}, true)
 }
 
 // install applies config/default, less the CRDs, which are there, and the operator's pod

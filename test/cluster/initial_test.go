@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,13 +24,31 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// newPods sizes new pods: it installs the policy, which all tests share.
+// component is config/components/new-pods as config/default would take it in.
+const component = "test/cluster/testdata/new-pods"
+
+// newPods sizes new pods: it installs the policy and the rights, which all tests share.
 func newPods(t *testing.T) *world {
 	t.Helper()
-	if err := env.Client.Create(t.Context(), admission.Policy()); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
+		grantTo(t, object, testkit.System, testkit.ServiceAccount)
 	}
 	return newWorld(t)
+}
+
+// grantTo applies one of the component's objects, with its rights for a service account.
+func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account string) {
+	t.Helper()
+	if object.GetKind() == "ClusterRoleBinding" {
+		subject := map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": namespace, "name": account}
+		if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+	if err := env.Client.Apply(t.Context(), config, client.FieldOwner("test"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // bindings are those of this namespace's scalers.
@@ -208,12 +227,13 @@ func TestInitialWithItsRightsAndWithout(t *testing.T) {
 		t.Error("nothing was forbidden")
 	}
 
-	for _, object := range env.Rendered(t, testkit.Root()+"/test/cluster/testdata/new-pods") {
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
 		if !strings.HasPrefix(object.GetKind(), "ClusterRole") {
 			continue
 		}
 		i.rename(object.Object)
-		i.grant(object)
+		grantTo(t, object, i.system, testkit.ServiceAccount)
+		t.Cleanup(func() { i.cleanUp(object) })
 	}
 	w.annotate(testkit.Deployment(w.namespace, "web"), "test", "wake")
 	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":4}}`)
@@ -224,21 +244,4 @@ func TestInitialWithItsRightsAndWithout(t *testing.T) {
 	if got := account.Forbidden(); len(got) != before {
 		t.Errorf("forbidden with all rights: %v", got)
 	}
-}
-
-// grant applies one of the objects that give rights.
-func (i *install) grant(object *unstructured.Unstructured) {
-	i.Helper()
-	if object.GetKind() == "ClusterRoleBinding" {
-		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
-		subjects[0] = map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": i.system, "name": "verticalscaler-operator"}
-		if err := unstructured.SetNestedSlice(object.Object, subjects, "subjects"); err != nil {
-			i.Fatal(err)
-		}
-	}
-	config := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-	if err := env.Client.Apply(i.Context(), config, client.FieldOwner("test"), client.ForceOwnership); err != nil {
-		i.Fatal(err)
-	}
-	i.Cleanup(func() { i.cleanUp(object) })
 }

@@ -1,0 +1,372 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package monitor watches, beside tests, all that becomes of pods and Deployments, and
+// checks each write of the operator against what is promised of all of them. It finds
+// what a test does not look for, and what is right again at its end.
+//
+// Promised is:
+//
+//   - Only resources of containers are written, never those of init containers, and only
+//     of pods and Deployments that a scaler of their namespace names.
+//   - Nothing is written for a scaler that is gone, suspended, or whose mode does not
+//     allow it: pods are resized in the mode InPlace, and templates written in the mode
+//     Rollout or as its fallback. Giving back is allowed in any.
+//   - A request is at least 1, at most its limit, and at most what is allowed; a limit is
+//     at most what is allowed. What was beyond that before need not be changed.
+//   - No pod gets another QoS class.
+//
+// A pass may rest on a scaler that has been edited a moment ago: what its former spec
+// allows is allowed, too.
+package monitor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Monitor collects writes of the operator. Events of different kinds do not arrive in the
+// order in which they happened, so it judges them when all have been seen.
+type Monitor struct {
+	mu          sync.Mutex
+	scalers     map[types.NamespacedName][]version
+	sets        map[types.UID]string // the Deployments of ReplicaSets
+	pods        map[types.UID]*corev1.Pod
+	deployments map[types.UID]*appsv1.Deployment
+	writes      []write
+}
+
+// version is a spec of a scaler, or its end, from a revision of the store on.
+type version struct {
+	at   int64
+	uid  types.UID
+	gone bool
+	spec v1beta1.VerticalScalerSpec
+}
+
+// write is one of ours.
+type write struct {
+	at        int64
+	namespace string
+	what      string    // tells the object
+	set       types.UID // the pod's ReplicaSet; empty for a Deployment
+	target    string    // the Deployment, if it is one
+	wrong     []string  // what is wrong with it in any case
+	changes   []change
+}
+
+// change is what a write makes of one resource of a container.
+type change struct {
+	container      string
+	resource       corev1.ResourceName
+	request, limit resource.Quantity
+	// raised says which of them the write has made more.
+	requestRaised, limitRaised bool
+}
+
+// New returns a monitor that has seen nothing.
+func New() *Monitor {
+	return &Monitor{
+		scalers: map[types.NamespacedName][]version{}, sets: map[types.UID]string{},
+		pods: map[types.UID]*corev1.Pod{}, deployments: map[types.UID]*appsv1.Deployment{},
+	}
+}
+
+// Saw takes an event in.
+func (m *Monitor) Saw(event watch.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	object, ok := event.Object.(client.Object)
+	if !ok {
+		return
+	}
+	gone := event.Type == watch.Deleted
+	switch o := object.(type) {
+	case *v1beta1.VerticalScaler:
+		key := client.ObjectKeyFromObject(o)
+		m.scalers[key] = append(m.scalers[key], version{at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy()})
+	case *appsv1.ReplicaSet:
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			m.sets[o.UID] = owner.Name
+		}
+	case *corev1.Pod:
+		if before := m.pods[o.UID]; before != nil && !gone {
+			m.pod(before, o)
+		}
+		m.pods[o.UID] = o
+		if gone {
+			delete(m.pods, o.UID)
+		}
+	case *appsv1.Deployment:
+		if before := m.deployments[o.UID]; before != nil && !gone {
+			m.deployment(before, o)
+		}
+		m.deployments[o.UID] = o
+		if gone {
+			delete(m.deployments, o.UID)
+		}
+	}
+}
+
+// Writes is how many writes of the operator were seen.
+func (m *Monitor) Writes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.writes)
+}
+
+// Violations tells what is wrong with the writes seen so far.
+func (m *Monitor) Violations() (out []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, versions := range m.scalers {
+		slices.SortFunc(versions, func(a, b version) int { return cmp.Compare(a.at, b.at) })
+	}
+	for _, w := range m.writes {
+		for _, wrong := range append(w.wrong, m.judge(w)...) {
+			out = append(out, fmt.Sprintf("%s, at revision %d: %s", w.what, w.at, wrong))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (m *Monitor) pod(before, after *corev1.Pod) {
+	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "resize") {
+		return
+	}
+	w := write{at: revision(after), namespace: after.Namespace, what: fmt.Sprintf("pod %s/%s", after.Namespace, after.Name)}
+	if owner := metav1.GetControllerOf(after); owner != nil {
+		w.set = owner.UID
+	}
+	changes, rest := compare(before.Spec, after.Spec)
+	w.changes = changes
+	if rest {
+		w.wrong = append(w.wrong, "more than resources of containers was changed")
+	}
+	if is, was := qos(after), qos(before); is != was {
+		w.wrong = append(w.wrong, fmt.Sprintf("its QoS class would be %s, and was %s", is, was))
+	}
+	m.writes = append(m.writes, w)
+}
+
+func qos(p *corev1.Pod) corev1.PodQOSClass {
+	read := workload.ReadPod(p, true)
+	return workload.QoSOf(read.Containers, read.Others)
+}
+
+func (m *Monitor) deployment(before, after *appsv1.Deployment) {
+	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "") || owns(before) && !owns(after) {
+		return // the last is giving back
+	}
+	w := write{
+		at: revision(after), namespace: after.Namespace, target: after.Name,
+		what: fmt.Sprintf("Deployment %s/%s", after.Namespace, after.Name),
+	}
+	template := before.Spec.DeepCopy()
+	template.Template.Spec = after.Spec.Template.Spec
+	changes, rest := compare(before.Spec.Template.Spec, after.Spec.Template.Spec)
+	w.changes = changes
+	if rest || !apiequality.Semantic.DeepEqual(*template, after.Spec) {
+		w.wrong = append(w.wrong, "more than resources of containers was changed")
+	}
+	m.writes = append(m.writes, w)
+}
+
+// isOurs says whether the operator has made a change: an entry of its own in the managed
+// fields is another one, and no other manager's.
+func isOurs(before, after client.Object, subresource string) bool {
+	entries := func(o client.Object) map[string]metav1.ManagedFieldsEntry {
+		out := map[string]metav1.ManagedFieldsEntry{}
+		for _, entry := range o.GetManagedFields() {
+			if entry.Subresource == subresource {
+				out[entry.Manager+" "+string(entry.Operation)] = entry
+			}
+		}
+		return out
+	}
+	was, is := entries(before), entries(after)
+	ours := false
+	for _, key := range slices.Collect(maps.Keys(is)) {
+		if apiequality.Semantic.DeepEqual(was[key], is[key]) {
+			continue
+		}
+		if is[key].Manager != ownership.Scalers {
+			return false
+		}
+		ours = true
+	}
+	return ours
+}
+
+// owns says whether the operator has anything of the object's own fields.
+func owns(o client.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == ownership.Scalers && entry.Subresource == ""
+	})
+}
+
+// compare lists what was changed of the resources of containers, and says whether
+// anything else was.
+func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
+	with := before.DeepCopy()
+	for i := range with.Containers {
+		if i >= len(after.Containers) {
+			break
+		}
+		was, is := with.Containers[i].Resources, after.Containers[i].Resources
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			c := change{container: after.Containers[i].Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
+			request, limit := was.Requests[name], was.Limits[name]
+			if c.request.Cmp(request) == 0 && c.limit.Cmp(limit) == 0 {
+				continue
+			}
+			c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
+			changes = append(changes, c)
+		}
+		with.Containers[i].Resources = is
+	}
+	return changes, !apiequality.Semantic.DeepEqual(*with, after)
+}
+
+// judge holds a write against the scalers that there were then.
+func (m *Monitor) judge(w write) []string {
+	target := w.target
+	if w.set != "" {
+		target = m.sets[w.set]
+	}
+	var present, allowing []v1beta1.VerticalScalerSpec
+	for key, versions := range m.scalers {
+		if key.Namespace != w.namespace {
+			continue
+		}
+		for _, spec := range inForce(versions, w.at) {
+			if spec.DeploymentName != target {
+				continue
+			}
+			present = append(present, spec)
+			if w.set != "" && mayResize(spec) || w.set == "" && mayRollOut(spec) {
+				allowing = append(allowing, spec)
+			}
+		}
+	}
+	switch {
+	case len(present) == 0:
+		return []string{fmt.Sprintf("no scaler names Deployment %q", target)}
+	case len(allowing) == 0:
+		return []string{fmt.Sprintf("no scaler may change it: %+v", present[0].UpdatePolicy)}
+	}
+	var least []string
+	for i, spec := range allowing {
+		if wrong := beyond(w.changes, spec); i == 0 || len(wrong) < len(least) {
+			least = wrong
+		}
+	}
+	return least
+}
+
+// inForce are the specs that a pass may rest on: the one at that time and the one before.
+// versions are in order.
+func inForce(versions []version, at int64) (specs []v1beta1.VerticalScalerSpec) {
+	for _, v := range slices.Backward(versions) {
+		switch {
+		case v.at >= at:
+		case v.gone:
+			return specs
+		case len(specs) == 0 || !apiequality.Semantic.DeepEqual(specs[0], v.spec):
+			if specs = append(specs, v.spec); len(specs) == 2 {
+				return specs
+			}
+		}
+	}
+	return specs
+}
+
+func mayResize(spec v1beta1.VerticalScalerSpec) bool {
+	return !spec.Suspend && cmp.Or(spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace) == v1beta1.UpdateModeInPlace
+}
+
+func mayRollOut(spec v1beta1.VerticalScalerSpec) bool {
+	return !spec.Suspend && (spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeRollout ||
+		mayResize(spec) && spec.UpdatePolicy.Fallback == v1beta1.FallbackRollout)
+}
+
+// beyond tells which changes a spec does not allow.
+func beyond(changes []change, spec v1beta1.VerticalScalerSpec) (out []string) {
+	for _, c := range changes {
+		wrong := func(format string, args ...any) {
+			out = append(out, fmt.Sprintf("container %s, %s: ", c.container, c.resource)+fmt.Sprintf(format, args...))
+		}
+		if c.request.Sign() <= 0 {
+			wrong("the request is %s", &c.request)
+		}
+		if !c.limit.IsZero() && c.request.Cmp(c.limit) > 0 {
+			wrong("the request %s is more than the limit %s", &c.request, &c.limit)
+		}
+		policy := policyOf(spec, c.container)
+		if policy.Mode == v1beta1.ContainerModeOff {
+			wrong("the container is not managed")
+		}
+		if most := boundOf(policy.MaxAllowed, c.resource); most != nil && c.requestRaised && c.request.Cmp(*most) > 0 {
+			wrong("the request %s is more than %s", &c.request, most)
+		}
+		if policy.Limits == nil {
+			continue
+		}
+		if most := boundOf(policy.Limits.MaxAllowed, c.resource); most != nil && c.limitRaised && c.limit.Cmp(*most) > 0 {
+			wrong("the limit %s is more than %s", &c.limit, most)
+		}
+	}
+	return out
+}
+
+func policyOf(spec v1beta1.VerticalScalerSpec, container string) (policy v1beta1.ContainerPolicy) {
+	if spec.ResourcePolicy == nil {
+		return policy
+	}
+	for _, p := range spec.ResourcePolicy.ContainerPolicies {
+		switch p.ContainerName {
+		case container:
+			return p
+		case v1beta1.AnyContainer:
+			policy = p
+		}
+	}
+	return policy
+}
+
+func boundOf(b *v1beta1.ResourceBounds, name corev1.ResourceName) *resource.Quantity {
+	switch {
+	case b == nil:
+		return nil
+	case name == corev1.ResourceCPU:
+		return b.CPU
+	}
+	return b.Memory
+}
+
+// revision is the object's place in the order of all writes of the cluster.
+func revision(o client.Object) int64 {
+	at, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return at
+}

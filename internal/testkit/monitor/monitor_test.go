@@ -1,0 +1,190 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
+)
+
+// story is what happens, in order: at the revisions 1, 2, 3...
+type story []watch.Event
+
+func happens(kind watch.EventType, o client.Object) watch.Event {
+	return watch.Event{Type: kind, Object: o}
+}
+
+func scaler(changes ...func(*v1beta1.VerticalScalerSpec)) *v1beta1.VerticalScaler {
+	s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "s"}}
+	s.Spec.DeploymentName = "web"
+	s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+		ContainerName: "*", MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))},
+		Limits: &v1beta1.LimitPolicy{MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("2"))}},
+	}}}
+	for _, change := range changes {
+		change(&s.Spec)
+	}
+	return s
+}
+
+func set() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-1", UID: "rs", OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: ptr.To(true)}},
+	}}
+}
+
+func by(manager, subresource, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
+}
+
+// pod requests some CPU, with a limit of so much; the field manager has resized it.
+func pod(request, limit, manager string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-1-a", UID: "p", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "rs", Controller: ptr.To(true)}},
+		},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init"}},
+			Containers:     []corev1.Container{{Name: "app", Image: "a", Resources: resources(request, limit)}},
+		},
+	}
+	if manager != "" {
+		p.ManagedFields = append(p.ManagedFields, by(manager, "resize", request+limit))
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func resources(request, limit string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse(request)}, Limits: corev1.ResourceList{"cpu": resource.MustParse(limit)},
+	}
+}
+
+func deployment(request, limit, manager string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d"}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: resources(request, limit)}}
+	if manager != "" {
+		d.ManagedFields = append(d.ManagedFields, by(manager, "", request+limit))
+	}
+	for _, change := range changes {
+		change(d)
+	}
+	return d
+}
+
+func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScalerSpec) {
+	return func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = mode }
+}
+
+func suspended(s *v1beta1.VerticalScalerSpec) { s.Suspend = true }
+
+func TestMonitor(t *testing.T) {
+	const us = "verticalscaler"
+	small, large := pod("100m", "1", ""), pod("200m", "1", us)
+	template, written := deployment("100m", "1", ""), deployment("200m", "1", us)
+	edited := scaler(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.CooldownSeconds = ptr.To[int32](0) }, suspended)
+	for name, test := range map[string]struct {
+		story  story
+		writes int
+		want   string // a part of the only violation; empty for none
+	}{
+		"a resize": {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
+		"a resize that is seen before the scaler": {
+			story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, at(9, large)), happens(watch.Added, at(1, scaler()))}, 1, "",
+		},
+		"somebody else's resize":  {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", "kubectl"))}, 0, ""},
+		"no scaler":               {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"a scaler of another":     {story{happens(watch.Added, scaler(func(s *v1beta1.VerticalScalerSpec) { s.DeploymentName = "api" })), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"a scaler that is gone":   {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Deleted, scaler()), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"mode Off":                {story{happens(watch.Added, scaler(inMode("Off"))), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"suspended":               {story{happens(watch.Added, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"suspended a moment ago":  {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
+		"suspended two specs ago": {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, edited), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"a status between":        {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
+		"a request over its limit": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("800m", "500m", us))}, 1, "the request 800m is more than the limit 500m",
+		},
+		"no request": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("0", "500m", us))}, 1, "the request is 0",
+		},
+		"more than is allowed": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("1001m", "1500m", us))}, 1, "the request 1001m is more than 1",
+		},
+		"less, and still more than is allowed": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, pod("1800m", "1900m", "")), happens(watch.Modified, pod("1700m", "1900m", us))}, 1, "",
+		},
+		"a limit over what is allowed": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "2001m", us))}, 1, "the limit 2001m is more than 2",
+		},
+		"another QoS class": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, pod("100m", "1", "", guaranteed)), happens(watch.Modified, pod("900m", "1", us, guaranteed, func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1")
+			}))}, 1, "its QoS class would be Guaranteed, and was Burstable",
+		},
+		"an image": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", us, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "b" }))}, 1, "more than resources of containers",
+		},
+		"an init container": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", us, func(p *corev1.Pod) {
+				p.Spec.InitContainers[0].Resources = resources("1", "1")
+			}))}, 1, "more than resources of containers",
+		},
+		"a template":              {story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, written)}, 1, ""},
+		"a template, as fallback": {story{happens(watch.Added, scaler(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.Fallback = "Rollout" })), happens(watch.Added, template), happens(watch.Modified, written)}, 1, ""},
+		"a template, in place":    {story{happens(watch.Added, scaler()), happens(watch.Added, template), happens(watch.Modified, written)}, 1, "no scaler may change it"},
+		"replicas": {
+			story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, deployment("200m", "1", us, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](3) }))}, 1, "more than resources of containers",
+		},
+		"a template that is given back": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := monitor.New()
+			for i, event := range test.story {
+				if o := event.Object.(client.Object); o.GetResourceVersion() == "" {
+					event.Object = at(i+1, o)
+				}
+				m.Saw(event)
+			}
+			if got := m.Writes(); got != test.writes {
+				t.Errorf("%d writes, not %d", got, test.writes)
+			}
+			switch got := m.Violations(); {
+			case test.want == "" && len(got) > 0:
+				t.Errorf("unexpected: %q", got)
+			case test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)):
+				t.Errorf("%q, not %q", got, test.want)
+			}
+		})
+	}
+}
+
+// at is the object at that revision.
+func at[T client.Object](revision int, o T) T {
+	copied := o.DeepCopyObject().(T)
+	copied.SetResourceVersion(strconv.Itoa(revision))
+	return copied
+}
+
+// guaranteed gives the pod all that it takes, but for its CPU.
+func guaranteed(p *corev1.Pod) {
+	p.Spec.InitContainers = nil
+	for _, list := range []corev1.ResourceList{p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits} {
+		list["memory"] = resource.MustParse("1Gi")
+	}
+}
