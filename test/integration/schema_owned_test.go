@@ -90,7 +90,7 @@ func TestScaledDeploymentSpec(t *testing.T) {
 		"a selector without a key":           {spec: with(`selector: {matchExpressions: [{operator: Exists}]}`), want: refusal{"spec.selector.matchExpressions[0].key", "Required value"}},
 		"scaling without anything":           {spec: with(`scaling: {}`)},
 		"scaling has modes":                  {spec: with(`scaling: {updatePolicy: {updateMode: Rollout}}`)},
-		"an unknown mode is refused":         {spec: with(`scaling: {updatePolicy: {updateMode: Initial}}`), want: refusal{"spec.scaling.updatePolicy.updateMode", `supported values: "Off", "InPlace", "Rollout"`}},
+		"an unknown mode is refused":         {spec: with(`scaling: {updatePolicy: {updateMode: Recreate}}`), want: refusal{"spec.scaling.updatePolicy.updateMode", `supported values: "Off", "Initial", "InPlace", "Rollout"`}},
 		"a cooldown below 0 is refused":      {spec: with(`scaling: {updatePolicy: {cooldownSeconds: -1}}`), want: refusal{"spec.scaling.updatePolicy.cooldownSeconds", "should be greater than or equal to 0"}},
 		"a margin above 500 is refused":      {spec: with(`scaling: {recommendationPolicy: {safetyMarginPercent: 501}}`), want: refusal{"spec.scaling.recommendationPolicy.safetyMarginPercent", "should be less than or equal to 500"}},
 		"bounds are accepted":                {spec: with(`scaling: {resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 100m}, maxAllowed: {cpu: 2}}]}}`)},
