@@ -152,3 +152,52 @@ func TestRecommendPolicyOf(t *testing.T) {
 		t.Errorf("as said (-want +got):\n%s", diff)
 	}
 }
+
+func TestStartupBoost(t *testing.T) {
+	boost := func(b v1beta1.CPUStartupBoost, changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+		s := checkout(observed, policies(v1beta1.ContainerPolicy{ContainerName: "app", StartupBoost: &v1beta1.StartupBoost{CPU: &b}}))
+		for _, change := range changes {
+			change(s)
+		}
+		return s
+	}
+	twice := v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2), DurationSeconds: ptr.To[int32](30)}
+	for name, tc := range map[string]struct {
+		scaler *v1beta1.VerticalScaler
+		want   *plan.Boost
+		// starts is whether the CPU of a pod that is not Ready counts for nothing.
+		starts bool
+	}{
+		"none":     {checkout(observed), nil, false},
+		"a factor": {boost(twice), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, true},
+		"a quantity": {
+			boost(v1beta1.CPUStartupBoost{Type: "Quantity", Quantity: ptr.To(resource.MustParse("500m"))}), &plan.Boost{MoreMillis: 500}, true,
+		},
+		"one of a newer version": {boost(v1beta1.CPUStartupBoost{Type: "Curve"}), nil, false},
+		"a factor without one":   {boost(v1beta1.CPUStartupBoost{Type: "Factor"}), nil, false},
+		"below one":              {boost(v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](-3)}), &plan.Boost{Percent: 100}, true},
+		"in another mode": {
+			boost(twice, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = "Rollout" }), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, false,
+		},
+		"of memory alone": {
+			boost(twice, func(s *v1beta1.VerticalScaler) {
+				s.Spec.ResourcePolicy.ContainerPolicies[0].ControlledResources = []v1beta1.ControlledResource{"memory"}
+			}), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := policyOf(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}}}).Containers["app"].Boost
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("boost (-want +got):\n%s", diff)
+			}
+			pod := workload.Pod{ReadyChanged: noon, Runs: map[string]workload.Run{"app": {Since: noon}}}
+			if got := StartsWithBoost(tc.scaler, pod, "app", noon.Add(time.Minute)); got != tc.starts {
+				t.Errorf("StartsWithBoost() = %t", got)
+			}
+			pod.Ready = true
+			if StartsWithBoost(tc.scaler, pod, "app", noon.Add(time.Minute)) {
+				t.Error("it starts although it has been Ready for a minute")
+			}
+		})
+	}
+}

@@ -33,6 +33,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 const (
@@ -309,6 +310,36 @@ func TestOnlyOwnUsageCounts(t *testing.T) {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 	w.expectProblems("shop", "web", Problems{})
+}
+
+// Whether a container was starting is asked for the time at which the usage began.
+func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	var asked []string
+	w.collector.Starts = func(s *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool {
+		asked = append(asked, fmt.Sprintf("%s %s %s %s", s.Name, pod.Name, container, noon.Sub(at)))
+		return pod.Name == "web-1"
+	}
+	w.reports("shop", "web-1", "app", 4000, 700*mebi)
+	w.reports("shop", "web-2", "app", 100, 300*mebi)
+	w.round()
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"web web-1 app 1m0s", "web web-2 app 1m0s"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	want := map[string]seen{"app": {Peak: 700 * mebi, Samples: 2}}
+	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	var onlyOther history.Container
+	onlyOther.Add(usage.Sample{Time: w.clock.Now(), Window: time.Minute, CPUMillis: 100, MemoryBytes: 300 * mebi}, w.collector.Histories.Params)
+	w.collector.Histories.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(book history.Book) {
+		if got, want := book["app"].CPU(), onlyOther.CPU(); got != want {
+			t.Errorf("of CPU %+v is known, and without the start %+v", got, want)
+		}
+	})
 }
 
 // What a round reads grows with pods and with scalers, and not with the one times the

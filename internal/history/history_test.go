@@ -71,6 +71,29 @@ func TestObservedTime(t *testing.T) {
 	}
 }
 
+// The CPU of a start that has more CPU than ever tells nothing; its memory tells as much as
+// any.
+func TestTheCPUOfABoostedStartCountsForNothing(t *testing.T) {
+	var with, without Container
+	for at := time.Duration(0); at < time.Hour; at += time.Minute {
+		without.Add(sample(at, 100, 300*mebi), params)
+		starts := sample(at, 100, 300*mebi)
+		if at >= 30*time.Minute && at < 33*time.Minute {
+			starts.CPUMillis, starts.MemoryBytes, starts.NoCPU = 4000, 700*mebi, true
+		}
+		with.Add(starts, params)
+	}
+	if with, without := with.CPU(), without.CPU(); with != without {
+		t.Errorf("of CPU %+v is known, and without the start %+v", with, without)
+	}
+	if got := with.Peak(); got != 700*mebi {
+		t.Errorf("the peak of memory is %d", got)
+	}
+	if with.Observed() != without.Observed() || with.Samples() != without.Samples() {
+		t.Errorf("%s and %d samples, not %s and %d", with.Observed(), with.Samples(), without.Observed(), without.Samples())
+	}
+}
+
 func TestTimesThatCannotBeMoveNothing(t *testing.T) {
 	var c Container
 	c.Add(sample(0, 100, mebi), params)
