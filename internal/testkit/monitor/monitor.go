@@ -69,6 +69,7 @@ type write struct {
 	set       types.UID // the pod's ReplicaSet; empty for a Deployment
 	target    string    // the Deployment, if it is one
 	wrong     []string  // what is wrong with it in any case
+	givesBack bool      // it only gives back
 	changes   []change
 }
 
@@ -173,8 +174,8 @@ func qos(p *corev1.Pod) corev1.PodQOSClass {
 }
 
 func (m *Monitor) deployment(before, after *appsv1.Deployment) {
-	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "") || owns(before) && !owns(after) {
-		return // the last is giving back
+	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) || !isOurs(before, after, "") {
+		return
 	}
 	w := write{
 		at: revision(after), namespace: after.Namespace, target: after.Name,
@@ -183,11 +184,23 @@ func (m *Monitor) deployment(before, after *appsv1.Deployment) {
 	template := before.Spec.DeepCopy()
 	template.Template.Spec = after.Spec.Template.Spec
 	changes, rest := compare(before.Spec.Template.Spec, after.Spec.Template.Spec)
-	w.changes = changes
 	if rest || !apiequality.Semantic.DeepEqual(*template, after.Spec) {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
+	w.changes = slices.DeleteFunc(changes, func(c change) bool { return isGivenBack(c, after) })
+	w.givesBack = len(w.changes) == 0
 	m.writes = append(m.writes, w)
+}
+
+// isGivenBack says that the operator has applied neither the request nor the limit: it has
+// let go of them, or patched them to be what they were before it had them.
+func isGivenBack(c change, d *appsv1.Deployment) bool {
+	applied := slices.DeleteFunc(slices.Clone(d.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Operation != metav1.ManagedFieldsOperationApply
+	})
+	set, err := ownership.Of(applied, ownership.Scalers)
+	return err == nil && !ownership.HasResource(set, c.container, "requests", string(c.resource)) &&
+		!ownership.HasResource(set, c.container, "limits", string(c.resource))
 }
 
 // isOurs says whether the operator has made a change: an entry of its own in the managed
@@ -216,13 +229,6 @@ func isOurs(before, after client.Object, subresource string) bool {
 	return ours
 }
 
-// owns says whether the operator has anything of the object's own fields.
-func owns(o client.Object) bool {
-	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == ownership.Scalers && entry.Subresource == ""
-	})
-}
-
 // compare lists what was changed of the resources of containers, and says whether
 // anything else was.
 func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
@@ -248,6 +254,9 @@ func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 
 // judge holds a write against the scalers that there were then.
 func (m *Monitor) judge(w write) []string {
+	if w.givesBack {
+		return nil
+	}
 	target := w.target
 	if w.set != "" {
 		target = m.sets[w.set]

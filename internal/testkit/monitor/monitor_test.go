@@ -80,7 +80,10 @@ func deployment(request, limit, manager string, changes ...func(*appsv1.Deployme
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d"}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: resources(request, limit)}}
 	if manager != "" {
-		d.ManagedFields = append(d.ManagedFields, by(manager, "", request+limit))
+		entry := by(manager, "", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{"f:resources":{"f:requests":{"f:cpu":{}}}}}}}}}`)
+		entry.Operation = "Apply"
+		entry.Time = ptr.To(metav1.Unix(int64(len(request+limit)), 0))
+		d.ManagedFields = append(d.ManagedFields, entry)
 	}
 	for _, change := range changes {
 		change(d)
@@ -151,7 +154,18 @@ func TestMonitor(t *testing.T) {
 		"replicas": {
 			story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, deployment("200m", "1", us, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](3) }))}, 1, "more than resources of containers",
 		},
-		"a template that is given back": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
+		"a template that is let go": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
+		"a template that is put back": {
+			story{happens(watch.Added, scaler(inMode("Off"))), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
+			}))}, 1, "",
+		},
+		"more of a template that is put back": {
+			story{happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
+				d.Spec.Paused = true
+			}))}, 1, "more than resources of containers",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := monitor.New()
