@@ -327,6 +327,23 @@ type ResourcePolicy struct {
 	ContainerPolicies []ContainerPolicy `json:"containerPolicies,omitempty"`
 }
 
+// For is the policy that names the container, else the one for any, else the zero value,
+// which is the defaults.
+func (p *ResourcePolicy) For(container string) (policy ContainerPolicy) {
+	if p == nil {
+		return policy
+	}
+	for _, one := range p.ContainerPolicies {
+		switch one.ContainerName {
+		case container:
+			return one
+		case AnyContainer:
+			policy = one
+		}
+	}
+	return policy
+}
+
 // ContainerPolicy bounds what is recommended for one container.
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"

@@ -45,7 +45,7 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 	}
 	p.Windows, p.BadWindow = windowsOf(update.Windows)
 	for _, c := range d.Containers {
-		policy := containerPolicyOf(scaler, c.Name)
+		policy := scaler.Spec.ResourcePolicy.For(c.Name)
 		p.Containers[c.Name] = plan.ContainerPolicy{
 			CPU:         controls(policy, v1beta1.ControlledCPU),
 			Memory:      controls(policy, v1beta1.ControlledMemory),
@@ -79,7 +79,7 @@ func boostOf(policy *v1beta1.StartupBoost) *plan.Boost {
 // StartsWithBoost says whether a container of a pod is starting at that time, with a boost
 // that the scaler's spec gives it.
 func StartsWithBoost(scaler *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool {
-	policy := containerPolicyOf(scaler, container)
+	policy := scaler.Spec.ResourcePolicy.For(container)
 	if modeOf(scaler) != v1beta1.UpdateModeInPlace || !controls(policy, v1beta1.ControlledCPU) {
 		return false
 	}
@@ -174,7 +174,7 @@ func mayHold(scaler *v1beta1.VerticalScaler) bool {
 
 // recommendPolicyOf reads the scaler's spec for the recommendation of a container.
 func recommendPolicyOf(scaler *v1beta1.VerticalScaler, container string) recommend.Policy {
-	policy := containerPolicyOf(scaler, container)
+	policy := scaler.Spec.ResourcePolicy.For(container)
 	margin := int32(defaultSafetyMarginPercent)
 	if p := scaler.Spec.RecommendationPolicy; p != nil {
 		margin = ptr.Deref(p.SafetyMarginPercent, margin)
@@ -196,22 +196,6 @@ func profileOf(scaler *v1beta1.VerticalScaler) profile.Profile {
 		return profile.Profile(p.Profile)
 	}
 	return profile.Balanced
-}
-
-// containerPolicyOf is the policy that names the container, else the one for any.
-func containerPolicyOf(scaler *v1beta1.VerticalScaler, container string) (policy v1beta1.ContainerPolicy) {
-	if scaler.Spec.ResourcePolicy == nil {
-		return policy
-	}
-	for _, p := range scaler.Spec.ResourcePolicy.ContainerPolicies {
-		switch p.ContainerName {
-		case container:
-			return p
-		case v1beta1.AnyContainer:
-			policy = p
-		}
-	}
-	return policy
 }
 
 func controls(p v1beta1.ContainerPolicy, resource v1beta1.ControlledResource) bool {

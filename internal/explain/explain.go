@@ -300,7 +300,7 @@ func containerOf(e Evidence, name string) Container {
 }
 
 func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
-	policy := policyOf(e.Scaler, container)
+	policy := e.Scaler.Spec.ResourcePolicy.For(container)
 	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, amountsOf(a))) }
 	bound := func(b *v1beta1.ResourceBounds) *Amount {
 		if b == nil {
@@ -387,22 +387,6 @@ func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(value(b.Request), value(a.Request)), cmp.Compare(value(b.Limit), value(a.Limit)))
 	})
 	return sizes
-}
-
-// policyOf is the policy that names the container, else the one for any.
-func policyOf(s *v1beta1.VerticalScaler, container string) (policy v1beta1.ContainerPolicy) {
-	if s.Spec.ResourcePolicy == nil {
-		return policy
-	}
-	for _, p := range s.Spec.ResourcePolicy.ContainerPolicies {
-		switch p.ContainerName {
-		case container:
-			return p
-		case v1beta1.AnyContainer:
-			policy = p
-		}
-	}
-	return policy
 }
 
 func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {

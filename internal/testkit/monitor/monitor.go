@@ -329,7 +329,7 @@ func beyond(changes []change, spec v1beta1.VerticalScalerSpec) (out []string) {
 		if !c.limit.IsZero() && c.request.Cmp(c.limit) > 0 {
 			wrong("the request %s is more than the limit %s", &c.request, &c.limit)
 		}
-		policy := policyOf(spec, c.container)
+		policy := spec.ResourcePolicy.For(c.container)
 		if policy.Mode == v1beta1.ContainerModeOff {
 			wrong("the container is not managed")
 		}
@@ -344,21 +344,6 @@ func beyond(changes []change, spec v1beta1.VerticalScalerSpec) (out []string) {
 		}
 	}
 	return out
-}
-
-func policyOf(spec v1beta1.VerticalScalerSpec, container string) (policy v1beta1.ContainerPolicy) {
-	if spec.ResourcePolicy == nil {
-		return policy
-	}
-	for _, p := range spec.ResourcePolicy.ContainerPolicies {
-		switch p.ContainerName {
-		case container:
-			return p
-		case v1beta1.AnyContainer:
-			policy = p
-		}
-	}
-	return policy
 }
 
 func boundOf(b *v1beta1.ResourceBounds, name corev1.ResourceName) *resource.Quantity {
