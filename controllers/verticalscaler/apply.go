@@ -87,7 +87,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 			what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
 		})
 		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
-		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", reasonOfResize(p.plan), "sizes", sayChanges(p.changes))
+		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
 		return nil
 	}
 	if refused := refusal.Of(err); refused.Reason != "" {
@@ -116,9 +116,9 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 	return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
 }
 
-// reasonOfResize is why a pod is resized, for the log.
-func reasonOfResize(p plan.Plan) string {
-	if p.Resize.Boost || p.Decision == nil {
+// causeOf is why a step is made, for the log.
+func causeOf(p plan.Plan) string {
+	if p.Resize != nil && p.Resize.Boost || p.Decision == nil {
 		return v1beta1.ReasonBoosted
 	}
 	return p.Decision.Reason
@@ -304,7 +304,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		})
 		p.changes = append(p.changes, templateChanges(p.observation.situation.Deployment, step.Sizes)...)
 		log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", p.observation.situation.Deployment.Name,
-			"reason", reasonOfResize(p.plan), "sizes", sayChanges(p.changes))
+			"reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
 		return nil
 	}
 	p.undecide()

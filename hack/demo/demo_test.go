@@ -477,6 +477,9 @@ func TestOurFilesSayWhatTheCodeSays(t *testing.T) {
 	if got := time.Duration(*scaler.Spec.UpdatePolicy.CooldownSeconds) * time.Second; got != cooldown || scaler.Spec.DeploymentName != name {
 		t.Errorf("scaler.yaml has cooldown %s and deploymentName %s, want %s and %s", got, scaler.Spec.DeploymentName, cooldown, name)
 	}
+	if got := time.Duration(*scaler.Spec.UpdatePolicy.ObservationSeconds) * time.Second; got != cooldown {
+		t.Errorf("scaler.yaml watches for %s, and the demo says %s", got, cooldown)
+	}
 	var deployment struct {
 		Spec struct {
 			Replicas int

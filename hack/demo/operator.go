@@ -28,8 +28,9 @@ func sayCompression(usual, here config.Operator) []string {
 			h.MemoryWindow.Duration, days(u.MemoryWindow)),
 		fmt.Sprintf("%s instead of %s, the first recommendation needs %s of usage instead of %s,",
 			h.OOMHalfLife.Duration, days(u.OOMHalfLife), h.MinEvidence.Duration, u.MinEvidence.Duration),
-		fmt.Sprintf("usage is read every %s (metrics-server: %s) instead of %s, decisions pause %s instead of 5m0s.",
+		fmt.Sprintf("usage is read every %s (metrics-server: %s) instead of %s, decisions pause %s instead of 5m0s,",
 			here.Collection.Interval.Duration, stage.MetricResolution, usual.Collection.Interval.Duration, cooldown),
+		fmt.Sprintf("and pods that were lowered are watched for %s instead of 2m0s before the others follow.", cooldown),
 	}
 }
 

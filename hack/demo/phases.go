@@ -16,8 +16,8 @@ const (
 	quiet = 30 * time.Second
 	// readable is how long the outcome of a phase stays where people watch.
 	readable = 6 * time.Second
-	// cooldown is the scaler's in scaler.yaml, and dayHere what a day has become in
-	// operator.yaml.
+	// cooldown is the scaler's in scaler.yaml, and for how long it watches; dayHere is what
+	// a day has become in operator.yaml.
 	cooldown = 5 * time.Second
 	dayHere  = "5s"
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
@@ -222,7 +223,7 @@ func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool)
 	}
 	*env = e
 	code, err := runWatched(m, e, watched)
-	if err := errors.Join(err, e.Stop()); err != nil {
+	if err := errors.Join(err, panics(), e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -248,4 +249,24 @@ func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
 		err = errors.Join(err, fmt.Errorf("the monitor: %s", violation))
 	}
 	return code, err
+}
+
+// panics is an error if a pass of any operator in this process has panicked. That is
+// recovered from, and the next pass may well hide it.
+func panics() error {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return fmt.Errorf("reading the metrics: %w", err)
+	}
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_panics_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			if n := metric.GetCounter().GetValue(); n > 0 {
+				err = errors.Join(err, fmt.Errorf("%g passes have panicked: %s", n, metric))
+			}
+		}
+	}
+	return err
 }

@@ -96,7 +96,7 @@ func allNamespaces(t *testing.T) {
 	// The same again: an event that repeats is counted, a checkpoint that there is is
 	// updated.
 	allowMore(t, shop, "all")
-	annotatePods(t, shop, "all", usesCPU, "390m")
+	annotatePods(t, shop, "all", usesCPU, "420m")
 	sized(t, shop, "all", "390m")
 	t.Log("pods follow the usage")
 

@@ -28,7 +28,7 @@ import (
 func ownedIn(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 	t.Helper()
 	template := testkit.Deployment(namespace, name).Spec.Template
-	template.Annotations = map[string]string{usesCPU: "300m", usesMemory: "300Mi"}
+	template.Annotations = map[string]string{usesCPU: "340m", usesMemory: "300Mi"}
 	template.Spec.Containers[0].Resources.Limits = nil
 	create(t, &v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -110,7 +110,8 @@ func upgrade(t *testing.T) {
 	t.Log("claims, recommendations, decisions, held values and histories are as before; no workload was touched")
 
 	allowMore(t, at, "web")
-	sized(t, at, "web", "330m")
+	annotatePods(t, at, "web", usesCPU, "420m")
+	sized(t, at, "web", "390m")
 	after := scaler(t, at, "web").Status.History
 	if len(after) <= len(web.Status.History) {
 		t.Errorf("the new operator's change is not on top of the old history: %v", after)
@@ -126,6 +127,7 @@ func upgrade(t *testing.T) {
 
 	// A person who cannot wait overrides the condition.
 	allowMore(t, at, "api")
+	annotatePods(t, at, "api", usesCPU, "420m")
 	i.holds(t, second, at, "api")
 	third := second.next(t)
 	store.update(t, first, second, third)
