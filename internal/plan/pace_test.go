@@ -442,6 +442,16 @@ func TestQuotas(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing, again in 1m0s`,
 		},
+		"A container that grows blocks none that shrinks": {
+			given(quotas(quota("requests.cpu", 400, 400)), template(container("app"), container("log")),
+				func(w *world) { w.policy.Containers["log"] = w.policy.Containers["app"] },
+				decidedBefore(func(d *plan.Decision) { d.Requests["log"] = amounts(500, 128) }),
+				pods(pod("web-1", sized("app", amounts(300, 256), amounts(600, 512)), sized("log", amounts(100, 128), amounts(200, 256))))),
+			`keeps app 200m 256Mi; log 500m 128Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi; log 100m 128Mi of 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 1m0s`,
+		},
 		"What is counted under other names is not ours": {
 			given(quotas(quota("pods", 2, 2), quota("requests.storage", 1, 1))),
 			`decides app 200m 256Mi (LowerBound)

@@ -429,20 +429,26 @@ func blockOf(pod workload.Pod, sizes []Size, s Situation, policy Policy, now tim
 	return note{}
 }
 
-// granted is as much of the sizes as can be had: all of them, or else one resource alone,
-// or what is lowered. A pod is resized as a whole, but where there is no room for its CPU
-// its memory need not go without, and what a boost has taken is given back.
+// granted is as much of the sizes as can be had: all of them, or else the first of one
+// resource alone and what is lowered that changes anything. A pod is resized as a whole,
+// but where there is no room for its CPU its memory need not go without, and what a boost
+// has taken is given back.
 func granted(pod workload.Pod, sizes []Size, s Situation, policy Policy, now time.Time) ([]Size, note) {
 	told := denial(pod, sizes, s)
 	if told.reason == "" {
 		return sizes, note{}
 	}
+	var had []Size
 	for _, part := range [][]Size{only(memory, pod, sizes), only(cpu, pod, sizes), lowered(pod, sizes)} {
-		if denial(pod, part, s).reason == "" && blockOf(pod, part, s, policy, now).reason == "" {
+		switch {
+		case denial(pod, part, s).reason != "" || blockOf(pod, part, s, policy, now).reason != "":
+		case differsFrom(pod, part):
 			return part, told
+		default:
+			had = part
 		}
 	}
-	return nil, told
+	return had, told
 }
 
 // denial says that the API server has refused the sizes, or would because of a quota.
