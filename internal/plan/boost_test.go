@@ -380,6 +380,13 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing, again in 9m0s`,
 		},
+		"Nor for the memory of another pod that starts": {
+			given(decidedBefore(recently), boosts(), pods(flying("web-1"), starting(10*time.Second, pod("web-2", sized("app", amounts(400, 128), amounts(800, 256)))), starting(10*time.Second, pod("web-3", small())))),
+			`keeps app 200m 256Mi
+			resizes web-3 to app 400m 128Mi of 800m 256Mi
+			Resizing: Pods are being resized in place
+			0/3 changing, again in 9m0s`,
+		},
 		"No other resize waits for it": {
 			given(decidedBefore(recently), boosts(), pods(boosting("web-1"), pod("web-2", small()))),
 			`keeps app 200m 256Mi

@@ -42,14 +42,15 @@ const (
 // the fallback, once there is nothing more to do in place.
 func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	var (
-		blocked     notes
-		next, boost *Resize
-		lower       *Resize // one that takes something from a pod, and is on trial
-		yields      bool    // next makes room for others
-		flying      int
-		have        int  // the pods that have all that they can get
-		boosting    bool // a boost is under way
-		boosted     bool // a boost is in force
+		blocked  notes
+		next     *Resize
+		boosts   []*Resize // of pods that start
+		lower    *Resize   // one that takes something from a pod, and is on trial
+		yields   bool      // next makes room for others
+		flying   int
+		have     int  // the pods that have all that they can get
+		boosting bool // a boost is under way
+		boosted  bool // a boost is in force
 	)
 	if !policy.mayRollOut() {
 		p.Decision = p.Decision.unwritten()
@@ -93,7 +94,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 				p.RequeueAfter = sooner(p.RequeueAfter, pod.Started.Add(stuckAfter).Sub(now))
 			}
 		case asked && step.Boost:
-			boost = cmp.Or(boost, step)
+			boosts = append(boosts, step)
 		case asked && p.Decision.trial() != nil && lowers(pod, sizes):
 			lower = cmp.Or(lower, step)
 		case asked:
@@ -138,8 +139,11 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 	if next == nil {
 		p, next = p.tryOut(s, policy, now, lower, flying, have)
 	}
-	if boost = boost.among(flying, concurrency(p.Pods), s, policy, now); boost != nil {
-		next, flying = boost, 0
+	for _, boost := range boosts {
+		if boost = boost.among(flying, concurrency(p.Pods), s, policy, now); boost != nil {
+			next, flying = boost, 0
+			break
+		}
 	}
 
 	switch {
@@ -167,7 +171,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 // among is the boost where so many resizes of so many at once are under way: where there
 // is no room for one more, what else it would change waits for its turn.
 func (r *Resize) among(flying, atOnce int, s Situation, policy Policy, now time.Time) *Resize {
-	if r == nil || flying < atOnce {
+	if flying < atOnce {
 		return r
 	}
 	for _, pod := range s.Pods {
