@@ -113,9 +113,9 @@ type boostable struct {
 	most int64
 	// until is when its start will be over; zero where it is not starting.
 	until time.Time
-	// resized says that the pod was last resized since the start began, and starting that
-	// it was before the start was over.
-	resized, starting bool
+	// starting says that the pod was last resized while it started, as far as clocks that
+	// may differ tell it, and resized that it was after the start began, by the clocks.
+	starting, resized bool
 }
 
 // boostables lists the containers of a pod that may be boosted, which should have these
@@ -142,8 +142,10 @@ func boostables(pod workload.Pod, s Situation, policy Policy, plain []Size, d De
 		b.most = max(b.base, cutFor(s, policy, c).sized(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 		began, end := boost.start(pod, c.Name)
 		b.until = boost.Until(pod, c.Name, now)
-		b.resized = !pod.Resized.IsZero() && !began.IsZero() && !pod.Resized.Before(began.Add(-clockSkew))
-		b.starting = b.resized && pod.Resized.Before(end.Add(clockSkew))
+		if !pod.Resized.IsZero() && !began.IsZero() {
+			b.starting = !pod.Resized.Before(began.Add(-clockSkew)) && pod.Resized.Before(end.Add(clockSkew))
+			b.resized = pod.Resized.After(began)
+		}
 		out = append(out, b)
 	}
 	shareNode(s.LargestNode.CPUMillis, withSizes(pod.Containers, plain), out)
@@ -187,7 +189,9 @@ func (b boostable) isBoosted() bool {
 }
 
 // isTried says whether this start has had its boost, which was then taken away, by us or
-// by somebody else. There is one for each start.
+// by somebody else. There is one for each start. Where clocks differ it may be seen too
+// late, and is tried once more: that is better than to take a resize just before the
+// start for one of the start.
 func (b boostable) isTried() bool { return b.resized && b.Requests.CPUMillis <= b.base }
 
 // wanted is the request while it starts. What a pod has begun with is not lowered

@@ -159,6 +159,13 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m50s`,
 		},
+		"Also where the pod was resized just before": {
+			given(decidedBefore(), boosts(), pods(restarted(10*time.Second, resizedAt(10*time.Second, pod("web-1", large()))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 400m 256Mi of 800m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m50s`,
+		},
 		"A pod that has become unready while it ran is not": {
 			given(decidedBefore(), boosts(), pods(with(starting(24*time.Hour, pod("web-1", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(-time.Second) }))),
 			`keeps app 200m 256Mi
