@@ -131,10 +131,11 @@ test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package
 	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
 
+# All tests run at once: they wait more than they work.
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.
 	hack/node/check.sh -q
-	go test -tags node -v -count=1 -timeout 30m $(ARGS) ./test/node
+	go test -tags node -v -count=1 -parallel 16 -timeout 30m $(ARGS) ./test/node
 
 .PHONY: test-node-olm
 test-node-olm: ## Install, score, upgrade and remove the operator with operator-sdk on a real kubelet. Needs root on Linux.

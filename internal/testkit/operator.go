@@ -38,6 +38,21 @@ type Operator struct {
 // stopped with the test, or before.
 func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source collect.Source, namespaces ...string) *Operator {
 	t.Helper()
+	o, err := e.Operate(t.Name(), c, source, namespaces...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// Operate starts an operator as StartOperator does, for a TestMain: it runs until the
+// process ends.
+func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Source, namespaces ...string) (*Operator, error) {
 	setLogger.Do(func() {
 		logger := logr.Discard()
 		if os.Getenv("VERTICALSCALER_TEST_LOG") != "" {
@@ -45,7 +60,7 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 		}
 		ctrl.SetLogger(logger)
 	})
-	o := &Operator{Agent: "operator-of-" + t.Name()}
+	o := &Operator{Agent: "operator-of-" + name}
 	restConfig := rest.CopyConfig(e.Config)
 	restConfig.UserAgent = o.Agent
 	if e.actsAs.UserName != "" {
@@ -54,12 +69,12 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 	scope := app.Scope{Namespaces: namespaces}
 	mgr, err := ctrl.NewManager(restConfig, app.ManagerOptions(c, scope))
 	if err != nil {
-		t.Fatalf("making the manager: %v", err)
+		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := app.Setup(ctx, mgr, c, source, scope); err != nil {
 		cancel()
-		t.Fatalf("setting the operator up: %v", err)
+		return nil, fmt.Errorf("setting the operator up: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -75,12 +90,7 @@ func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source coll
 		}
 		return nil
 	}
-	t.Cleanup(func() {
-		if err := o.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return o
+	return o, nil
 }
 
 // Stop stops the operator, as SIGTERM does.

@@ -6,6 +6,20 @@
 // Package node runs the operator against a real kubelet with containerd, and reads
 // from the kernel what has become of its decisions. It needs root on Linux;
 // hack/node/check.sh says what else.
+//
+// One node and one operator serve all tests, which are run at the same time, each in a
+// namespace of its own.
+//
+// What cannot be had on this node:
+//   - Infeasible. A kubelet of 1.37 says so of Guaranteed pods under a static policy for
+//     CPU or memory, of containers with swap, and of volumes in memory; what is more than
+//     its node has, its API server refuses before it (NodeCapacity, which is tested here).
+//     This node has neither such a policy nor swap, and volumes are not sized.
+//   - Unsupported. The API server refuses to resize pods on Windows, and a kubelet that
+//     reports no resources is older than this one.
+//
+// The planner is shown these by its own tests (internal/plan), and the API server's
+// answers are told apart in internal/refusal.
 package node
 
 import (
@@ -15,6 +29,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -35,6 +50,10 @@ const (
 var (
 	node *realnode.Node
 	env  *testkit.Env
+	// resizes are those that the operator has asked for, and told what it is told of usage.
+	resizes = &counter{asked: map[string]int{}}
+	told    = &source{said: map[string]amounts{}, rounds: map[string]int{}, start: time.Now()}
+
 	load = client.ObjectKey{Namespace: "default", Name: "load"}
 )
 
@@ -46,13 +65,12 @@ func TestMain(m *testing.M) {
 			return fmt.Errorf("installing the CRDs: %w", err)
 		}
 		node, env = n, &testkit.Env{Config: n.Config, Client: n.Client}
-		return nil
+		return startOperator()
 	})
 }
 
-// TestTheKernelEnforcesWhatWasDecided follows a Deployment of real pods through a
-// rise of CPU and memory and an OOM kill.
-func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
+// startOperator starts the operator of all tests.
+func startOperator() (err error) {
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 5 * time.Second
 	// A day is half a minute here, so that there is something to see within minutes.
@@ -60,12 +78,19 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 	c.Recommendation.RecentHalfLife.Duration = 10 * time.Second
 	c.Recommendation.MinEvidence.Duration = 10 * time.Second
 	c.Recommendation.ConfidenceUnit.Duration = 30 * time.Second
-	source, err := metricsapi.New(env.Config)
-	if err != nil {
-		t.Fatal(err)
+	if told.metrics, err = metricsapi.New(env.Config); err != nil {
+		return err
 	}
-	env.StartOperator(t, c, source)
+	operator := testkit.Env{Config: rest.CopyConfig(env.Config), Client: env.Client}
+	operator.Config.Wrap(resizes.counting)
+	_, err = operator.Operate("all-tests", c, told)
+	return err
+}
 
+// TestTheKernelEnforcesWhatWasDecided follows a Deployment of real pods through a rise of
+// CPU and memory and an OOM kill, by what metrics-server measures.
+func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
+	t.Parallel()
 	create(t, realnode.Deployment(load, replicas))
 	create(t, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: load.Namespace, Name: load.Name},
@@ -132,11 +157,4 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 			}
 		}
 	})
-}
-
-func create(t *testing.T, obj client.Object) {
-	t.Helper()
-	if err := env.Client.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,8 @@ func run(m *testing.M, up []string, ready func(*Node) error) (code int, err erro
 		return 1, fmt.Errorf("reading the node's kubeconfig: %w", err)
 	}
 	// What the API server has to say about an object belongs into the log.
+	// Many tests wait at once: they ask no more often than a busy machine bears.
+	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := client.New(config, client.Options{Scheme: app.Scheme()})
 	if err != nil {
@@ -136,6 +139,16 @@ func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
 		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
 	}).DoRaw(t.Context())
 	t.Logf("load of pod %s: %s (%v)", pod.Name, answer, err)
+}
+
+// Kill ends a pod's container, as a process that crashes would end it. The kubelet starts
+// it again.
+func (n *Node) Kill(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	if out, err := n.Exec(t.Context(), "ctr", "tasks", "kill", "--signal", "SIGKILL", id).CombinedOutput(); err != nil {
+		t.Fatalf("killing the container of pod %s: %v: %s", pod.Name, err, out)
+	}
 }
 
 // RunningPods are those of a [Deployment] whose container runs.

@@ -1,0 +1,343 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build node
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
+)
+
+// TestAPodIsResizedUpAndDown is the plain case: no restart, and the QoS class stays.
+func TestAPodIsResizedUpAndDown(t *testing.T) {
+	t.Parallel()
+	type limits struct{ cpu, memory string }
+	cases := map[corev1.PodQOSClass]struct {
+		edit     func(*appsv1.Deployment)
+		up, down limits
+	}{
+		corev1.PodQOSBurstable: {up: limits{"900m", "256Mi"}, down: limits{"400m", "128Mi"}},
+		corev1.PodQOSGuaranteed: {
+			edit: func(d *appsv1.Deployment) {
+				r := &d.Spec.Template.Spec.Containers[0].Resources
+				r.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("60m"), corev1.ResourceMemory: resource.MustParse("96Mi")}
+				r.Limits = r.Requests.DeepCopy()
+			},
+			up: limits{"90m", "128Mi"}, down: limits{"40m", "64Mi"},
+		},
+	}
+	for class, tc := range cases {
+		t.Run(string(class), func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, tc.edit, v1beta1.Scaling{ResourcePolicy: policies(pin("90m", "128Mi"))})
+			before := s.pod(t)
+			s.uses(5, 20)
+			up := s.has(t, "90m", tc.up.cpu, "128Mi", tc.up.memory)
+			s.says(t, v1beta1.ReasonApplied, "")
+
+			s.pin(t, "40m", "64Mi")
+			down := s.has(t, "40m", tc.down.cpu, "64Mi", tc.down.memory)
+			s.says(t, v1beta1.ReasonApplied, "")
+
+			restarts(t, down, 0)
+			if up.UID != before.UID || down.UID != before.UID {
+				t.Error("the pod was replaced")
+			}
+			if up.Status.QOSClass != class || down.Status.QOSClass != class {
+				t.Errorf("the QoS class was %s, then %s, not %s", up.Status.QOSClass, down.Status.QOSClass, class)
+			}
+			asked(t, down, 2)
+		})
+	}
+}
+
+// restarting has a container restart when these change.
+func restarting(names ...corev1.ResourceName) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		for _, name := range names {
+			app := &d.Spec.Template.Spec.Containers[0]
+			app.ResizePolicy = append(app.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
+		}
+	}
+}
+
+func TestAContainerThatWouldRestartIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := stage(t, restarting(corev1.ResourceCPU, corev1.ResourceMemory), v1beta1.Scaling{ResourcePolicy: policies(pin("40m", "96Mi"))})
+	before := s.pod(t)
+	s.uses(5, 20)
+	s.says(t, v1beta1.ReasonRestartRequired, "The fallback is Wait")
+	left := s.has(t, "20m", "200m", "64Mi", "128Mi")
+	asked(t, left, 0)
+	restarts(t, left, 0)
+
+	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
+	after := s.has(t, "40m", "400m", "96Mi", "192Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	restarts(t, after, 0)
+	if after.UID == before.UID {
+		t.Error("the pod was not replaced")
+	}
+	asked(t, before, 0)
+	asked(t, after, 0)
+}
+
+func TestWhatRestartsGoesThroughTheTemplate(t *testing.T) {
+	t.Parallel()
+	s := stage(t, restarting(corev1.ResourceMemory), v1beta1.Scaling{ResourcePolicy: policies(pin("40m", "96Mi"))})
+	before := s.pod(t)
+	s.uses(5, 20)
+	part := s.has(t, "40m", "400m", "64Mi", "128Mi")
+	s.says(t, v1beta1.ReasonRestartRequired, "container app restarts when its memory changes")
+	restarts(t, part, 0)
+	asked(t, part, 1)
+
+	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.Fallback = v1beta1.FallbackRollout })
+	after := s.has(t, "40m", "400m", "96Mi", "192Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	restarts(t, after, 0)
+	if part.UID != before.UID || after.UID == before.UID {
+		t.Error("the pod was to be replaced by the fallback, and by that alone")
+	}
+	asked(t, before, 1)
+	asked(t, after, 0)
+}
+
+// TestADeferredResizeGoesThrough: another pod has reserved the room. Once that is gone, the
+// kubelet tries again by itself.
+func TestADeferredResizeGoesThrough(t *testing.T) {
+	t.Parallel()
+	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(pin("20m", "64Mi"))})
+	s.uses(5, 20)
+	pod := s.pod(t)
+
+	var host corev1.Node
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: pod.Spec.NodeName}, &host); err != nil {
+		t.Fatal(err)
+	}
+	reserved := host.Status.Allocatable.Memory().DeepCopy()
+	reserved.Sub(resource.MustParse("4Gi")) // for the other scenes
+	filler := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: "filler"},
+		Spec:       realnode.Deployment(s.key, 1).Spec.Template.Spec,
+	}
+	filler.Spec.Containers[0].Args = []string{"-memory=1"}
+	filler.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: reserved}}
+	create(t, filler)
+	testkit.Eventually(t, long, func() string {
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(filler), filler); err != nil {
+			t.Fatal(err)
+		}
+		if filler.Status.Phase != corev1.PodRunning {
+			return fmt.Sprintf("the other pod is %s: %v", filler.Status.Phase, filler.Status.Conditions)
+		}
+		return ""
+	})
+
+	s.pin(t, "20m", "6Gi")
+	s.says(t, v1beta1.ReasonDeferred, "Node didn't have enough resource: memory")
+	before := node.Limits(t, s.pod(t))
+	if before.MemoryLimitBytes != 128<<20 {
+		t.Errorf("the limit is %d, although the resize is put off", before.MemoryLimitBytes)
+	}
+	if err := env.Client.Delete(t.Context(), filler); err != nil {
+		t.Fatal(err)
+	}
+	after := s.has(t, "20m", "200m", "6Gi", "12Gi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	restarts(t, after, 0)
+	if after.UID != pod.UID {
+		t.Error("the pod was replaced")
+	}
+	asked(t, after, 1)
+}
+
+// TestMoreThanTheNodeHasIsAskedForOnce: that there is a larger node is no help to a pod that
+// is on this one. What its node can give, it gets.
+func TestMoreThanTheNodeHasIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	larger := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "larger"},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "example.com/nobody", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("512"), corev1.ResourceMemory: resource.MustParse("1Ti"),
+		}},
+	}
+	larger.Status.Capacity = larger.Status.Allocatable
+	create(t, larger)
+	t.Cleanup(func() {
+		if err := env.Client.Delete(context.Background(), larger); err != nil {
+			t.Errorf("deleting the node: %v", err)
+		}
+	})
+	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(pin("300", "96Mi"))})
+	s.uses(5, 20)
+	pod := s.has(t, "20m", "200m", "96Mi", "192Mi")
+	s.says(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 300000")
+	asked(t, pod, 2) // all, which is refused, and then the memory alone
+
+	for i := range int32(5) {
+		s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(20 + i) })
+		s.says(t, v1beta1.ReasonNodeCapacity, "")
+	}
+	asked(t, pod, 2)
+	restarts(t, s.pod(t), 0)
+
+	s.pin(t, "30m", "96Mi")
+	s.has(t, "30m", "300m", "96Mi", "192Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	asked(t, pod, 3)
+}
+
+// TestALimitBelowTheUsageIsPutBack: the operator does not know what the container has come to
+// use. The kubelet does, and refuses to lower the limit below it.
+func TestALimitBelowTheUsageIsPutBack(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(d *appsv1.Deployment) {
+		r := &d.Spec.Template.Spec.Containers[0].Resources
+		r.Requests[corev1.ResourceMemory], r.Limits[corev1.ResourceMemory] = resource.MustParse("128Mi"), resource.MustParse("256Mi")
+	}, v1beta1.Scaling{ResourcePolicy: policies(pin("20m", "128Mi"))})
+	s.uses(5, 20)
+	pod := s.pod(t)
+	node.Load(t, pod, 5, 200)
+
+	s.pin(t, "20m", "64Mi")
+	s.says(t, v1beta1.ReasonResizeError, "below current usage")
+	if got := node.Limits(t, s.pod(t)); got.MemoryLimitBytes != 256<<20 {
+		t.Errorf("the limit is %d, with 200 MiB in use", got.MemoryLimitBytes)
+	}
+	s.says(t, v1beta1.ReasonUsageAboveLimit, "container app keeps its memory limit")
+	s.has(t, "20m", "200m", "64Mi", "256Mi")
+	asked(t, pod, 2)
+
+	// Less use alone lowers nothing: that is tried once for each decision.
+	node.Load(t, pod, 5, 20)
+	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(int32(20)) })
+	s.says(t, v1beta1.ReasonUsageAboveLimit, "")
+	asked(t, pod, 2)
+
+	s.pin(t, "20m", "60Mi")
+	after := s.has(t, "20m", "200m", "60Mi", "120Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	restarts(t, after, 0)
+	if after.UID != pod.UID {
+		t.Error("the pod was replaced")
+	}
+	asked(t, pod, 3)
+}
+
+// TestOneOOMKillRaisesTheMemory: no sample ever tells of the memory that it takes.
+func TestOneOOMKillRaisesTheMemory(t *testing.T) {
+	t.Parallel()
+	policy := pin("20m", "64Mi")
+	policy.MaxAllowed.Memory = ptr.To(resource.MustParse("1Gi"))
+	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(policy)})
+	s.uses(5, 20)
+	before := s.pod(t)
+	node.Load(t, before, 5, 170)
+
+	// A fifth above the limit that was hit, in whole MiB, and a limit twice that.
+	after := s.has(t, "20m", "200m", "154Mi", "308Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
+		t.Errorf("the reason of the decision is %s", got)
+	}
+	restarts(t, after, 1) // by the kernel
+	if after.UID != before.UID {
+		t.Error("the pod was replaced")
+	}
+	asked(t, after, 1)
+	node.Load(t, after, 5, 170)
+	restarts(t, s.pod(t), 1)
+}
+
+// TestAPodThatStartsHasMoreCPU: its first start, a restart of its container, and a new pod.
+func TestAPodThatStartsHasMoreCPU(t *testing.T) {
+	t.Parallel()
+	const period = 4 * time.Second
+	boost := &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{
+		Type: v1beta1.BoostFactor, Factor: ptr.To(int32(3)), DurationSeconds: ptr.To(int32(period / time.Second)),
+	}}
+	s := stage(t, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 15
+	}, v1beta1.Scaling{ResourcePolicy: policies(v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})})
+
+	// Nothing is decided yet: three times what the template has.
+	s.starts(t, "60m", "600m", 0, v1beta1.ReasonNoRecommendation)
+	pod := s.isPutDown(t, "20m", "200m", period, 0)
+	asked(t, pod, 2)
+
+	s.uses(5, 20)
+	s.pin(t, "30m", "64Mi")
+	s.has(t, "30m", "300m", "64Mi", "128Mi")
+	s.says(t, v1beta1.ReasonApplied, "")
+	asked(t, pod, 3)
+
+	node.Kill(t, pod)
+	s.starts(t, "90m", "900m", 1, v1beta1.ReasonBoosted)
+	pod = s.isPutDown(t, "30m", "300m", period, 1)
+	asked(t, pod, 5)
+
+	if err := env.Client.Delete(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, long, func() string {
+		for _, other := range node.RunningPods(t, s.key) {
+			if other.UID != pod.UID {
+				return ""
+			}
+		}
+		return "no other pod runs yet"
+	})
+	s.starts(t, "90m", "900m", 0, v1beta1.ReasonBoosted)
+	again := s.isPutDown(t, "30m", "300m", period, 0)
+	if again.UID == pod.UID {
+		t.Error("it is the same pod")
+	}
+	asked(t, again, 2)
+}
+
+// starts waits until the pod has the boost in the kernel, which must be before it is Ready.
+func (s scene) starts(t *testing.T, cpu, limit string, times int32, reason string) {
+	t.Helper()
+	testkit.Eventually(t, long, func() string {
+		pods := node.RunningPods(t, s.key)
+		if len(pods) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount != times {
+			return "the pod does not run yet"
+		}
+		return enforced(t, pods[0], cpu, limit, "64Mi", "128Mi")
+	})
+	if pod := workload.ReadPod(ptr.To(s.pod(t)), true); pod.Ready {
+		t.Error("the pod was Ready before it was seen to have more CPU")
+	}
+	s.says(t, reason, "Pods that start have more CPU until they are Ready")
+}
+
+// isPutDown waits until the boost has been taken back, which must not be before the pod
+// has been Ready for that long.
+func (s scene) isPutDown(t *testing.T, cpu, limit string, period time.Duration, times int32) corev1.Pod {
+	t.Helper()
+	pod := s.has(t, cpu, limit, "64Mi", "128Mi")
+	read := workload.ReadPod(&pod, true)
+	if !read.Ready || read.Resized.Before(read.ReadyChanged.Add(period)) {
+		t.Errorf("it was put down at %s, and Ready (%t) since %s", read.Resized, read.Ready, read.ReadyChanged)
+	}
+	restarts(t, pod, times)
+	return pod
+}

@@ -1,0 +1,308 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build node
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
+)
+
+// scene is a Deployment of one small pod, and its scaler by the same name.
+type scene struct{ key client.ObjectKey }
+
+// stage begins a scene in a namespace of its own. What the scaler decides is told by its
+// policy: see pin. Nothing is watched after a change, and nothing waits for a cooldown.
+func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) scene {
+	t.Helper()
+	s := scene{client.ObjectKey{Namespace: env.Namespace(t), Name: "app"}}
+	d := realnode.Deployment(s.key, 1)
+	app := &d.Spec.Template.Spec.Containers[0]
+	app.Args = []string{"-cpu=5", "-memory=20"}
+	app.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("20m")
+	app.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("200m")
+	if edit != nil {
+		edit(d)
+	}
+	spec.UpdatePolicy.CooldownSeconds, spec.UpdatePolicy.ObservationSeconds = ptr.To(int32(0)), ptr.To(int32(0))
+	create(t, d)
+	create(t, &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: d.Name, Scaling: spec},
+	})
+	t.Cleanup(func() { // the next scenes need the room
+		if err := env.Client.Delete(context.Background(), d, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			t.Errorf("deleting the Deployment: %v", err)
+		}
+	})
+	testkit.Eventually(t, long, func() string {
+		if n := len(node.RunningPods(t, s.key)); n != 1 {
+			return fmt.Sprintf("%d pods run", n)
+		}
+		return ""
+	})
+	return s
+}
+
+func create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pin is a policy that leaves no choice of requests, so that what is decided does not
+// depend on usage.
+func pin(cpu, memory string) v1beta1.ContainerPolicy {
+	bounds := v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
+	return v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, MinAllowed: bounds.DeepCopy(), MaxAllowed: bounds.DeepCopy()}
+}
+
+func policies(p v1beta1.ContainerPolicy) *v1beta1.ResourcePolicy {
+	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{p}}
+}
+
+// pin edits the scaler so that these requests are decided.
+func (s scene) pin(t *testing.T, cpu, memory string) {
+	t.Helper()
+	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) {
+		p := pin(cpu, memory)
+		if spec.ResourcePolicy != nil {
+			p.StartupBoost = spec.ResourcePolicy.ContainerPolicies[0].StartupBoost
+		}
+		if p.StartupBoost != nil {
+			p.MaxAllowed.CPU = nil // it would bound the boost, and the usage is below
+		}
+		spec.ResourcePolicy = policies(p)
+	})
+}
+
+// edit edits the scaler's spec, and waits until the operator has seen it.
+func (s scene) edit(t *testing.T, edit func(*v1beta1.VerticalScalerSpec)) {
+	t.Helper()
+	var generation int64
+	testkit.Eventually(t, long, func() string {
+		scaler := s.scaler(t)
+		edit(&scaler.Spec)
+		err := env.Client.Update(t.Context(), scaler)
+		if apierrors.IsConflict(err) {
+			return err.Error()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		generation = scaler.Generation
+		return ""
+	})
+	testkit.Eventually(t, long, func() string {
+		if seen := s.scaler(t).Status.ObservedGeneration; seen < generation {
+			return fmt.Sprintf("generation %d is seen, not %d", seen, generation)
+		}
+		return ""
+	})
+}
+
+func (s scene) scaler(t *testing.T) *v1beta1.VerticalScaler {
+	t.Helper()
+	var scaler v1beta1.VerticalScaler
+	if err := env.Client.Get(t.Context(), s.key, &scaler); err != nil {
+		t.Fatal(err)
+	}
+	return &scaler
+}
+
+// says waits for a reason of the condition Applied, and for its message.
+func (s scene) says(t *testing.T, reason, message string) {
+	t.Helper()
+	testkit.Eventually(t, long, func() string {
+		switch c := meta.FindStatusCondition(s.scaler(t).Status.Conditions, v1beta1.ConditionApplied); {
+		case c == nil:
+			return "no condition Applied"
+		case c.Reason != reason || !strings.Contains(c.Message, message):
+			return fmt.Sprintf("it says %s: %s", c.Reason, c.Message)
+		}
+		return ""
+	})
+}
+
+// pod is the pod that runs, if it is the only one.
+func (s scene) pod(t *testing.T) corev1.Pod {
+	t.Helper()
+	pods := node.RunningPods(t, s.key)
+	if len(pods) != 1 {
+		t.Fatalf("%d pods run", len(pods))
+	}
+	return pods[0]
+}
+
+// has waits until the pod has a request and a limit of CPU and of memory, in its spec, in
+// its status and in the kernel, and returns the pod.
+func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod corev1.Pod) {
+	t.Helper()
+	testkit.Eventually(t, long, func() string {
+		pods := node.RunningPods(t, s.key)
+		if len(pods) != 1 {
+			return fmt.Sprintf("%d pods run", len(pods))
+		}
+		pod = pods[0]
+		return enforced(t, pod, cpu, cpuLimit, memory, memoryLimit)
+	})
+	return pod
+}
+
+// enforced says what keeps the pod from having these resources, in its spec, in its status
+// and in the kernel.
+func enforced(t *testing.T, pod corev1.Pod, cpu, cpuLimit, memory, memoryLimit string) string {
+	t.Helper()
+	want := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpuLimit), corev1.ResourceMemory: resource.MustParse(memoryLimit)},
+	}
+	status := pod.Status.ContainerStatuses[0]
+	switch {
+	case !same(pod.Spec.Containers[0].Resources, want):
+		return fmt.Sprintf("its spec has %v", pod.Spec.Containers[0].Resources)
+	case status.Resources == nil || !same(*status.Resources, want):
+		return fmt.Sprintf("its status has %v, and the conditions are %v", status.Resources, pod.Status.Conditions)
+	}
+	got := node.Limits(t, pod)
+	if bytes := want.Limits.Memory().Value(); got.MemoryLimitBytes != bytes {
+		return fmt.Sprintf("the cgroup's memory limit is %d, not %d", got.MemoryLimitBytes, bytes)
+	}
+	if quota := want.Limits.Cpu().MilliValue() * got.CPUPeriodMicros / 1000; got.CPUQuotaMicros != quota {
+		return fmt.Sprintf("the cgroup's CPU quota is %d, not %d", got.CPUQuotaMicros, quota)
+	}
+	if shares := want.Requests.Cpu().MilliValue() * 1024 / 1000; got.CgroupVersion == 1 && got.CPUShares != shares {
+		return fmt.Sprintf("the cgroup's CPU shares are %d, not %d", got.CPUShares, shares)
+	}
+	return ""
+}
+
+// same compares CPU as exactly as the kernel holds it.
+func same(got, want corev1.ResourceRequirements) bool {
+	for _, of := range []func(corev1.ResourceRequirements) corev1.ResourceList{
+		func(r corev1.ResourceRequirements) corev1.ResourceList { return r.Requests },
+		func(r corev1.ResourceRequirements) corev1.ResourceList { return r.Limits },
+	} {
+		got, want := of(got), of(want)
+		if off := got.Cpu().MilliValue() - want.Cpu().MilliValue(); off < -2 || off > 2 || got.Memory().Cmp(*want.Memory()) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// restarts checks how often the pod's container was restarted.
+func restarts(t *testing.T, pod corev1.Pod, want int32) {
+	t.Helper()
+	if n := pod.Status.ContainerStatuses[0].RestartCount; n != want {
+		t.Errorf("pod %s was restarted %d times, not %d", pod.Name, n, want)
+	}
+}
+
+// asked checks how often the operator has asked for a resize of the pod.
+func asked(t *testing.T, pod corev1.Pod, want int) {
+	t.Helper()
+	if n := resizes.of(pod); n != want {
+		t.Errorf("%d resizes of pod %s were asked for, not %d", n, pod.Name, want)
+	}
+}
+
+// counter counts the resizes that are asked for, refused ones too, by the URL's path.
+type counter struct {
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (c *counter) counting(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPatch {
+			c.mu.Lock()
+			c.asked[r.URL.Path]++
+			c.mu.Unlock()
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+func (c *counter) of(pod corev1.Pod) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked[fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/resize", pod.Namespace, pod.Name)]
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// source tells of usage what a scene says. In namespaces of which none says anything it
+// asks metrics-server.
+type source struct {
+	metrics collect.Source
+	start   time.Time
+
+	mu     sync.Mutex
+	said   map[string]amounts
+	rounds map[string]int
+}
+
+// amounts are what each container uses; nothing stands for no usage being known.
+type amounts struct{ cpuMillis, memoryMiB int64 }
+
+// uses says what each container of the scene uses from now on, whatever it does.
+func (s scene) uses(cpuMillis, memoryMiB int64) {
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	told.said[s.key.Namespace] = amounts{cpuMillis, memoryMiB}
+}
+
+// List implements [collect.Source]. Each round of what is said is a minute later than the
+// one before.
+func (s *source) List(ctx context.Context, namespace string, now time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
+	if namespace == load.Namespace {
+		return s.metrics.List(ctx, namespace, now)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said, ok := s.said[namespace]
+	if !ok {
+		return nil, nil, nil
+	}
+	s.rounds[namespace]++
+	var pods corev1.PodList
+	if err := env.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, nil, err
+	}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Spec.Containers {
+			samples = append(samples, usage.Sample{
+				Namespace: namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second,
+				Time:      s.start.Add(time.Duration(s.rounds[namespace]) * time.Minute),
+				CPUMillis: said.cpuMillis, MemoryBytes: said.memoryMiB << 20,
+			})
+		}
+	}
+	return samples, nil, nil
+}
