@@ -69,6 +69,9 @@ const (
 	ReasonResizing = "Resizing"
 	// ReasonRollingOut: the Deployment rolls out a template that carries the decided sizes.
 	ReasonRollingOut = "RollingOut"
+	// ReasonRecreating: pods are evicted, one after the other, so that new ones come with the
+	// decided sizes.
+	ReasonRecreating = "Recreating"
 	// ReasonVerifying: the pods that were changed first are watched before the others are
 	// lowered, too.
 	ReasonVerifying = "Verifying"
@@ -83,6 +86,9 @@ const (
 	// ReasonAdmissionUnavailable: the API server cannot size new pods. It has no
 	// MutatingAdmissionPolicy, which came with Kubernetes 1.36, or ours is not installed.
 	ReasonAdmissionUnavailable = "AdmissionUnavailable"
+	// ReasonAdmissionIneffective: a new pod was made without the decided sizes, although the
+	// API server was asked to put them in. No more pods are evicted.
+	ReasonAdmissionIneffective = "AdmissionIneffective"
 	// ReasonWithinTolerance: the sizes in force are close enough.
 	ReasonWithinTolerance = "WithinTolerance"
 	// ReasonWithinBounds: the request is above the target but not above the upper
@@ -116,6 +122,17 @@ const (
 	ReasonRolloutInProgress = "RolloutInProgress"
 	// ReasonRolloutPaused: the Deployment is paused.
 	ReasonRolloutPaused = "RolloutPaused"
+	// ReasonTooFewReplicas: the Deployment has fewer replicas than updatePolicy.minReplicas, so
+	// none of its pods is evicted.
+	ReasonTooFewReplicas = "TooFewReplicas"
+	// ReasonPodsUnavailable: not all replicas of the Deployment are available, and none is
+	// evicted meanwhile.
+	ReasonPodsUnavailable = "PodsUnavailable"
+	// ReasonDisruptionBudget: a PodDisruptionBudget does not allow the eviction now.
+	ReasonDisruptionBudget = "DisruptionBudget"
+	// ReasonManyDisruptionBudgets: several PodDisruptionBudgets select the pod, which the API
+	// server then does not let anybody evict.
+	ReasonManyDisruptionBudgets = "ManyDisruptionBudgets"
 	// ReasonDeferred: the kubelet has put the resize off until the node has room.
 	ReasonDeferred = "Deferred"
 	// ReasonInfeasible: the kubelet or the API server says that the node can never

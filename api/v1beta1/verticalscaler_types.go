@@ -45,12 +45,15 @@ const (
 )
 
 // Fallback says what InPlace does where a pod cannot be resized in place.
-// +kubebuilder:validation:Enum=Wait;Rollout
+// +kubebuilder:validation:Enum=Wait;Recreate;Rollout
 type Fallback string
 
 const (
 	// FallbackWait leaves the pod as it is and says why.
 	FallbackWait Fallback = "Wait"
+	// FallbackRecreate evicts the pod, so that a new one comes in its place, into which the
+	// API server puts the sizes.
+	FallbackRecreate Fallback = "Recreate"
 	// FallbackRollout writes the sizes into the Deployment's pod template, as the update
 	// mode Rollout does.
 	FallbackRollout Fallback = "Rollout"
@@ -186,13 +189,25 @@ type UpdatePolicy struct {
 	// fallback is what InPlace does where a pod cannot be resized in place: its node can
 	// never hold the size, has had no room for it for ten minutes, or cannot resize at all;
 	// or the resize would change the pod's QoS class, or restart a container. Wait: leave
-	// the pod as it is and say why. Rollout: write the sizes into the Deployment's pod
+	// the pod as it is and say why. Recreate: evict the pod, one at a time and within its
+	// PodDisruptionBudget, and let the API server give the sizes to the new one; the pod
+	// template is left alone. Rollout: write the sizes into the Deployment's pod
 	// template, which restarts all its pods by its own strategy. Other modes make no use of
 	// it. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
+
+	// minReplicas is how many replicas a Deployment must have for its pods to be evicted, with
+	// the fallback Recreate. 1 accepts that a workload of a single pod is down until the new
+	// one is ready: no strategy of the Deployment makes that one first. Defaults to 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Least replicas for evictions",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
 	// cooldownSeconds is the least time between two decisions to change the sizes.
 	// An OOM kill, or a request below the lower bound, does not wait for it. 0 means no
@@ -872,6 +887,18 @@ type Admission struct {
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=64
 	Containers []AdmittedContainer `json:"containers,omitempty"`
+
+	// newestPodTime is when the newest pod was made that there was once the API server had had
+	// time to learn of containers. Pods that are made later are expected to get these sizes.
+	// Unset until then, and where no pod is ever evicted.
+	// +optional
+	NewestPodTime *metav1.Time `json:"newestPodTime,omitempty"`
+
+	// missedBy names a pod that was made later and has not got its sizes. No pod is evicted
+	// until a newer one has got them, or the scaler's spec is edited.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	MissedBy string `json:"missedBy,omitempty"`
 }
 
 // AdmittedContainer is the size that a container of a new pod gets.
