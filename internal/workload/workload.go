@@ -62,6 +62,8 @@ type Deployment struct {
 	Unavailable int32
 	// PodLevelResources says that the template declares resources for a pod as a whole.
 	PodLevelResources bool
+	// MinReady is how long a pod is ready before it counts as available.
+	MinReady time.Duration
 	// Containers are the template's containers, without init containers.
 	Containers []Container
 }
@@ -75,6 +77,10 @@ type Pod struct {
 	// Current says that the pod has the Deployment's newest template.
 	Current bool
 	Running bool
+	// Ended says that the pod has run to its end, or was ended: another one stands in for it.
+	Ended bool
+	// Created is when the pod was made.
+	Created time.Time
 	// Started is when the kubelet took the pod over; zero before.
 	Started time.Time
 	// Ready says that the pod is ready to serve, and ReadyChanged since when it is so, or
@@ -176,6 +182,7 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		Containers:      readContainers(d.Spec.Template.Spec.Containers),
 
 		PodLevelResources: d.Spec.Template.Spec.Resources != nil,
+		MinReady:          time.Duration(d.Spec.MinReadySeconds) * time.Second,
 	}
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
@@ -229,6 +236,8 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Generation:        p.Generation,
 		Current:           current,
 		Running:           p.Status.Phase == corev1.PodRunning,
+		Ended:             p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Created:           p.CreationTimestamp.Time,
 		Terminating:       p.DeletionTimestamp != nil,
 		QoS:               p.Status.QOSClass,
 		PodLevelResources: p.Spec.Resources != nil,

@@ -370,3 +370,17 @@ func TestStuck(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatEvictionsRestOn(t *testing.T) {
+	made := time.Date(2026, 3, 2, 11, 0, 0, 0, time.UTC)
+	for phase, want := range map[corev1.PodPhase]bool{"Pending": false, "Running": false, "Succeeded": true, "Failed": true, "Unknown": false} {
+		p := workload.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}, Status: corev1.PodStatus{Phase: phase}}, true)
+		if p.Ended != want || !p.Created.Equal(made) {
+			t.Errorf("%s: ended %t, made %s", phase, p.Ended, p.Created)
+		}
+	}
+	d := workload.ReadDeployment(rolledOut(func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 30 }))
+	if d.MinReady != 30*time.Second {
+		t.Errorf("available after %s", d.MinReady)
+	}
+}
