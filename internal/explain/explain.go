@@ -197,6 +197,9 @@ func modeMeans(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) string {
 	case v1beta1.UpdateModeInitial:
 		return "new pods are made at their sizes, and those that run are left as they are"
 	case v1beta1.UpdateModeInPlace:
+		if fallback == v1beta1.FallbackRecreate {
+			return "running pods are resized without a restart; one that cannot be is evicted, and the new one is made at its size"
+		}
 		if fallback == v1beta1.FallbackRollout {
 			return "running pods are resized without a restart; where one cannot be, sizes are written into the pod template, and the Deployment rolls them out"
 		}

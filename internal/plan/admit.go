@@ -11,33 +11,45 @@ import (
 // admit plans what new pods get. Those that run are left alone, whatever they have.
 func (p Plan) admit(s Situation, policy Policy) Plan {
 	p.Decision = p.Decision.unwritten()
-	if s.Deployment.PodLevelResources {
-		p.Stalled = true
-		return p.because(v1beta1.ReasonUnsupported, "The Deployment declares resources for its pods as a whole, which are not managed")
-	}
-	made := withDefaults(s.Deployment.Containers, s.Bounds)
-	var whole []Size
-	for i, c := range s.Deployment.Containers {
-		if requests, ok := p.Decision.Requests[c.Name]; ok && !c.Unreadable {
-			whole = append(whole, Size{Container: c.Name, Resources: cutFor(s, policy, c).sized(made[i].Resources, requests)})
+	sizes, no := newPods(s, policy, *p.Decision)
+	if no.reason != "" {
+		p.Stalled = no.stalled
+		if no.reason == v1beta1.ReasonQuotaExceeded {
+			p.RequeueAfter = quotaRetry
 		}
-	}
-	if message := outOfBounds(withSizes(made, whole), whole, s.Bounds); message != "" {
-		p.Stalled = true
-		return p.because(v1beta1.ReasonLimitRange, message)
-	}
-	if no := newPodOverQuota(s, made, whole); no.reason != "" {
-		p.Stalled, p.RequeueAfter = no.stalled, quotaRetry
 		return p.because(no.reason, no.message)
 	}
-	for _, size := range whole {
-		p.NewPods = append(p.NewPods, Size{Container: size.Container, Resources: decidedOnly(size.Resources, *p.Decision, size.Container)})
-	}
+	p.NewPods = sizes
 	if p.PodsAtSize = podsAt(s, p.NewPods); p.PodsAtSize < p.Pods {
 		return p.because(v1beta1.ReasonNewPodsOnly, "New pods get the decided size, and those that run stay as they are")
 	}
 	p.Applied = true
 	return p.because(v1beta1.ReasonApplied, "All pods have the decided size, and new ones get it")
+}
+
+// newPods is what new pods get by a decision, and why they get nothing.
+func newPods(s Situation, policy Policy, d Decision) (sizes []Size, no note) {
+	if s.Deployment.PodLevelResources {
+		return nil, note{reason: v1beta1.ReasonUnsupported, message: "The Deployment declares resources for its pods as a whole, which are not managed", stalled: true}
+	}
+	s.Decision = &d
+	made := withDefaults(s.Deployment.Containers, s.Bounds)
+	var whole []Size
+	for i, c := range s.Deployment.Containers {
+		if requests, ok := d.Requests[c.Name]; ok && !c.Unreadable {
+			whole = append(whole, Size{Container: c.Name, Resources: cutFor(s, policy, c).sized(made[i].Resources, requests)})
+		}
+	}
+	if message := outOfBounds(withSizes(made, whole), whole, s.Bounds); message != "" {
+		return nil, note{reason: v1beta1.ReasonLimitRange, message: message, stalled: true}
+	}
+	if no := newPodOverQuota(s, made, whole); no.reason != "" {
+		return nil, no
+	}
+	for _, size := range whole {
+		sizes = append(sizes, Size{Container: size.Container, Resources: decidedOnly(size.Resources, d, size.Container)})
+	}
+	return sizes, note{}
 }
 
 // decidedOnly is what has been decided of a container's resources, and the limits with it.

@@ -28,7 +28,7 @@ func boosts(changes ...func(*plan.Boost)) func(*world) {
 // starting is a pod that was made so long ago, whose containers run and which is not Ready.
 func starting(ago time.Duration, p workload.Pod) workload.Pod {
 	return with(p, func(p *workload.Pod) {
-		p.Started, p.ReadyChanged = noon.Add(-ago), noon.Add(-ago)
+		p.Started, p.Ready, p.ReadyChanged = noon.Add(-ago), false, noon.Add(-ago)
 		p.Runs = map[string]workload.Run{}
 		for _, c := range p.Containers {
 			p.Runs[c.Name] = workload.Run{Since: noon.Add(-ago).Add(time.Second)}
@@ -515,6 +515,7 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time, de
 				p.Ready, p.ReadyChanged = true, now
 			}
 		}
+		w.now = now
 		p := w.next(now)
 		if p.Decision != nil {
 			for name, requests := range p.Decision.Requests {

@@ -121,7 +121,7 @@ func contested(s Situation, policy Policy, d Decision, now time.Time) (c Contest
 
 // contest is the plan once the decision is contested: to write nothing.
 func (p Plan) contest(s Situation, c Contest) Plan {
-	p.Resize, p.Rewrite, p.Changing = nil, nil, false
+	p.Resize, p.Rewrite, p.Evict, p.Changing = nil, nil, nil, false
 	p.Contest = &c
 	p.Stalled = true
 	if s.Writers != nil && len(s.Writers.Names) > 0 && !slices.Equal(s.Writers.Names, p.Decision.ContestedBy) {

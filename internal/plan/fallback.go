@@ -12,7 +12,7 @@ import (
 
 // fallBack plans what comes after all that could be done in place. What another pod
 // would meet as well, such as a quota, or what ends by itself, is no reason for it.
-func (p Plan) fallBack(s Situation, policy Policy, blocked notes, now time.Time) Plan {
+func (p Plan) fallBack(s Situation, policy Policy, blocked notes, have int, now time.Time) Plan {
 	p.Reason, p.Message, p.Stalled = blocked.tell()
 	restarts := blocked.ofRestarts()
 	switch {
@@ -20,6 +20,8 @@ func (p Plan) fallBack(s Situation, policy Policy, blocked notes, now time.Time)
 		return p
 	case policy.Fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(s, policy, restarts, now)
+	case policy.Fallback == v1beta1.FallbackRecreate:
+		return p.recreate(s, policy, restarts, have, now)
 	}
 	p.Message += ". The fallback is Wait: these pods stay as they are"
 	return p

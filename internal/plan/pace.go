@@ -168,9 +168,13 @@ func (t rewriting) windowFor(s Situation, policy Policy, d Decision, now time.Ti
 	if !waits(d.Reason) && d.Reason != DecidedAdopted && !d.wasWritten() {
 		return true, 0
 	}
-	moves := t.directions(s)
+	return policy.opensFor(t.directions(s), now)
+}
+
+// opensFor says whether what moves in these directions may do so now.
+func (p Policy) opensFor(moves map[window.Direction]bool, now time.Time) (open bool, in time.Duration) {
 	for _, direction := range []window.Direction{window.Raise, window.Lower} {
-		isOpen, left := policy.Windows.Opens(direction, now)
+		isOpen, left := p.Windows.Opens(direction, now)
 		open = open || isOpen && moves[direction]
 		if moves[direction] {
 			in = sooner(in, left)

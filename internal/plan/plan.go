@@ -32,8 +32,10 @@ type Policy struct {
 	Mode v1beta1.UpdateMode
 	// Fallback is what InPlace does where a pod cannot be resized in place. Empty stands
 	// for Wait.
-	Fallback  v1beta1.Fallback
-	Suspended bool
+	Fallback v1beta1.Fallback
+	// MinReplicas is how many replicas a Deployment has at least whose pods are evicted.
+	MinReplicas int32
+	Suspended   bool
 	// Edited says that the spec is newer than the last pass. What differs from the
 	// template then is our own doing, and what was contested is tried again.
 	Edited bool
@@ -119,6 +121,10 @@ type Situation struct {
 	Writers *Writers
 	// Refused holds, by pod, the resizes that the API server has refused and why.
 	Refused map[types.UID][]Refused
+	// Admission is what is known of how the API server sizes new pods.
+	Admission Admission
+	// EvictionRefused is the last eviction, if it was refused; nil for none.
+	EvictionRefused *Refusal
 }
 
 // Decision is what has been decided to be put in force.
@@ -205,21 +211,24 @@ type Plan struct {
 	PutBack string
 	// Failed is what must not be tried again.
 	Failed []Failed
-	// RecordFirst says that Decision must be recorded before a step towards it is taken: what
-	// was good before it would be lost with the operator.
+	// RecordFirst says that the plan must be recorded before a step is taken: what was good
+	// before a decision, or what is known of new pods, would be lost with the operator.
 	RecordFirst bool
-	// Resize, Rewrite and GiveBack are the step; at most one is set.
+	// Resize, Rewrite, Evict and GiveBack are the step; at most one is set.
 	Resize  *Resize
 	Rewrite *Rewrite
+	Evict   *Evict
 	// GiveBack says to give the Deployment's pod template back: nothing of what is
 	// held is managed any more.
 	GiveBack bool
 	// Contest is what the API server has to be asked about, for Situation.Writers; nil
 	// where nothing is contested.
 	Contest *Contest
-	// NewPods is what the API server shall put into new pods, in the mode Initial: for each
-	// container the resources that are managed.
+	// NewPods is what the API server shall put into new pods, in the mode Initial and with the
+	// fallback Recreate: for each container the resources that are managed.
 	NewPods []Size
+	// Admission is what is known of that, with the fallback Recreate.
+	Admission Admission
 	// Reason is one of the reasons of the condition Applied; Message explains it to
 	// a person and is the same for the same situation.
 	Reason  string
@@ -249,11 +258,14 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 }
 
 // steps says whether there is a step to take.
-func (p Plan) steps() bool { return p.Resize != nil || p.Rewrite != nil || p.GiveBack }
+func (p Plan) steps() bool {
+	return p.Resize != nil || p.Rewrite != nil || p.Evict != nil || p.GiveBack
+}
 
 func next(s Situation, policy Policy, now time.Time) Plan {
 	s.Failed = s.stillFailed(policy, now)
 	p := Plan{Decision: s.Decision, Failed: s.Failed, Pods: countPods(s.Pods)}
+	p.Admission.MissedBy = s.Admission.MissedBy
 	switch {
 	case s.Deployment.Terminating:
 		return p.because(v1beta1.ReasonTerminating, "The Deployment is being deleted")
@@ -295,13 +307,16 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	}
 	p = p.step(s, policy, now)
 	if p.steps() && p.Decided && (p.PutBack != "" || d.decision.Trial != nil) {
-		p.Resize, p.Rewrite = nil, nil
+		p.Resize, p.Rewrite, p.Evict = nil, nil, nil
 		p.Decision, p.RecordFirst = d.decision, true
+	}
+	if p.steps() && policy.mayEvict() && p.learns(s) {
+		p.Resize, p.Evict, p.RecordFirst = nil, nil, true
 	}
 	p.RequeueAfter = sooner(p.RequeueAfter, verdictIn)
 	// A raise that waits for its cooldown is worth waking up for, and a request left
 	// alone is worth a word, but only while there is nothing more pressing to say.
-	if p.Resize == nil && p.Rewrite == nil {
+	if p.Resize == nil && p.Rewrite == nil && p.Evict == nil {
 		p.RequeueAfter = sooner(p.RequeueAfter, d.wait)
 		if p.Applied && d.message != "" {
 			p.Message += ". " + d.message
@@ -323,8 +338,12 @@ func (p Plan) step(s Situation, policy Policy, now time.Time) Plan {
 	case v1beta1.UpdateModeInitial:
 		return p.admit(s, policy)
 	}
+	p.Admission = Admission{}
+	if policy.mayEvict() {
+		p = p.sizeNewPods(s, policy, now)
+	}
 	next := p.resize(s, policy, now)
-	if next.Resize == nil || next.Decision.Reverts < maxReverts {
+	if next.Resize == nil && next.Evict == nil || next.Decision.Reverts < maxReverts {
 		return next // what a fallback writes sees to that by itself
 	}
 	c := contested(s, policy, *next.Decision, now)

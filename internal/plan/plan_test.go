@@ -42,7 +42,7 @@ func container(name string) workload.Container {
 func pod(name string, containers ...workload.Container) workload.Pod {
 	p := workload.Pod{
 		Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Current: true, Running: true,
-		Started: noon.Add(-24 * time.Hour), Containers: containers, QoS: workload.QoSOf(containers),
+		Ready: true, Created: noon.Add(-24 * time.Hour), Started: noon.Add(-24 * time.Hour), Containers: containers, QoS: workload.QoSOf(containers),
 		Actual: map[string]workload.Resources{},
 	}
 	for _, c := range containers {
@@ -102,6 +102,11 @@ type world struct {
 	policy    plan.Policy
 	applied   []plan.Size // what we own of the template
 	others    []int64     // what others use of each quota
+	now       time.Time
+	// ineffective says that the API server does not size new pods, and vain how many were
+	// evicted since it last did.
+	ineffective bool
+	vain        int
 }
 
 func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }
@@ -190,8 +195,14 @@ func say(p plan.Plan) string {
 	} else if p.Rewrite != nil {
 		lines = append(lines, "rewrites "+saySizes(p.Rewrite.Sizes))
 	}
+	if p.Evict != nil {
+		lines = append(lines, "evicts "+p.Evict.Pod)
+	}
 	if len(p.NewPods) > 0 {
 		lines = append(lines, "puts into new pods "+saySizes(p.NewPods))
+	}
+	if p.Admission.MissedBy != "" {
+		lines = append(lines, "new pod "+p.Admission.MissedBy+" has not got its sizes")
 	}
 	if p.GiveBack {
 		lines = append(lines, "gives back")

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,7 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 	var last string
 	seen := map[string][]workload.Resources{} // sizes that each container had, in turn
 	for range maxPasses {
+		w.now = now
 		p := w.next(now)
 		check(t, seed, *w, p)
 		checkDeterminism(t, r, seed, *w, p, now)
@@ -93,6 +95,9 @@ func (w *world) change(r *rand.Rand) {
 	s := &w.situation
 	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
 	policy := w.policy.Containers[container]
+	if w.evicts() && r.IntN(3) == 0 {
+		w.ineffective = !w.ineffective
+	}
 	switch r.IntN(14) {
 	case 0, 1, 2: // usage moves
 		for i, rec := range s.Recommendations {
@@ -105,7 +110,7 @@ func (w *world) change(r *rand.Rand) {
 			s.Recommendations[i] = randomRecommendation(r, rec.Name, w.policy.Containers[rec.Name], a)
 		}
 	case 3: // a pod is added
-		s.Pods = append(slices.Clone(s.Pods), w.newPod(fmt.Sprintf("new-%d", r.Uint32())))
+		s.Pods = append(slices.Clone(s.Pods), w.admitted(w.newPod(fmt.Sprintf("new-%d", r.Uint32())), w.situation.Admission.Sizes))
 	case 4: // an HPA comes or goes
 		s.Scaled = workload.Scaled{CPU: []string{"", "web"}[r.IntN(2)], Memory: []string{"", "web"}[r.IntN(2)]}
 	case 5: // the policy changes
@@ -120,7 +125,7 @@ func (w *world) change(r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			w.policy.Fallback = map[v1beta1.Fallback]v1beta1.Fallback{"": "Rollout", "Rollout": ""}[w.policy.Fallback]
 		}
-		if w.policy.Mode == "InPlace" && w.policy.Fallback == "" {
+		if w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
 			w.giveBack()
 		}
 		w.policy.Edited = true
@@ -234,10 +239,19 @@ func randomPace(r *rand.Rand, p *plan.Policy) {
 func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	t.Helper()
 	fail := func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) }
-	if p.Resize != nil && p.Rewrite != nil || p.GiveBack && (p.Resize != nil || p.Rewrite != nil) {
+	steps := 0
+	for _, is := range []bool{p.Resize != nil, p.Rewrite != nil, p.Evict != nil, p.GiveBack} {
+		if is {
+			steps++
+		}
+	}
+	if steps > 1 {
 		fail("more than one step")
 	}
-	if (p.Resize != nil || p.Rewrite != nil) && (w.policy.Suspended || w.policy.Mode == "Off" || w.situation.Deployment.Terminating) {
+	if p.Evict != nil {
+		checkEviction(w, p, fail)
+	}
+	if (p.Resize != nil || p.Rewrite != nil || p.Evict != nil) && (w.policy.Suspended || w.policy.Mode == "Off" || w.situation.Deployment.Terminating) {
 		fail("a step where none is allowed")
 	}
 	if p.Rewrite != nil && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
@@ -275,9 +289,54 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	}
 }
 
+// evicted ends the name of a pod that has come for one that was evicted.
+const evicted = "-e"
+
+// evicts says that pods are evicted where they cannot be resized.
+func (w world) evicts() bool { return w.policy.Mode == "InPlace" && w.policy.Fallback == "Recreate" }
+
+// checkEviction: one at a time, of enough replicas that are all available, and none once the API
+// server is known not to size new pods.
+func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
+	s := w.situation
+	if !w.evicts() {
+		fail("pod %s is evicted, and nobody has asked for that", p.Evict.Pod)
+	}
+	if s.Deployment.Replicas < w.policy.MinReplicas || s.Deployment.Paused || s.Deployment.RollingOut {
+		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", p.Evict.Pod, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
+	}
+	if p.Admission.MissedBy != "" || s.Admission.MissedBy != "" || s.Admission.NewestPod.IsZero() || saySizes(p.NewPods) != saySizes(s.Admission.Sizes) || w.vain > 0 {
+		fail("pod %s is evicted in vain: %+v, %d before", p.Evict.Pod, s.Admission, w.vain)
+	}
+	ready := 0
+	for _, pod := range s.Pods {
+		if pod.Ready && pod.Current && !pod.Terminating && !pod.Ended {
+			ready++
+		}
+		if pod.UID == p.Evict.UID && (!pod.Running || pod.Terminating || !pod.Current) {
+			fail("pod %s is not to be touched", pod.Name)
+		}
+	}
+	if ready < int(s.Deployment.Replicas) {
+		fail("pod %s is evicted while %d of %d are ready", p.Evict.Pod, ready, s.Deployment.Replicas)
+	}
+}
+
+// admitted is a new pod as the API server makes it, if it sizes new pods.
+func (w *world) admitted(made workload.Pod, sizes []plan.Size) workload.Pod {
+	if w.evicts() && !w.ineffective {
+		made.Containers = withSizes(made.Containers, sizes)
+		made.QoS = workload.QoSOf(made.Containers)
+		w.vain = 0
+		caughtUp(&made)
+	}
+	made.Created = w.now
+	return made
+}
+
 // checkNewPods: the API server takes the pods that it has put the sizes into.
 func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
-	if w.policy.Mode != "Initial" || w.policy.Suspended {
+	if w.policy.Mode != "Initial" && !w.evicts() || w.policy.Suspended {
 		fail("new pods are sized, and nobody has asked for that")
 	}
 	made := w.newPod("made").Containers
@@ -601,9 +660,28 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	s := &w.situation
 	s.Decision = p.Decision
 	changed := false
+	if w.policy.Edited {
+		w.vain = 0 // a person wants it to be tried again
+	}
+	if w.evicts() {
+		asked := s.Admission.Asked
+		if saySizes(s.Admission.Sizes) != saySizes(p.NewPods) {
+			asked, changed = time.Time{}, true
+		} else if asked.IsZero() {
+			asked, changed = w.now, true
+		}
+		changed = changed || p.RecordFirst
+		s.Admission = p.Admission
+		s.Admission.Sizes, s.Admission.Asked = p.NewPods, asked
+	} else {
+		s.Admission = plan.Admission{}
+	}
 	for i := range s.Pods { // the kubelets catch up
 		if caughtUp(&s.Pods[i]) {
 			changed = true
+		}
+		if w.evicts() && !s.Pods[i].Ready && strings.HasSuffix(s.Pods[i].Name, evicted) {
+			s.Pods[i].Ready, changed = true, true
 		}
 	}
 	if s.Deployment.RollingOut {
@@ -640,7 +718,23 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			return true
 		}
 		s.Pods[i].Containers = after
+		if w.evicts() {
+			s.Pods[i].Resized = w.now
+		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
+		return true
+	case p.Evict != nil:
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == p.Evict.UID })
+		before := s.Pods[i]
+		s.Pods = slices.Clone(s.Pods)
+		s.Pods[i] = w.admitted(w.newPod(before.Name+evicted), p.NewPods)
+		if w.ineffective && fmt.Sprint(withSizes(s.Pods[i].Containers, p.NewPods)) != fmt.Sprint(s.Pods[i].Containers) {
+			w.vain++
+		}
+		s.Pods[i].Ready = r.IntN(2) == 0
+		if broken, ours := brokenRule(s.Pods[i].Containers, p.NewPods, s.Bounds); ours && !w.ineffective {
+			t.Errorf("the API server makes no new pod: %s", broken)
+		}
 		return true
 	case p.Rewrite != nil && len(p.Rewrite.Hold) > 0:
 		for _, h := range p.Rewrite.Hold {
@@ -936,6 +1030,14 @@ func randomWorld(r *rand.Rand) world {
 		if some(0.3) {
 			policy.LimitPolicy = randomLimitPolicy(r)
 			w.policy.Containers[name] = policy
+		}
+	}
+	if w.policy.Fallback == "" && some(0.5) {
+		w.policy.Fallback, w.policy.MinReplicas, w.ineffective = "Recreate", 1+r.Int32N(3), some(0.3)
+		for i := range s.Pods { // flags of a kubelet are about a resize
+			if s.Pods[i].Resize != (workload.Resize{}) {
+				s.Pods[i].Resized = noon.Add(-time.Hour)
+			}
 		}
 	}
 	w.count()

@@ -103,6 +103,30 @@ var situations = map[string]func() world{
 	"a boost": func() world {
 		return given(decidedBefore(), boosts(), pods(starting(time.Minute, pod("web-1", double()))))
 	},
+	"an eviction": func() world { return given(orRecreate, decidedBefore(), toEvict) },
+	"an eviction before it is asked what new pods get": func() world {
+		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.Admission) { *a = plan.Admission{} }))
+	},
+	"an eviction in vain": func() world {
+		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.Admission) { a.MissedBy = "web-0" }))
+	},
+	"an eviction of too few": func() world {
+		return given(orRecreate, decidedBefore(), toEvict, policy(func(p *plan.Policy) { p.MinReplicas = 3 }))
+	},
+	"an eviction, paused":        func() world { return given(orRecreate, decidedBefore(), toEvict, pausedToo) },
+	"a window for the eviction":  func() world { return given(orRecreate, decidedBefore(), toEvict, windows(nightly("Raise"))) },
+	"an eviction after the last": func() world { return given(orRecreate, decidedBefore(), pods(infeasible("web-1"))) },
+	"an eviction while not all are available": func() world {
+		return given(orRecreate, decidedBefore(), pods(infeasible("web-1"), notReady(infeasible("web-2"))))
+	},
+	"an eviction while another one is rolled out": func() world {
+		return given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Current = false })))
+	},
+	"an eviction that is watched": func() world {
+		return given(orRecreate, decidedBefore(onTrial), watching, recommends(halved()), pods(made(halfSized("web-1")), with(halfSized("web-2"), func(p *workload.Pod) {
+			p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true}, small().Resources
+		})), (*world).effective)
+	},
 	"all resized": func() world { return given(decidedBefore(), atSize()) },
 	"infeasible":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Infeasible: true}))) },
 	"deferred":    func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true}))) },
@@ -152,6 +176,8 @@ var situations = map[string]func() world{
 		}, recommends(recommended("side")))
 	},
 }
+
+func toEvict(w *world) { w.situation.Pods = []workload.Pod{infeasible("web-1"), infeasible("web-2")} }
 
 func podLevel(w *world) { w.situation.Deployment.PodLevelResources = true }
 

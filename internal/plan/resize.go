@@ -90,7 +90,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		switch asked, why := differsFrom(pod, sizes), blockOf(pod, sizes, s, policy, now); {
 		case asked && why.reason != "":
 			blocked.addNote(subject, why)
-			if why.reason == v1beta1.ReasonUnsupported && !why.restart && policy.mayRollOut() {
+			if why.reason == v1beta1.ReasonUnsupported && !why.restart && policy.mayReplace() {
 				p.RequeueAfter = sooner(p.RequeueAfter, pod.Started.Add(stuckAfter).Sub(now))
 			}
 		case asked && step.Boost:
@@ -106,7 +106,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		case pod.Resize.Deferred:
 			left := since(pod, *s.Decision).Add(deferredGrace + spread(pod)).Sub(now)
 			blocked.addNote(subject, note{reason: v1beta1.ReasonDeferred, message: said(pod, "its node has no room for the new size yet"), restart: left <= 0})
-			if left > 0 && policy.mayRollOut() {
+			if left > 0 && policy.mayReplace() {
 				p.RequeueAfter = sooner(p.RequeueAfter, left)
 			}
 		case pod.Resize.Failed:
@@ -159,7 +159,7 @@ func (p Plan) resize(s Situation, policy Policy, now time.Time) Plan {
 		p.Changing = true
 		return p.because(v1beta1.ReasonVerifying, "The pods that were lowered first are watched before the others are lowered, too")
 	case len(blocked) > 0:
-		return p.fallBack(s, policy, blocked, now)
+		return p.fallBack(s, policy, blocked, have, now)
 	}
 	p.Applied = true
 	if boosted {

@@ -35,7 +35,7 @@ type axis struct {
 // axes are in the order in which the table tells them: what matters most comes first.
 var axes = []axis{
 	{"mode", []string{"Off", "Initial", "InPlace", "Rollout"}},
-	{"fallback", []string{"Wait", "Rollout"}},
+	{"fallback", []string{"Wait", "Recreate", "Rollout"}},
 	{"replicas", []string{"0", "1", "4"}},
 	{"QoS", []string{"Guaranteed", "Burstable", "BestEffort"}},
 	{"limits", []string{"in proportion", "RequestsOnly", "with headroom", "none"}},
@@ -74,7 +74,7 @@ func (c cell) world() (w world, ok bool) {
 	app.RestartOnMemory = strings.Contains(c["restarts for"], "memory")
 
 	w = given(template(app), pods(), decidedBefore(func(d *plan.Decision) { d.Time = noon.Add(-time.Minute) }))
-	w.policy.Mode, w.policy.Fallback = v1beta1.UpdateMode(c["mode"]), v1beta1.Fallback(c["fallback"])
+	w.policy.Mode, w.policy.Fallback, w.policy.MinReplicas = v1beta1.UpdateMode(c["mode"]), v1beta1.Fallback(c["fallback"]), 2
 	w.policy.Containers = map[string]plan.ContainerPolicy{"app": policy}
 	if c["mode"] == "Rollout" || c["mode"] == "InPlace" && c["fallback"] == "Rollout" {
 		w.situation.Held = []plan.Held{{Container: "app", CPU: true, Memory: true, Resources: app.Resources}}
@@ -103,7 +103,7 @@ func (w *world) ask(verdict string) (ok bool) {
 		return false
 	}
 	first := &w.situation.Pods[0]
-	first.Containers = withSizes(first.Containers, p.Resize.Sizes)
+	first.Containers, first.Resized = withSizes(first.Containers, p.Resize.Sizes), w.situation.Decision.Time
 	switch verdict {
 	case "Deferred":
 		first.Resize.Deferred = true
@@ -117,6 +117,7 @@ func (w *world) ask(verdict string) (ok bool) {
 		first.Resize.InProgress, first.Resize.Failed = true, true
 	case "nothing for long":
 		w.situation.Decision.Time = noon.Add(-time.Hour)
+		first.Resized = w.situation.Decision.Time
 	}
 	return true
 }
@@ -130,6 +131,7 @@ func (c cell) outcome() string {
 	if !ok {
 		return impossible
 	}
+	w.effective()
 	p := w.next(noon)
 	if answer := c["the API server says"]; answer != "yes" && p.Resize != nil {
 		w.situation.Refused = map[types.UID][]plan.Refused{p.Resize.UID: {{Sizes: p.Resize.Sizes, Reason: answer, Message: "no"}}}
@@ -164,7 +166,9 @@ func stepOf(w world, p plan.Plan) string {
 		return "rewrite the template to " + saySizes(p.Rewrite.Sizes)
 	case p.GiveBack:
 		return "give back"
-	case len(p.NewPods) > 0:
+	case p.Evict != nil:
+		return "evict " + p.Evict.Pod + " for " + saySizes(p.NewPods)
+	case len(p.NewPods) > 0 && w.policy.Mode == "Initial":
 		return "put into new pods " + saySizes(p.NewPods)
 	}
 	return "no step"
@@ -234,7 +238,8 @@ func TestDecisionTable(t *testing.T) {
 # and twice its requests as limits where it is Burstable. What the kubelet says is about the resize of the first pod.
 # What the API server says is the answer to the next resize; the step is the one after it. A branch names the values
 # that come to the same; what is not named does not matter, or cannot be: a BestEffort pod with limits, the word of a
-# kubelet that cannot be asked. Sizes are requests of limits.
+# kubelet that cannot be asked. Sizes are requests of limits. A pod is evicted for one that the API server gives the sizes
+# named; it has been known for long to do so.
 
 %s
 `, n, strings.Join(lines, "\n"))

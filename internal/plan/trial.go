@@ -192,17 +192,18 @@ func (t *Trial) hear(s Situation, policy Policy, d *Decision, now time.Time) tes
 		if !pod.Running || pod.Terminating || !pod.Current && !heard.rollout {
 			continue
 		}
-		changed, since := t.hasChanged(pod, d, heard.rollout), t.Began
-		if changed && pod.Resized.After(since) {
-			since = pod.Resized
+		changed, since := t.hasChanged(pod, d, policy), t.Began
+		if at := changedAt(pod); changed && at.After(since) {
+			since = at
 		}
 		if name, ok := t.killOf(pod, d, since); ok && changed {
 			killed = append(killed, fmt.Sprintf("pod %s: container %s was killed for want of memory", pod.Name, name))
 		}
-		if !heard.rollout && changed && !t.Passed.IsZero() && !pod.Resized.After(t.Passed) {
+		if !heard.rollout && changed && !t.Passed.IsZero() && !changedAt(pod).After(t.Passed) {
 			changed, since = false, t.Passed // it has stood its trial
 		}
-		ill := illnessOf(pod, since, now, !heard.rollout)
+		isNew := changed && pod.Resized.IsZero() // and may take its time to start
+		ill := illnessOf(pod, since, now, !heard.rollout && !isNew)
 		switch heard.wait = sooner(heard.wait, ill.wait); {
 		case slices.Contains(t.Unwell, pod.UID):
 			heard.others++
@@ -231,12 +232,20 @@ func (t *Trial) hear(s Situation, policy Policy, d *Decision, now time.Time) tes
 	return heard
 }
 
+// changedAt is when the pod got what it has: when it was last resized, or made.
+func changedAt(pod workload.Pod) time.Time {
+	if pod.Resized.IsZero() {
+		return pod.Created
+	}
+	return pod.Resized
+}
+
 // hasChanged says that the pod has what is tried rather than what was before.
-func (t *Trial) hasChanged(pod workload.Pod, d *Decision, rollout bool) bool {
-	if rollout {
+func (t *Trial) hasChanged(pod workload.Pod, d *Decision, policy Policy) bool {
+	if policy.Mode == v1beta1.UpdateModeRollout {
 		return d.Written && pod.Current
 	}
-	if pod.Resized.IsZero() {
+	if pod.Resized.IsZero() && (!policy.mayEvict() || !pod.Created.After(t.Began)) {
 		return false
 	}
 	for _, c := range pod.Containers {

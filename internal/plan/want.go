@@ -5,6 +5,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -31,6 +32,12 @@ func WantOf(p Plan, s Situation) budget.Want {
 		for _, pod := range s.Pods {
 			if pod.UID == p.Resize.UID {
 				want.Benefit = worth(pod.Containers, p.Resize.Sizes) * float64(max(1, p.Pods-p.PodsAtSize))
+			}
+		}
+	case p.Evict != nil:
+		for _, pod := range s.Pods {
+			if pod.UID == p.Evict.UID {
+				want.Benefit = worth(inForceOf(pod), p.NewPods) * float64(max(1, p.Pods-p.PodsAtSize))
 			}
 		}
 	case p.Rewrite != nil:
@@ -62,6 +69,18 @@ func classOfDecision(p Plan) budget.Class {
 		return budget.Raise
 	}
 	return budget.Lower
+}
+
+// inForceOf are the pod's containers with what their kubelet says is in force: a resize that
+// is Infeasible is declared, and no more.
+func inForceOf(pod workload.Pod) []workload.Container {
+	out := slices.Clone(pod.Containers)
+	for i, c := range out {
+		if actual, ok := pod.Actual[c.Name]; ok {
+			out[i].Resources = actual
+		}
+	}
+	return out
 }
 
 func worth(containers []workload.Container, sizes []Size) (cores float64) {
