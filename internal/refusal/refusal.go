@@ -7,9 +7,12 @@ package refusal
 
 import (
 	"errors"
+	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,6 +74,43 @@ func Of(err error) Refusal {
 		return Refusal{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
 	}
 	return Refusal{}
+}
+
+// OfEviction tells the answers to an eviction apart. retryAfter is what the API server asks for
+// where a PodDisruptionBudget does not allow it now; 0 for nothing.
+func OfEviction(err error) (refused Refusal, retryAfter time.Duration) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return Refusal{}, 0
+	}
+	said := status.Status()
+	switch {
+	case apierrors.IsTooManyRequests(err) && hasCause(said, policyv1.DisruptionBudgetCause):
+		return Refusal{v1beta1.ReasonDisruptionBudget, budgetOf(said)}, time.Duration(said.Details.RetryAfterSeconds) * time.Second
+	case apierrors.IsInternalError(err) || said.Code == http.StatusInternalServerError:
+		if strings.Contains(said.Message, "more than one PodDisruptionBudget") {
+			return Refusal{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, and Kubernetes then evicts none"}, 0
+		}
+		return Refusal{}, 0
+	case apierrors.IsForbidden(err) && hasCause(said, causeNamespaceTerminating):
+		return Refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}, 0
+	case apierrors.IsNotFound(err):
+		return Refusal{}, 0 // the pod has gone
+	}
+	return Of(err), 0
+}
+
+// budgetName is how the API server names the budget. It also tells the numbers of pods, which
+// change all the time.
+var budgetName = regexp.MustCompile(`The disruption budget (\S+) `)
+
+func budgetOf(said metav1.Status) string {
+	for _, cause := range said.Details.Causes {
+		if name := budgetName.FindStringSubmatch(cause.Message); name != nil {
+			return "PodDisruptionBudget " + name[1] + " does not allow an eviction now"
+		}
+	}
+	return "A PodDisruptionBudget does not allow an eviction now"
 }
 
 func hasCause(status metav1.Status, cause metav1.CauseType) bool {
