@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +22,18 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
 )
 
 // needsAdmission says whether the scaler's mode has the API server size new pods.
 func needsAdmission(scaler *v1beta1.VerticalScaler) bool {
-	return modeOf(scaler) == v1beta1.UpdateModeInitial
+	return modeOf(scaler) == v1beta1.UpdateModeInitial || mayEvict(scaler)
+}
+
+// mayEvict says whether the scaler's pods may be evicted.
+func mayEvict(scaler *v1beta1.VerticalScaler) bool {
+	return modeOf(scaler) == v1beta1.UpdateModeInPlace && fallbackOf(scaler) == v1beta1.FallbackRecreate
 }
 
 // admit sees to it that the API server sizes new pods, as the status says. What they get
@@ -40,7 +47,7 @@ func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 		return nil
 	}
 	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
-		if scaler.Status.Admission == nil || !equality.Semantic.DeepEqual(scaler.Status.Admission, apiAdmission(p.plan.NewPods)) {
+		if scaler.Status.Admission == nil || !equality.Semantic.DeepEqual(scaler.Status.Admission, apiAdmission(p.plan.NewPods, p.plan.Admission)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
 		return nil
@@ -52,14 +59,25 @@ func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 	}
 	key := client.ObjectKeyFromObject(scaler)
 	selector := p.observation.deployment.Spec.Selector
-	if r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
+	sizes := scaler.Status.Admission.Containers
+	if mayEvict(scaler) && !equality.Semantic.DeepEqual(sizes, apiAdmission(p.plan.NewPods, plan.Admission{}).Containers) {
+		p.again = staleCacheRetry // the API server is given its time once the status says it
+	}
+	// An eviction rests on what there is now.
+	if p.plan.Evict == nil && r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
+		r.admitted.ask(key, sizes, p.now, false)
 		return nil
 	}
-	err := r.bind(ctx, key, selector)
+	changed, err := r.bind(ctx, key, selector)
 	if err == nil {
 		r.admitted.remember(key, selector, p.now)
+		r.admitted.ask(key, sizes, p.now, changed)
+		if changed {
+			p.plan.Evict, p.plan.Admission.NewestPod = nil, time.Time{}
+		}
 		return r.sweepBindings(ctx)
 	}
+	before := p.plan
 	switch refused := refusal.Of(err); {
 	case meta.IsNoMatchError(err):
 		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
@@ -74,37 +92,45 @@ func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 		return err
 	}
 	p.plan.Stalled, p.plan.Applied, p.plan.NewPods = true, false, nil
+	if mayEvict(scaler) {
+		if before.Reason != v1beta1.ReasonRecreating { // it is about more than evictions
+			p.plan = before
+		}
+		p.plan.NewPods, p.plan.Evict, p.plan.Admission.NewestPod = nil, nil, time.Time{}
+		p.plan.Changing = p.plan.Changing && before.Reason != v1beta1.ReasonRecreating
+	}
+	r.admitted.forget(key)
 	return nil
 }
 
 // errNoPolicy says that a binding would do nothing.
 var errNoPolicy = errors.New("the policy is not installed")
 
-// bind makes the scaler's binding, or puts it right.
-func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) error {
+// bind makes the scaler's binding, or puts it right, and says whether it had to.
+func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) (changed bool, err error) {
 	policy := client.ObjectKey{Name: admission.PolicyName}
 	if err := r.Live.Get(ctx, policy, &admissionv1.MutatingAdmissionPolicy{}); apierrors.IsNotFound(err) {
-		return errNoPolicy
+		return false, errNoPolicy
 	} else if err != nil {
-		return fmt.Errorf("reading the policy for new pods: %w", err)
+		return false, fmt.Errorf("reading the policy for new pods: %w", err)
 	}
 	want, found := admission.Binding(scaler, selector), &admissionv1.MutatingAdmissionPolicyBinding{}
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), found); {
 	case apierrors.IsNotFound(err):
 		if err := r.Client.Create(ctx, want, client.FieldOwner(Name)); err != nil {
-			return fmt.Errorf("creating the binding of scaler %s: %w", scaler, err)
+			return false, fmt.Errorf("creating the binding of scaler %s: %w", scaler, err)
 		}
-		return nil
+		return true, nil
 	case err != nil:
-		return fmt.Errorf("reading the binding of scaler %s: %w", scaler, err)
+		return false, fmt.Errorf("reading the binding of scaler %s: %w", scaler, err)
 	case equality.Semantic.DeepEqual(found.Spec, want.Spec):
-		return nil
+		return false, nil
 	}
 	found.Spec, found.Labels = want.Spec, want.Labels
 	if err := r.Client.Update(ctx, found, client.FieldOwner(Name)); err != nil {
-		return fmt.Errorf("updating the binding of scaler %s: %w", scaler, err)
+		return false, fmt.Errorf("updating the binding of scaler %s: %w", scaler, err)
 	}
-	return nil
+	return true, nil
 }
 
 // dismiss removes the binding of a scaler whose mode needs none any more. Where the API
@@ -167,12 +193,43 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 type admissionMemory struct {
 	mu    sync.Mutex
 	bound map[types.NamespacedName]boundAt
+	asks  map[types.NamespacedName]askedAt
 	swept bool
 }
 
 type boundAt struct {
 	selector *metav1.LabelSelector
 	at       time.Time
+}
+
+// askedAt is since when the API server has been asked for sizes, with a binding.
+type askedAt struct {
+	sizes []v1beta1.AdmittedContainer
+	since time.Time
+}
+
+// ask notes that the status and a binding ask for these sizes.
+func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.AdmittedContainer, now time.Time, anew bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.asks[scaler]; ok && !anew && equality.Semantic.DeepEqual(last.sizes, sizes) {
+		return
+	}
+	if m.asks == nil {
+		m.asks = map[types.NamespacedName]askedAt{}
+	}
+	m.asks[scaler] = askedAt{slices.Clone(sizes), now}
+}
+
+// asked is since when the API server has been asked for what the status says; zero for not.
+func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.Admission) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.asks[scaler]
+	if !ok || status == nil || !equality.Semantic.DeepEqual(last.sizes, status.Containers) {
+		return time.Time{}
+	}
+	return last.since
 }
 
 func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time, most time.Duration) bool {
@@ -195,6 +252,7 @@ func (m *admissionMemory) forget(scaler types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.bound, scaler)
+	delete(m.asks, scaler)
 }
 
 func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {

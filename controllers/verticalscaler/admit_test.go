@@ -87,7 +87,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}{
 			"where nothing is asked for yet": {nil, true},
 			"where they got something else":  {&v1beta1.Admission{}, true},
-			"where nothing changes":          {apiAdmission([]plan.Size{{Container: "app"}}), false},
+			"where nothing changes":          {apiAdmission([]plan.Size{{Container: "app"}}, plan.Admission{}), false},
 		} {
 			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
 			r.Freeze = freeze.New(types.NamespacedName{})

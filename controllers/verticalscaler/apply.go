@@ -57,6 +57,8 @@ func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScale
 		p.err = r.hold(ctx, scaler, p)
 	case p.plan.Rewrite != nil:
 		p.err = r.rewrite(ctx, scaler, p)
+	case p.plan.Evict != nil:
+		p.err = r.evict(ctx, scaler, p)
 	case p.plan.GiveBack:
 		if p.err = r.giveBack(ctx, scaler, p.status.Held); p.err == nil {
 			p.status.Held = nil

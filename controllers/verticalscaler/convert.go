@@ -259,9 +259,29 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 	return out
 }
 
+// admissionOf reads what the API server puts into new pods, and what is known of that.
+func admissionOf(a *v1beta1.Admission) (out plan.Admission) {
+	if a == nil {
+		return out
+	}
+	for _, c := range a.Containers {
+		out.Sizes = append(out.Sizes, plan.Size{
+			Container: c.ContainerName, Resources: workload.Resources{Requests: amountsOf(c.Requests), Limits: amountsOf(c.Limits)},
+		})
+	}
+	out.MissedBy = a.MissedBy
+	if a.NewestPodTime != nil {
+		out.NewestPod = a.NewestPodTime.Time
+	}
+	return out
+}
+
 // apiAdmission is what new pods get; it is never nil.
-func apiAdmission(sizes []plan.Size) *v1beta1.Admission {
-	out := &v1beta1.Admission{}
+func apiAdmission(sizes []plan.Size, known plan.Admission) *v1beta1.Admission {
+	out := &v1beta1.Admission{MissedBy: known.MissedBy}
+	if !known.NewestPod.IsZero() {
+		out.NewestPodTime = &metav1.Time{Time: known.NewestPod}
+	}
 	for _, size := range sizes {
 		out.Containers = append(out.Containers, v1beta1.AdmittedContainer{
 			ContainerName: size.Container, Requests: apiAmounts(size.Requests), Limits: apiAmounts(size.Limits),

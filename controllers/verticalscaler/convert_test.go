@@ -240,18 +240,23 @@ func FuzzAStatusExplainsItself(f *testing.F) {
 }
 
 func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
+	newest := noon.UTC()
 	got := apiAdmission([]plan.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
-	})
-	want := &v1beta1.Admission{Containers: []v1beta1.AdmittedContainer{
+	}, plan.Admission{NewestPod: newest, MissedBy: "web-1"})
+	want := &v1beta1.Admission{NewestPodTime: &metav1.Time{Time: newest}, MissedBy: "web-1", Containers: []v1beta1.AdmittedContainer{
 		{ContainerName: "app", Requests: apiAmounts(amounts(200, 256)), Limits: apiAmounts(amounts(400, 512))},
 		{ContainerName: "log", Requests: apiAmounts(amounts(0, 64))},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("apiAdmission() (-want +got):\n%s", diff)
 	}
-	if none := apiAdmission(nil); none == nil || len(none.Containers) > 0 {
+	back := admissionOf(got)
+	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.NewestPod.Equal(newest) || back.MissedBy != "web-1" {
+		t.Errorf("read back: %+v", back)
+	}
+	if none := apiAdmission(nil, plan.Admission{}); none == nil || len(none.Containers) > 0 {
 		t.Errorf("apiAdmission(nil) = %+v", none)
 	}
 }

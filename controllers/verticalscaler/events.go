@@ -21,6 +21,7 @@ import (
 const (
 	eventDecided  = "Decided"  // new sizes have been decided
 	eventPutBack  = "PutBack"  // a change was to blame, and what was before is put back
+	eventEvicted  = "Evicted"  // a pod was evicted, so that another one comes with the sizes
 	eventApplied  = "Applied"  // all pods have the decided sizes
 	eventHeld     = "Held"     // the sizes cannot be put in force, and a person must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
@@ -43,6 +44,9 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 		}
 		r.event(scaler, p, kind, what, sayDecided(&p))
 	}
+	if p.evicted != "" {
+		r.event(scaler, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
+	}
 	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(scaler, p.status.Summary))
 	}
@@ -57,7 +61,7 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 
 func sayApplied(scaler *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
-	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.Held == nil {
+	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.Held == nil && !mayEvict(scaler) {
 		said += ", without our restarting any"
 	}
 	return said

@@ -13,7 +13,7 @@ import (
 var (
 	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "verticalscaler_actions_total",
-		Help: "Changes asked of the API server, by kind (resize, rollout, give-back) and outcome (done, conflict, failed, Frozen, or the reason of the refusal).",
+		Help: "Changes asked of the API server, by kind (resize, rollout, evict, give-back) and outcome (done, conflict, failed, Frozen, or the reason of the refusal).",
 	}, []string{"action", "outcome"})
 
 	samples = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -93,6 +93,10 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if status.Target != nil && status.Target.UID != deployment.UID {
 		status.Decision, status.Failed = nil, nil
 	}
+	if mayEvict(scaler) {
+		s.Admission = admissionOf(scaler.Status.Admission)
+		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(scaler), scaler.Status.Admission)
+	}
 	s.Decision = decisionOf(status.Decision)
 	s.Failed = failedOf(status.Failed)
 	s.Held = heldOf(status.Held, deployment.UID)
@@ -112,10 +116,16 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 	if known[s.Deployment.UID].isNewerThan(s.Deployment.Generation, now) {
 		return nil, errStaleCache
 	}
+	if refused := known[s.Deployment.UID].eviction; refused != nil && now.Before(refused.Until) {
+		s.EvictionRefused = refused
+	}
 	for _, pod := range s.Pods {
 		what, ok := known[pod.UID]
 		if !ok {
 			continue
+		}
+		if what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor {
+			return nil, errStaleCache
 		}
 		if what.isNewerThan(pod.Generation, now) {
 			return nil, errStaleCache

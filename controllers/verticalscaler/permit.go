@@ -49,7 +49,7 @@ func putOffBy(err error) *putOff {
 func (r *Reconciler) permit(scaler *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
 	key := client.ObjectKeyFromObject(scaler)
 	done = func() {}
-	if p.plan.Resize == nil && p.plan.Rewrite == nil && !p.plan.GiveBack {
+	if p.plan.Resize == nil && p.plan.Rewrite == nil && p.plan.Evict == nil && !p.plan.GiveBack {
 		r.leave(key)
 		return done, nil
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) leave(scaler client.ObjectKey) {
 // recommendation counts.
 func (p *pass) wait(why *putOff) {
 	p.undecide()
-	p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
+	p.plan.Resize, p.plan.Rewrite, p.plan.Evict, p.plan.GiveBack = nil, nil, nil, false
 	p.holdsAdmission = true
 	p.plan.Applied, p.plan.Changing, p.plan.Stalled = false, false, false
 	p.plan.Reason, p.plan.Message = why.reason, why.message

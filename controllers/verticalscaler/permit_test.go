@@ -60,6 +60,7 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	r.Freeze.Set(freeze.State{})
 	granted("a", step(), 0)
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
+	refused("a", &pass{plan: plan.Plan{Evict: &plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
 	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
 	granted("a", &pass{}, 1) // no step any more
 	granted("c", &pass{plan: plan.Plan{Rewrite: &plan.Rewrite{Hold: []plan.Held{{}}}}}, 1)

@@ -21,6 +21,7 @@ import (
 
 const (
 	defaultCooldownSeconds     = 300
+	defaultMinReplicas         = 2
 	defaultObservationSeconds  = 120
 	defaultSafetyMarginPercent = 0
 	defaultTolerancePercent    = 100 * plan.DefaultTolerance
@@ -31,15 +32,16 @@ const (
 func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
 	update := scaler.Spec.UpdatePolicy
 	p := plan.Policy{
-		Mode:       modeOf(scaler),
-		Fallback:   fallbackOf(scaler),
-		Suspended:  scaler.Spec.Suspend,
-		Edited:     scaler.Generation != scaler.Status.ObservedGeneration,
-		Cooldown:   seconds(ptr.Deref(update.CooldownSeconds, defaultCooldownSeconds)),
-		Raise:      directionOf(update.Raise),
-		Lower:      directionOf(update.Lower),
-		Tolerance:  float64(ptr.Deref(update.TolerancePercent, defaultTolerancePercent)) / 100,
-		Containers: map[string]plan.ContainerPolicy{},
+		Mode:        modeOf(scaler),
+		Fallback:    fallbackOf(scaler),
+		MinReplicas: max(1, ptr.Deref(update.MinReplicas, defaultMinReplicas)),
+		Suspended:   scaler.Spec.Suspend,
+		Edited:      scaler.Generation != scaler.Status.ObservedGeneration,
+		Cooldown:    seconds(ptr.Deref(update.CooldownSeconds, defaultCooldownSeconds)),
+		Raise:       directionOf(update.Raise),
+		Lower:       directionOf(update.Lower),
+		Tolerance:   float64(ptr.Deref(update.TolerancePercent, defaultTolerancePercent)) / 100,
+		Containers:  map[string]plan.ContainerPolicy{},
 
 		Observation: seconds(ptr.Deref(update.ObservationSeconds, defaultObservationSeconds)),
 	}
@@ -155,8 +157,9 @@ func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {
 // fallbackOf is what InPlace does where a pod cannot be resized in place. Wait stands for
 // one of a newer version, too.
 func fallbackOf(scaler *v1beta1.VerticalScaler) v1beta1.Fallback {
-	if scaler.Spec.UpdatePolicy.Fallback == v1beta1.FallbackRollout {
-		return v1beta1.FallbackRollout
+	switch fallback := scaler.Spec.UpdatePolicy.Fallback; fallback {
+	case v1beta1.FallbackRecreate, v1beta1.FallbackRollout:
+		return fallback
 	}
 	return v1beta1.FallbackWait
 }

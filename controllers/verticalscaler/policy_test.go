@@ -30,7 +30,7 @@ func TestPolicyOf(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
 		p := plan.Policy{
-			Mode: "InPlace", Fallback: "Wait", Cooldown: 5 * time.Minute, Tolerance: 0.1, Observation: 2 * time.Minute,
+			Mode: "InPlace", Fallback: "Wait", MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, Observation: 2 * time.Minute,
 			Containers: map[string]plan.ContainerPolicy{"app": all, "log": all},
 		}
 		change(&p)

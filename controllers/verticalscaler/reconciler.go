@@ -87,6 +87,7 @@ type pass struct {
 	plan        plan.Plan
 	changes     []change            // made in this pass, for events
 	undone      map[types.UID]int64 // the pods that count as undone by somebody else, by generation
+	evicted     string              // the pod that was evicted in this pass
 	again       time.Duration
 	// holdsAdmission says that new pods go on getting what they have been getting.
 	holdsAdmission bool
@@ -202,7 +203,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	}
 	if !claimed {
 		p.undecide()
-		p.plan.Resize, p.plan.Rewrite, p.plan.GiveBack = nil, nil, false
+		p.plan.Resize, p.plan.Rewrite, p.plan.Evict, p.plan.GiveBack = nil, nil, nil, false
 		p.plan.Changing = false
 		return p // the claim's own arrival in the cache wakes the next pass
 	}
@@ -310,6 +311,10 @@ type remembered struct {
 	// sizes is what the pod had after it, of the containers that were resized.
 	sizes   map[string]workload.Resources
 	refused []refusedUntil
+	// evicted says that the pod was evicted, at that time.
+	evicted bool
+	// eviction is the last one that was refused, of the Deployment's pods.
+	eviction *plan.Refusal
 }
 
 // isNewerThan says whether our last write led to a later generation than the one at

@@ -50,7 +50,7 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 		}
 	}
 	if s.Admission != nil { // none while there is nothing to size, and none of another Deployment
-		s.Admission = apiAdmission(p.plan.NewPods)
+		s.Admission = apiAdmission(p.plan.NewPods, p.plan.Admission)
 		if p.holdsAdmission && scaler.Status.Admission != nil || p.err != nil && !isPlanned(p) {
 			s.Admission = scaler.Status.Admission
 		}

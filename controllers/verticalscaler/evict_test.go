@@ -1,0 +1,128 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func recreates(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Recreate" }
+
+// toEvict is a situation in which a pod is to be evicted: its node can never hold what was
+// decided.
+func toEvict() plan.Situation {
+	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128)}}
+	large := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(200, 256)}}
+	s := plan.Situation{
+		Deployment: workload.Deployment{UID: "web", Replicas: 2, Containers: []workload.Container{app}},
+		Decision:   &plan.Decision{Time: noon.Add(-time.Hour), Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
+		Admission: plan.Admission{
+			Sizes: []plan.Size{{Container: "app", Resources: large.Resources}}, Asked: noon.Add(-time.Hour), NewestPod: noon.Add(-time.Hour),
+		},
+	}
+	for _, name := range []string{"web-1", "web-2"} {
+		s.Pods = append(s.Pods, workload.Pod{
+			Name: name, UID: types.UID(name), ResourceVersion: "7", Current: true, Running: true, Ready: true, QoS: "Burstable",
+			Created: noon.Add(-2 * time.Hour), Started: noon.Add(-2 * time.Hour), Resized: noon.Add(-time.Hour),
+			Containers: []workload.Container{large}, Actual: map[string]workload.Resources{"app": app.Resources},
+			Resize: workload.Resize{Infeasible: true, Message: "no room"},
+		})
+	}
+	return s
+}
+
+func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
+	scaler := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
+	key := client.ObjectKeyFromObject(scaler)
+	budget := apierrors.NewTooManyRequests("Cannot evict pod", 0)
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
+	slow := &apierrors.StatusError{ErrStatus: *budget.ErrStatus.DeepCopy()}
+	slow.ErrStatus.Details.RetryAfterSeconds = 3600
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, tc := range map[string]struct {
+		answer  error
+		reason  string
+		stalled bool
+		again   time.Duration
+		fails   bool
+	}{
+		"it is granted":                      {nil, "Recreating", false, 0, false},
+		"a budget is asked later":            {budget, "DisruptionBudget", false, 30 * time.Second, false},
+		"but not as late as it may say":      {slow, "DisruptionBudget", false, 5 * time.Minute, false},
+		"several budgets need a person":      {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which"}}, "ManyDisruptionBudgets", true, 10 * time.Minute, false},
+		"so does a right that is missing":    {apierrors.NewForbidden(pods, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), "Forbidden", true, 10 * time.Minute, false},
+		"another pod by that name is spared": {apierrors.NewConflict(pods, "web-1", errors.New("the UID in the precondition")), "Recreating", false, 0, true},
+		"a pod that has gone is no matter":   {apierrors.NewNotFound(pods, "web-1"), "Recreating", false, 0, true},
+		"an outage is tried again":           {errors.New("connection refused"), "Recreating", false, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []*policyv1.Eviction
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				SubResourceCreate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
+					if eviction, ok := body.(*policyv1.Eviction); ok && subresource == "eviction" {
+						asked = append(asked, eviction)
+					}
+					return tc.answer
+				},
+			}).Build()
+			r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
+			plans := func() *pass {
+				p := &pass{now: noon}
+				p.observation.situation = toEvict()
+				if _, err := r.recallPods(key, &p.observation.situation); err != nil {
+					p.err = err
+					return p
+				}
+				p.plan = plan.Next(p.observation.situation, policyOf(scaler, p.observation.situation.Deployment), noon)
+				return p
+			}
+			p := plans()
+			if p.plan.Evict == nil {
+				t.Fatalf("%s: %s", p.plan.Reason, p.plan.Message)
+			}
+			err := r.evict(t.Context(), scaler, p)
+			if (err != nil) != tc.fails {
+				t.Errorf("failed: %v", err)
+			}
+			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
+				t.Fatalf("asked for %+v", asked)
+			}
+			if p.plan.Reason != tc.reason || p.plan.Stalled != tc.stalled || (p.evicted != "") != (tc.answer == nil) {
+				t.Errorf("%s: %s, stalled %t, evicted %q", p.plan.Reason, p.plan.Message, p.plan.Stalled, p.evicted)
+			}
+			near := func(a, b time.Duration) bool { return a > b*8/10 && a < b*12/10 || a == b }
+			if !near(p.plan.RequeueAfter, tc.again) {
+				t.Errorf("again in %s, want %s", p.plan.RequeueAfter, tc.again)
+			}
+			if tc.fails {
+				return
+			}
+			// A pass that follows at once, for whatever reason, over the same cache.
+			switch next := plans(); {
+			case tc.answer == nil && !errors.Is(next.err, errStaleCache):
+				t.Errorf("the pod is still there in the cache, and the pass goes on: %v, %+v", next.err, next.plan.Evict)
+			case tc.answer != nil && (next.plan.Evict != nil || next.plan.Reason != tc.reason):
+				t.Errorf("asked again at once: %s, %+v", next.plan.Reason, next.plan.Evict)
+			}
+		})
+	}
+}
