@@ -45,7 +45,7 @@ func TestEveryPolicyIsBoundAndDenies(t *testing.T) {
 			}
 		}
 	}
-	if count != 4 {
+	if count != 5 {
 		t.Errorf("there are %d policies", count)
 	}
 }
@@ -56,7 +56,7 @@ func TestTheRenderedPoliciesAreThoseOfTheComponent(t *testing.T) {
 	t.Parallel()
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")
-	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 8 {
+	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 10 {
 		t.Errorf("%d objects in dist/admission-policies.yaml; those in dist/install.yaml (-installed +alone):\n%s", len(alone), diff)
 	}
 	if account != testkit.ServiceAccount || none != "" {

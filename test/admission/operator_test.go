@@ -12,8 +12,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -58,6 +60,41 @@ func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	r := request{resource: "verticalscalers"}
 	everyField[v1beta1.VerticalScaler](t, p, r, written, 0, 1)
 	everyNewField[v1beta1.VerticalScaler](t, p, r, ".metadata.managedFields")
+}
+
+func TestTheOperatorEvictsNoPodButTheOneThatItHasSeen(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_evictions.yaml")
+	seen := func() *metav1.DeleteOptions {
+		return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("u")), ResourceVersion: ptr.To("7")}}
+	}
+	with := func(change func(*metav1.DeleteOptions)) *metav1.DeleteOptions {
+		o := seen()
+		change(o)
+		return o
+	}
+	for name, c := range map[string]struct {
+		options *metav1.DeleteOptions
+		passes  bool
+	}{
+		"the one that it has seen":      {seen(), true},
+		"that without doing it":         {with(func(o *metav1.DeleteOptions) { o.DryRun = []string{"All"} }), true},
+		"any by that name":              {nil, false},
+		"any, said explicitly":          {&metav1.DeleteOptions{}, false},
+		"any of its versions":           {with(func(o *metav1.DeleteOptions) { o.Preconditions.ResourceVersion = nil }), false},
+		"another one":                   {with(func(o *metav1.DeleteOptions) { o.Preconditions.UID = nil }), false},
+		"without time to end":           {with(func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = ptr.To[int64](0) }), false},
+		"without what depends on it":    {with(func(o *metav1.DeleteOptions) { o.PropagationPolicy = ptr.To(metav1.DeletePropagationOrphan) }), false},
+		"whatever cannot be read of it": {with(func(o *metav1.DeleteOptions) { o.IgnoreStoreReadErrorWithClusterBreakingPotential = ptr.To(true) }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}, DeleteOptions: c.options}
+			looks, refuses := p.asks(t, request{resource: "pods", subresource: "eviction", after: eviction})
+			if !looks || c.passes != (len(refuses) == 0) {
+				t.Errorf("looked at: %t, refused by %v", looks, refuses)
+			}
+		})
+	}
 }
 
 func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
@@ -183,7 +220,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 // The policies are about the operator wherever it is installed, and about nobody else.
 func TestOnlyTheOperatorIsConfined(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"operator_deployments.yaml", "operator_pods.yaml", "operator_scalers.yaml"} {
+	for _, file := range []string{"operator_deployments.yaml", "operator_evictions.yaml", "operator_pods.yaml", "operator_scalers.yaml"} {
 		p := compiled(t, file)
 		for name, want := range map[string]bool{
 			"system:serviceaccount:verticalscaler-system:verticalscaler-operator": true,
