@@ -132,7 +132,11 @@ func TestScalerSpec(t *testing.T) {
 		"Off without quotes is false, so refused": {spec: `{deploymentName: web, updatePolicy: {updateMode: Off}}`, want: refusal{"spec.updatePolicy.updateMode", `Unsupported value: false: supported values: "Off", "Initial", "InPlace", "Rollout"`}},
 		"fallback Wait is accepted":               {spec: `{deploymentName: web, updatePolicy: {fallback: Wait}}`},
 		"fallback Rollout is accepted":            {spec: `{deploymentName: web, updatePolicy: {fallback: Rollout}}`},
-		"fallback Recreate is refused":            {spec: `{deploymentName: web, updatePolicy: {fallback: Recreate}}`, want: refusal{"spec.updatePolicy.fallback", `Unsupported value: "Recreate": supported values: "Wait", "Rollout"`}},
+		"fallback Recreate is accepted":           {spec: `{deploymentName: web, updatePolicy: {fallback: Recreate, minReplicas: 1}}`},
+		"fallback Evict is refused":               {spec: `{deploymentName: web, updatePolicy: {fallback: Evict}}`, want: refusal{"spec.updatePolicy.fallback", `Unsupported value: "Evict": supported values: "Wait", "Recreate", "Rollout"`}},
+		"minReplicas of 1000 is accepted":         {spec: `{deploymentName: web, updatePolicy: {minReplicas: 1000}}`},
+		"minReplicas of 0 is refused":             {spec: `{deploymentName: web, updatePolicy: {minReplicas: 0}}`, want: refusal{"spec.updatePolicy.minReplicas", "should be greater than or equal to 1"}},
+		"minReplicas of 1001 is refused":          {spec: `{deploymentName: web, updatePolicy: {minReplicas: 1001}}`, want: refusal{"spec.updatePolicy.minReplicas", "should be less than or equal to 1000"}},
 		"cooldownSeconds 0 is accepted":           {spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}}`},
 		"cooldownSeconds of a day is accepted":    {spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 86400}}`},
 		"cooldownSeconds below 0 is refused":      {spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: -1}}`, want: refusal{"spec.updatePolicy.cooldownSeconds", "should be greater than or equal to 0"}},
@@ -336,33 +340,33 @@ func TestDefaults(t *testing.T) {
 	}{
 		"an update policy is filled in": {
 			spec: `{deploymentName: web}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
 		},
 		"a part of an update policy is completed": {
 			spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
 		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 0, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a window is completed": {
 			spec: `{deploymentName: web, updatePolicy: {windows: [{schedule: "0 2 * * *", durationMinutes: 60}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120,
 				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [Raise, Lower]}]}}`,
 		},
 		"a margin is filled in": {
 			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}`,
 		},
 		"quantities stay as they were written": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
 		},
 	}
@@ -585,7 +589,7 @@ func TestUnknownFields(t *testing.T) {
 		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
 			resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {}}]}}`)
 		if diff := cmp.Diff(want.Object["spec"], scaler.Object["spec"]); diff != "" {
 			t.Errorf("spec (-want +got):\n%s", diff)
@@ -613,7 +617,7 @@ func TestTheGreatestScalerIsAccepted(t *testing.T) {
 // fullSpec has n policies in which everything is as long as it may be.
 func fullSpec(n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, cooldownSeconds: 86400, tolerancePercent: 50, observationSeconds: 3600,
+	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 86400, tolerancePercent: 50, observationSeconds: 3600,
 		raise: {cooldownSeconds: 86400, maxStepPercent: 1000}, lower: {cooldownSeconds: 86400, maxStepPercent: 99}, windows: [%s]},
 		recommendationPolicy: {safetyMarginPercent: 500}, resourcePolicy: {containerPolicies: [`, strings.Repeat("d", 253),
 		strings.Repeat(`{schedule: "`+strings.Repeat("1,", 45)+`1 2 * * *", timeZone: America/Argentina/ComodRivadavia, durationMinutes: 10080},`, 16))
