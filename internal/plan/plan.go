@@ -314,6 +314,9 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 		p.Resize, p.Evict, p.RecordFirst = nil, nil, true
 	}
 	p.RequeueAfter = sooner(p.RequeueAfter, verdictIn)
+	if d.reason == v1beta1.ReasonVerifying && p.Decision.trial() == nil {
+		p.RequeueAfter = sooner(p.RequeueAfter, time.Second) // what has waited for the trial is due
+	}
 	// A raise that waits for its cooldown is worth waking up for, and a request left
 	// alone is worth a word, but only while there is nothing more pressing to say.
 	if p.Resize == nil && p.Rewrite == nil && p.Evict == nil {

@@ -521,6 +521,26 @@ func TestATrialSurvivesRestarts(t *testing.T) {
 	}
 }
 
+// What waits for a trial follows on it, without any usage or event to wake the scaler.
+func TestTheNextChangeFollowsOnATrial(t *testing.T) {
+	w := given(decidedBefore(onTrial), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
+	w.policy.Cooldown = 0
+	for now, passes := noon, 0; ; passes++ {
+		p := w.next(now)
+		if p.Decided {
+			if waited := now.Sub(noon); waited > watchedFor+time.Minute {
+				t.Errorf("decided after %s", waited)
+			}
+			return
+		}
+		if p.RequeueAfter == 0 || passes == 10 {
+			t.Fatalf("after %d passes, at %s: nothing wakes the scaler: %s", passes, now.Sub(noon), say(p))
+		}
+		w.situation.Decision = p.Decision
+		now = now.Add(p.RequeueAfter)
+	}
+}
+
 // watching is a policy that watches what was changed.
 func watching(w *world) { w.policy.Observation = watchedFor }
 
