@@ -80,7 +80,7 @@ func (p Plan) sizeNewPods(s Situation, policy Policy, now time.Time) Plan {
 	pod := newestAfter(s.Pods, was.NewestPod)
 	var fit []Size
 	if pod != nil {
-		fit = fitting(*pod, was.Sizes)
+		fit = fitting(s, was.Sizes)
 	}
 	switch {
 	case policy.Edited && was.MissedBy != "": // a person wants it to be tried again
@@ -109,12 +109,17 @@ func (p Plan) learns(s Situation) bool {
 	return p.Admission.MissedBy != s.Admission.MissedBy || !p.Admission.NewestPod.Equal(s.Admission.NewestPod)
 }
 
-// fitting are the sizes that the API server puts into a pod: those that have limits exactly
+// fitting are the sizes that the API server puts into pods: those that have limits exactly
 // where the pod has some, as internal/admission says. A template that has changed since makes
-// others.
-func fitting(pod workload.Pod, sizes []Size) []Size {
+// others. What somebody else changes of a pod is no excuse: the next one would fare the same.
+func fitting(s Situation, sizes []Size) []Size {
+	made := withDefaults(s.Deployment.Containers, s.Bounds)
 	return slices.DeleteFunc(slices.Clone(sizes), func(size Size) bool {
-		c, _ := pod.Container(size.Container)
+		i := slices.IndexFunc(made, func(c workload.Container) bool { return c.Name == size.Container })
+		if i < 0 {
+			return true
+		}
+		c := made[i]
 		return slices.ContainsFunc(resources, func(r resource) bool {
 			return r.of(size.Requests) > 0 && (r.of(size.Limits) > 0) != (r.of(c.Limits) > 0)
 		})

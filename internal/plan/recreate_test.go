@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -265,6 +266,12 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 		"or a person edits the scaler": {
 			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed), policy(func(p *plan.Policy) { p.Edited = true }), admission(func(a *plan.Admission) { a.MissedBy = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
+		},
+		"a limit that somebody else adds is no excuse": {
+			world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(missed, func(p *workload.Pod) {
+				p.Containers = slices.Clone(p.Containers)
+				p.Containers[0].Limits = amounts(0, 1024)
+			}))), reason: "Resizing", newest: noon.Add(-24 * time.Hour), missed: "web-3",
 		},
 		"a pod of an older template tells nothing": {
 			world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(missed, func(p *workload.Pod) { p.Current = false }))), reason: "RolloutInProgress", newest: noon.Add(-24 * time.Hour),
