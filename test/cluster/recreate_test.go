@@ -1,0 +1,230 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// evicting sizes new pods, and lets the operators evict.
+func evicting(t *testing.T) *world {
+	t.Helper()
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata/recreate")) {
+		grantTo(t, object, testkit.System, testkit.ServiceAccount)
+	}
+	return newPods(t)
+}
+
+func orRecreate(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Recreate" }
+
+// budget lets no more than so many pods be unavailable.
+func (w *world) budget(name, app string, unavailable int) *policyv1.PodDisruptionBudget {
+	w.Helper()
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt(unavailable)),
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}
+	w.create(pdb)
+	return pdb
+}
+
+// evictions are those that the API server has granted.
+func (w *world) evictions() int {
+	w.Helper()
+	return total(count(accepted(w.writes(w.began)), "pods/eviction"))
+}
+
+// mostAway follows the Deployment until done says "", and returns how many of its pods were
+// missing at most.
+func (w *world) mostAway(name string, done func() string) (most int32) {
+	w.Helper()
+	w.eventually(func() string {
+		d := w.deployment(name)
+		most = max(most, *d.Spec.Replicas-d.Status.AvailableReplicas)
+		return done()
+	})
+	return most
+}
+
+func restartsForMemory(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
+}
+
+func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := evicting(t)
+	before := w.deploy("web")
+	old := w.pods("web")
+	for i := range old {
+		w.annotate(&old[i], resizeAnnotation, "infeasible")
+	}
+	pdb := w.budget("web", "web", 0)
+	w.uses("web", "app", 300, 300)
+	w.scale("web", orRecreate)
+	w.hasBindings("web")
+
+	w.says("web", "Applied", "False", "DisruptionBudget", "web", "It takes a new pod")
+	w.says("web", "Ready", "True", "Working")
+	w.rounds(30)
+	if n := len(count(w.writes(w.began), "pods/eviction")); w.evictions() > 0 || n != 1 {
+		t.Errorf("%d evictions, %d pods were asked for", w.evictions(), n)
+	}
+	if all := total(count(w.writes(w.began), "pods/eviction")); all > 3 {
+		t.Errorf("the budget was asked %d times", all)
+	}
+	w.patch(pdb, `{"spec":{"maxUnavailable":1}}`)
+
+	away := w.mostAway("web", func() string {
+		if c := w.condition("web", "Applied"); c.Reason != "Applied" {
+			return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+		}
+		return ""
+	})
+	if away > 1 {
+		t.Errorf("%d pods were missing at once", away)
+	}
+	requests := w.sized("web")
+	w.between("cpu", *requests.Cpu(), "330m", "380m")
+	for _, pod := range w.pods("web") {
+		if slices.ContainsFunc(old, func(o corev1.Pod) bool { return o.UID == pod.UID }) || pod.Generation != 1 {
+			t.Errorf("pod %s of generation %d was not made with its size", pod.Name, pod.Generation)
+		}
+	}
+	if n := w.evictions(); n != 3 {
+		t.Errorf("%d evictions", n)
+	}
+	if d := w.deployment("web"); d.Generation != before.Generation || len(w.sets("web")) != 1 {
+		t.Errorf("the template was written: generation %d, %d ReplicaSets", d.Generation, len(w.sets("web")))
+	}
+	w.noted(w.scaler("web").UID, "Evicted", "Pod ", "decided size")
+	if s := w.scaler("web"); s.Status.Admission == nil || s.Status.Admission.NewestPodTime == nil || s.Status.Admission.MissedBy != "" {
+		t.Errorf("admission is %+v", s.Status.Admission)
+	}
+	mark := env.Mark()
+	w.rounds(20)
+	if writes := w.writes(mark); len(writes) > 2 {
+		w.tell("once it is at rest", writes)
+		t.Error("it does not come to rest")
+	}
+
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait"}}}`)
+	w.hasBindings()
+}
+
+func TestTooFewReplicasToEvict(t *testing.T) {
+	t.Parallel()
+	w := evicting(t)
+	w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+	w.uses("web", "app", 300, 300)
+	w.scale("web", orRecreate)
+	w.says("web", "Applied", "False", "TooFewReplicas", "1 replicas", "minReplicas")
+	w.says("web", "Stalled", "True", "TooFewReplicas")
+	if n := total(count(w.writes(w.began), "pods/eviction")); n > 0 {
+		t.Errorf("%d evictions", n)
+	}
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"minReplicas":1}}}`)
+	w.sized("web")
+	if n := w.evictions(); n != 1 {
+		t.Errorf("%d evictions", n)
+	}
+}
+
+// Somebody else gives new pods a limit, as webhooks do, and the policy puts nothing beside it.
+func TestOnePodAtMostIsEvictedInVain(t *testing.T) {
+	t.Parallel()
+	w := evicting(t)
+	before := w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Resources.Limits = nil })
+	w.spoil("web")
+	w.uses("web", "app", 300, 300)
+	w.scale("web", orRecreate)
+	w.says("web", "Applied", "False", "AdmissionIneffective", "was made without the sizes")
+	w.says("web", "Stalled", "True", "AdmissionIneffective")
+	w.rounds(30)
+	w.restart()
+	w.rounds(30)
+	w.says("web", "Applied", "False", "AdmissionIneffective")
+	if n := w.evictions(); n > 1 {
+		t.Errorf("%d evictions in vain", n)
+	}
+	if d := w.deployment("web"); d.Generation != before.Generation {
+		t.Error("the template was written")
+	}
+}
+
+func TestSeveralBudgetsForOnePod(t *testing.T) {
+	t.Parallel()
+	w := evicting(t)
+	w.deploy("web", restartsForMemory)
+	w.budget("first", "web", 1)
+	w.budget("second", "web", 1)
+	w.uses("web", "app", 300, 300)
+	w.scale("web", orRecreate)
+	w.says("web", "Applied", "False", "ManyDisruptionBudgets")
+	w.says("web", "Stalled", "True", "ManyDisruptionBudgets")
+	if n := w.evictions(); n > 0 {
+		t.Errorf("%d evictions", n)
+	}
+}
+
+// spoil has the API server put a limit into new pods, before ours is asked.
+func (w *world) spoil(app string) {
+	w.Helper()
+	name := "a-spoil-" + w.namespace
+	policy := &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}}},
+			},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name,` +
+					` resources: Object.spec.containers.resources{limits: {"memory": "1Gi"}}})}}`},
+			}},
+			FailurePolicy:      ptr.To(admissionv1.Ignore),
+			ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
+		},
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: name,
+			MatchResources: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+			},
+		},
+	}
+	for _, obj := range []client.Object{policy, binding} {
+		w.create(obj)
+		w.Cleanup(func() {
+			if err := env.Client.Delete(context.Background(), obj); err != nil {
+				w.Logf("deleting %s: %v", name, err)
+			}
+		})
+	}
+}
