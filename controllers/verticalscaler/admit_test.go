@@ -114,6 +114,32 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
 		}
 	})
+	t.Run("no pod is evicted but with a binding and a policy that have been there", func(t *testing.T) {
+		recreate, other := scaler.DeepCopy(), selector.DeepCopy()
+		recreate.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
+		recreate.Status.Admission = apiAdmission(newPass().plan.NewPods, plan.Admission{})
+		other.MatchLabels["tier"] = "front"
+		for name, tc := range map[string]struct {
+			objects []client.Object
+			evicts  bool
+			reason  string
+		}{
+			"both are":            {[]client.Object{admission.Policy(), admission.Binding(key, selector)}, true, "Recreating"},
+			"the binding is gone": {[]client.Object{admission.Policy()}, false, "Recreating"},
+			"it is another one":   {[]client.Object{admission.Policy(), admission.Binding(key, other)}, false, "Recreating"},
+			"the policy is gone":  {[]client.Object{admission.Binding(key, selector)}, false, "AdmissionUnavailable"},
+		} {
+			r, p := reconciler(interceptor.Funcs{}, tc.objects...), newPass()
+			r.admitted.remember(key, selector, noon) // as it was a moment ago
+			p.plan.Reason, p.plan.Evict, p.plan.Admission.NewestPod = "Recreating", &plan.Evict{Pod: "web-1"}, noon
+			if err := r.admit(t.Context(), recreate, p); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.plan.Evict != nil; got != tc.evicts || p.plan.Reason != tc.reason || p.plan.Admission.NewestPod.IsZero() == tc.evicts {
+				t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, p.plan.Reason, p.plan.Admission.NewestPod)
+			}
+		}
+	})
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
 	for name, tc := range map[string]struct {
 		answer error
