@@ -187,7 +187,8 @@ func TestSeveralBudgetsForOnePod(t *testing.T) {
 	}
 }
 
-// spoil has the API server put a limit into new pods, before ours is asked.
+// spoil has the API server put a limit into new pods, before ours is asked, and waits until
+// it does.
 func (w *world) spoil(app string) {
 	w.Helper()
 	name := "a-spoil-" + w.namespace
@@ -227,4 +228,17 @@ func (w *world) spoil(app string) {
 			}
 		})
 	}
+	w.eventually(func() string {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "spoiled-", Labels: map[string]string{"app": app}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.example/app:1"}}},
+		}
+		if err := env.Client.Create(w.Context(), pod, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		if pod.Spec.Containers[0].Resources.Limits.Memory().IsZero() {
+			return "new pods get no limit yet"
+		}
+		return ""
+	})
 }
