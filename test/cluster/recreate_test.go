@@ -150,7 +150,8 @@ func TestTooFewReplicasToEvict(t *testing.T) {
 	}
 }
 
-// Somebody else gives new pods a limit, as webhooks do, and the policy puts nothing beside it.
+// Somebody else gives new pods a limit and other memory, as webhooks do, and the policy puts
+// nothing beside it.
 func TestOnePodAtMostIsEvictedInVain(t *testing.T) {
 	t.Parallel()
 	w := evicting(t)
@@ -187,8 +188,9 @@ func TestSeveralBudgetsForOnePod(t *testing.T) {
 	}
 }
 
-// spoil has the API server put a limit into new pods, before ours is asked, and waits until
-// it does.
+// spoil has the API server put a limit and too little memory into new pods, and waits until it
+// does. Policies come in any order: where ours comes first, its memory is replaced; where it
+// comes later, or once more, it puts nothing into a pod with that limit.
 func (w *world) spoil(app string) {
 	w.Helper()
 	name := "a-spoil-" + w.namespace
@@ -205,7 +207,7 @@ func (w *world) spoil(app string) {
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeApplyConfiguration,
 				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name,` +
-					` resources: Object.spec.containers.resources{limits: {"memory": "1Gi"}}})}}`},
+					` resources: Object.spec.containers.resources{requests: {"memory": "128Mi"}, limits: {"memory": "1Gi"}}})}}`},
 			}},
 			FailurePolicy:      ptr.To(admissionv1.Ignore),
 			ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
