@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -166,12 +167,22 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	switch {
 	case stalled && (reconciling || ready):
 		say("Stalled stands beside Ready=%t and Reconciling=%t: whether to wait or to act must be clear", ready, reconciling)
+	case stalled && lacksNewPods(scaler):
+		// As it should say: a bundle cannot install what this mode needs.
 	case stalled:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
 	case !ready:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionReady))
 	}
 	return problems
+}
+
+// lacksNewPods says that the scaler waits for config/components/new-pods, which belongs to the
+// cluster and is no part of the bundle, and that it says so.
+func lacksNewPods(scaler *v1beta1.VerticalScaler) bool {
+	c := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionStalled)
+	return scaler.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial &&
+		(c.Reason == v1beta1.ReasonAdmissionUnavailable || c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "config/components/new-pods"))
 }
 
 // conditionProblems says which conditions are missing, incomplete, or about another

@@ -57,6 +57,16 @@ func wants(t *testing.T, got v1alpha3.TestResult, state v1alpha3.State, words ..
 	}
 }
 
+// initialStalls is what an operator says of a scaler in the mode Initial that it cannot serve.
+func initialStalls(reason, message string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInitial
+		meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
+		c := meta.FindStatusCondition(s.Status.Conditions, "Stalled")
+		c.Status, c.Reason, c.Message = "True", reason, message
+	}
+}
+
 func TestExamplesReconcile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		operator func(*operator)
@@ -116,6 +126,18 @@ func TestExamplesReconcile(t *testing.T) {
 				}
 			},
 			state: "fail", words: []string{"Stalled is True"},
+		},
+		"not if the mode Initial is stalled for another reason": {
+			operator: func(o *operator) { o.status = initialStalls("LimitRange", "config/components/new-pods") },
+			state:    "fail", words: []string{"Stalled is True, LimitRange"},
+		},
+		"not if it does not say what the mode Initial lacks": {
+			operator: func(o *operator) { o.status = initialStalls("Forbidden", "no") },
+			state:    "fail", words: []string{"Stalled is True, Forbidden: no"},
+		},
+		"where the bundle has no rights for the mode Initial": {
+			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs config/components/new-pods") },
+			state:    "pass",
 		},
 		"not if it is both ready and stalled": {
 			operator: func(o *operator) {
