@@ -57,10 +57,15 @@ func wants(t *testing.T, got v1alpha3.TestResult, state v1alpha3.State, words ..
 	}
 }
 
+// withInitial are the same examples, with one in the mode Initial.
+var withInitial = strings.Replace(twoExamples, `"deploymentName": "web"`, `"deploymentName": "web", "updatePolicy": {"updateMode": "Initial"}`, 1)
+
 // initialStalls is what an operator says of a scaler in the mode Initial that it cannot serve.
 func initialStalls(reason, message string) func(*v1beta1.VerticalScaler) {
 	return func(s *v1beta1.VerticalScaler) {
-		s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInitial
+		if s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeInitial {
+			return
+		}
 		meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
 		c := meta.FindStatusCondition(s.Status.Conditions, "Stalled")
 		c.Status, c.Reason, c.Message = "True", reason, message
@@ -129,14 +134,17 @@ func TestExamplesReconcile(t *testing.T) {
 		},
 		"not if the mode Initial is stalled for another reason": {
 			operator: func(o *operator) { o.status = initialStalls("LimitRange", "config/components/new-pods") },
+			examples: withInitial,
 			state:    "fail", words: []string{"Stalled is True, LimitRange"},
 		},
 		"not if it does not say what the mode Initial lacks": {
 			operator: func(o *operator) { o.status = initialStalls("Forbidden", "no") },
+			examples: withInitial,
 			state:    "fail", words: []string{"Stalled is True, Forbidden: no"},
 		},
 		"where the bundle has no rights for the mode Initial": {
 			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs config/components/new-pods") },
+			examples: withInitial,
 			state:    "pass",
 		},
 		"not if it is both ready and stalled": {
