@@ -13,8 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // version is set by the linker.

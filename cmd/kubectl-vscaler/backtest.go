@@ -22,7 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
-	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 )
 
 // What is desired is a document for server-side apply: it holds only what we have an

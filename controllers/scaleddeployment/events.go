@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
 // The events that are recorded on the owner, by reason.

@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
-	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 

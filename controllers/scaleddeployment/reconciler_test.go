@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 func aScheme(t *testing.T) *runtime.Scheme {

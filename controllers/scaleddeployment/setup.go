@@ -33,8 +33,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
 // Name is the controller's name, in logs, metrics and as the field manager of all

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
 // writeStatus writes the status if it says anything new.

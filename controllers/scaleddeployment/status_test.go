@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 // needsAdmission says whether the scaler's mode has the API server size new pods.

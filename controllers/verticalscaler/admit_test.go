@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 

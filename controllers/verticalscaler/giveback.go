@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then

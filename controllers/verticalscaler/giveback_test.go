@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 

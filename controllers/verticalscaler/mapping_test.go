@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 

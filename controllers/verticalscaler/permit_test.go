@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 

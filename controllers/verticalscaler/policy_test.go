@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 

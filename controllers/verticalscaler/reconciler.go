@@ -21,15 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/freeze"
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
-	"github.com/verticalscaler/verticalscaler-operator/internal/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 

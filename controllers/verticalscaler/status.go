@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"

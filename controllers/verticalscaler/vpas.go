@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 

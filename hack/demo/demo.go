@@ -22,8 +22,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
-	"github.com/verticalscaler/verticalscaler-operator/internal/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 

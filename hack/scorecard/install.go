@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
-	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // bundle is what a bundle installs.

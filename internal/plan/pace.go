@@ -12,7 +12,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 )
 
 // Pace: when a request may move, and how far in one decision. What is urgent does not

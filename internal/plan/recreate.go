@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -110,7 +110,7 @@ func (p Plan) learns(s Situation) bool {
 }
 
 // fitting are the sizes that the API server puts into pods: those that have limits exactly
-// where the pod has some, as internal/admission says. A template that has changed since makes
+// where the pod has some, as internal/apiserver/admission says. A template that has changed since makes
 // others. What somebody else changes of a pod is no excuse: the next one would fare the same.
 func fitting(s Situation, sizes []Size) []Size {
 	made := withDefaults(s.Deployment.Containers, s.Bounds)

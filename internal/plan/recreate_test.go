@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )

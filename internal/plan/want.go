@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )

@@ -6,7 +6,7 @@ package plan_test
 import (
 	"testing"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"

@@ -23,9 +23,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/ensemble"
-	"github.com/verticalscaler/verticalscaler-operator/internal/history"
-	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 

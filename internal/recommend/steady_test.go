@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
 // TestUsageThatStraysIsNotTouched: as long as evidence is thin, usage that strays by 5 % at

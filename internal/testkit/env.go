@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 )
 

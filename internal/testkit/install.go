@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
-	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 const (

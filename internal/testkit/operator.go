@@ -16,9 +16,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/collect"
-	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // never is longer than any test.

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // asOperator makes the test's own program run the operator instead: Go reads the

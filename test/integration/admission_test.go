@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 

@@ -35,7 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/provision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 

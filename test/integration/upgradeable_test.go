@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/provision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/internal/upgradeable"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
 )
 
 const csv = "verticalscaler-operator.v0.1.0"

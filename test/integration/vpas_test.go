@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )

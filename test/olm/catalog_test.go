@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 const (

@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 // stopTimeout is how long a process may take to end that is asked to.

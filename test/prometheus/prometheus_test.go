@@ -32,8 +32,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	source "github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/process"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 // MetricResolution is how often metrics-server looks; more often it refuses to.

@@ -28,9 +28,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"

@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
-	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 // record is what a run has found.

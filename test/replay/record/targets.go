@@ -6,7 +6,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
 // target is what a profile is to reach in a group: a measure of at most some value.

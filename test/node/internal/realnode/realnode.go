@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 

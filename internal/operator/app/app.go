@@ -1,0 +1,308 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires the operator together: options to configuration, configuration
+// to manager options, manager options to a running manager. It is the only package
+// that knows all the others.
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
+)
+
+// leaseName is the name of the leader's lease.
+const leaseName = "verticalscaler.autoscaling.verticalscaler.io"
+
+// userAgent names us in the API server's audit log.
+const userAgent = "verticalscaler-operator"
+
+// WatchNamespaceEnv names the environment variable that OLM sets to the namespaces
+// to watch, separated by commas. Empty or unset means all.
+const WatchNamespaceEnv = "WATCH_NAMESPACE"
+
+// Scheme knows all kinds that the operator reads or writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // a kind registered twice is a bug of ours
+		}
+	}
+	return scheme
+}
+
+// Run runs the operator until the context ends. WATCH_NAMESPACE says where.
+func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error {
+	namespaces, err := Namespaces(os.Getenv(WatchNamespaceEnv))
+	if err != nil {
+		return err
+	}
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.UserAgent = userAgent
+	source, err := metricsapi.New(restConfig)
+	if err != nil {
+		return fmt.Errorf("making the source of usage: %w", err)
+	}
+	return RunIn(ctx, restConfig, c, source, namespaces...)
+}
+
+// RunIn runs the operator in these namespaces, or in all if there are none, until the
+// context ends.
+//
+// A namespace that cannot be read, because it does not exist yet or because the
+// operator was given no rights in it, is left out and asked about every 15 s. A cache
+// cannot be given another namespace, so the manager then starts anew, in the same
+// process.
+func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
+	reviews, err := authorizationclient.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("making a client to ask for our rights: %w", err)
+	}
+	changes := newBudget(c)
+	may := reviewed(reviews.SelfSubjectAccessReviews())
+	for ctx.Err() == nil {
+		scope, err := may.look(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
+		if err != nil {
+			return err
+		}
+		scope.log(log.FromContext(ctx))
+		if err := runWithin(ctx, restConfig, c, source, scope, may, changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runWithin runs one manager, until the context ends or until there is more to be
+// had than the scope says.
+func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows, changes *budget.Budget) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	mgr, err := ctrl.NewManager(restConfig, ManagerOptions(c, scope))
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if _, ok := scope.readable(); ok {
+		err = setup(ctx, mgr, c, source, scope, changes)
+	} else {
+		err = addChecks(mgr, scope)
+	}
+	if err != nil {
+		return err
+	}
+	if scope.lacks() {
+		if err := mgr.Add(&watchman{may: may, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
+			return fmt.Errorf("adding the look for more rights: %w", err)
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// Namespaces reads WATCH_NAMESPACE: names separated by commas, sorted in the answer,
+// each once. None means all. A name that no namespace can have is an error.
+func Namespaces(watch string) ([]string, error) {
+	var out []string
+	for _, name := range strings.Split(watch, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+			return nil, fmt.Errorf("%s: %q cannot be a namespace's name: %s", WatchNamespaceEnv, name, strings.Join(wrong, "; "))
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// ManagerOptions turns the configuration and the scope into those of the manager.
+func ManagerOptions(c config.Operator, scope Scope) manager.Options {
+	options := manager.Options{
+		Scheme:                  Scheme(),
+		Metrics:                 metricsserver.Options{BindAddress: c.Metrics.BindAddress},
+		HealthProbeBindAddress:  c.Health.BindAddress,
+		LeaderElection:          c.LeaderElection.Enabled,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: c.LeaderElection.Namespace,
+		// All that the leader does has ended by then, so the next one need not wait.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
+		// A manager that starts anew has controllers of the same names.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		Cache: cache.Options{
+			DefaultTransform: inventory.Trim,
+			// A kind that nobody has set up for caching is an error, not a silent
+			// cluster-wide watch.
+			ReaderFailOnMissingInformer: true,
+			ByObject: map[client.Object]cache.ByObject{
+				&v1beta1.VerticalScaler{}:                {},
+				&v1beta1.ScaledDeployment{}:              {},
+				&appsv1.Deployment{}:                     {},
+				&corev1.Pod{}:                            {},
+				&corev1.LimitRange{}:                     {},
+				&corev1.ResourceQuota{}:                  {},
+				&autoscalingv2.HorizontalPodAutoscaler{}: {},
+			},
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor: []client.Object{&v1beta1.VerticalScalerCheckpoint{}},
+		}},
+	}
+	if c.Metrics.Secure {
+		options.Metrics.SecureServing = true
+		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		if scope.MetricsForbidden != "" {
+			options.Metrics.FilterProvider = refuseEverybody(scope.MetricsForbidden)
+		}
+	}
+	if scope.readsNodes() {
+		options.Cache.ByObject[&corev1.Node{}] = cache.ByObject{}
+	}
+	if len(scope.Namespaces) > 0 {
+		namespaces, ok := scope.readable()
+		if !ok {
+			namespaces = scope.Namespaces // no map, or an empty one, would mean all
+		}
+		options.Cache.DefaultNamespaces = map[string]cache.Config{}
+		for _, name := range namespaces {
+			options.Cache.DefaultNamespaces[name] = cache.Config{}
+		}
+	}
+	if _, ok := scope.readable(); !ok {
+		options.LeaderElection = false // there is nothing to lead in
+	}
+	return options
+}
+
+// Setup adds the controllers and the collector to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope) error {
+	return setup(ctx, mgr, c, source, scope, newBudget(c))
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
+	// The collector must be able to tell of every scaler without waiting for the
+	// controller to take each one up.
+	wake := make(chan event.GenericEvent, 1024)
+	params := c.Params()
+	histories := &checkpoint.Store{Client: mgr.GetClient(), Params: params.History}
+	collector := &collect.Collector{
+		Cached:    mgr.GetCache(),
+		Source:    source,
+		Histories: histories,
+		Interval:  c.Collection.Interval.Duration,
+		Clock:     clock.RealClock{},
+		Starts:    verticalscaler.StartsWithBoost,
+		Wake:      wake,
+		Count:     verticalscaler.CountSamples,
+	}
+	problemsOf, err := addBackfill(mgr, c, histories, collector, wake)
+	if err != nil {
+		return err
+	}
+	reconciler := &verticalscaler.Reconciler{
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Histories:    histories,
+		ProblemsOf:   problemsOf,
+		Params:       params,
+		Budget:       changes,
+		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
+		ResyncPeriod: c.ResyncPeriod.Duration,
+		Scope:        verticalscaler.Scope{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+	}
+	if err := addFreeze(mgr, c, reconciler); err != nil {
+		return err
+	}
+	if scope.readsNodes() {
+		if reconciler.Nodes, err = inventory.WatchNodes(ctx, mgr.GetCache()); err != nil {
+			return err
+		}
+	}
+	if reconciler.VPAs, err = vpas(mgr, scope); err != nil {
+		return err
+	}
+	collector.Moved = reconciler.Moved
+	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
+		return fmt.Errorf("setting up the scalers' controller: %w", err)
+	}
+	owners := &scaleddeployment.Reconciler{
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
+		ResyncPeriod: c.ResyncPeriod.Duration,
+	}
+	if err := owners.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the controller of ScaledDeployments: %w", err)
+	}
+	if err := mgr.Add(collector); err != nil {
+		return fmt.Errorf("adding the collector: %w", err)
+	}
+	if err := addOwn(mgr, c, scope); err != nil {
+		return err
+	}
+	return addChecks(mgr, scope)
+}
+
+// vpas looks out for VerticalPodAutoscalers where we watch.
+func vpas(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
+	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for VerticalPodAutoscalers: %w", err)
+	}
+	namespaces, _ := scope.readable()
+	return &inventory.VPAs{Client: reader, Namespaces: namespaces, LookAgain: inventory.LookAgainForVPAs, Clock: clock.RealClock{}}, nil
+}
+
+// addChecks adds what the probes ask for.
+func addChecks(mgr ctrl.Manager, scope Scope) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("namespaces", somethingReadable(scope)); err != nil {
+		return fmt.Errorf("adding the readiness check of namespaces: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+)
+
+const head = "apiVersion: config.verticalscaler.io/v1beta1\nkind: OperatorConfiguration\n"
+
+func TestDefault(t *testing.T) {
+	got, err := yaml.Marshal(Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `apiVersion: config.verticalscaler.io/v1beta1
+budget:
+  changesPerMinute: 300
+  changesPerMinutePerNamespace: 60
+collection:
+  interval: 30s
+freeze:
+  configMap: verticalscaler-freeze
+health:
+  bindAddress: :8081
+kind: OperatorConfiguration
+leaderElection:
+  enabled: true
+metrics:
+  bindAddress: :8443
+  secure: true
+prometheus:
+  address: ""
+  lookback: 192h0m0s
+  maxBytes: 8388608
+  rateWindow: 4m0s
+  step: 1m0s
+  timeout: 30s
+provision:
+  monitoring: true
+  networkPolicy: true
+recommendation:
+  confidenceUnit: 24h0m0s
+  cpuHalfLife: 72h0m0s
+  fullEvidence: 192h0m0s
+  memoryWindow: 192h0m0s
+  minEvidence: 2m0s
+  oomHalfLife: 96h0m0s
+  recentHalfLife: 20m0s
+resyncPeriod: 10m0s
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("Default() (-want +got):\n%s", diff)
+	}
+	if err := Default().validate(); err != nil {
+		t.Errorf("the defaults are invalid: %v", err)
+	}
+}
+
+func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
+	cases := map[string]struct {
+		text   string
+		change func(c *Operator)
+	}{
+		"nothing said is the default":         {text: ``, change: func(*Operator) {}},
+		"an empty section keeps its defaults": {text: "metrics: {}\nleaderElection: {}\nrecommendation: {}", change: func(*Operator) {}},
+		"a null section keeps its defaults":   {text: "metrics:\ncollection:", change: func(*Operator) {}},
+		"false is said":                       {text: "leaderElection: {enabled: false}", change: func(c *Operator) { c.LeaderElection.Enabled = false }},
+		"one key leaves its neighbours":       {text: "metrics: {bindAddress: \"0\"}", change: func(c *Operator) { c.Metrics.BindAddress = "0" }},
+		"durations are read":                  {text: "resyncPeriod: 1h30m", change: func(c *Operator) { c.ResyncPeriod.Duration = 90 * time.Minute }},
+		"the least durations are accepted":    {text: "resyncPeriod: 1s\ncollection: {interval: 1s}", change: func(c *Operator) { c.ResyncPeriod.Duration, c.Collection.Interval.Duration = time.Second, time.Second }},
+		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
+		"a namespace for the lease is read":   {text: "leaderElection: {namespace: ops}", change: func(c *Operator) { c.LeaderElection.Namespace = "ops" }},
+		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
+		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
+		"Prometheus is asked with all that there is": {
+			text: "prometheus: {address: \"https://p\", labels: {cluster: 'a\"b'}, lookback: 1h, step: 15s, rateWindow: 30s, timeout: 1s, maxBytes: 65536, caFile: a, certFile: b, keyFile: c, username: d, passwordFile: e}",
+			change: func(c *Operator) {
+				c.Prometheus = Prometheus{
+					Address: "https://p", Labels: map[string]string{"cluster": `a"b`},
+					Lookback: metav1.Duration{Duration: time.Hour}, Step: metav1.Duration{Duration: 15 * time.Second},
+					RateWindow: metav1.Duration{Duration: 30 * time.Second}, Timeout: metav1.Duration{Duration: time.Second}, MaxBytes: 65536,
+					CAFile: "a", CertFile: "b", KeyFile: "c", Username: "d", PasswordFile: "e",
+				}
+			},
+		},
+		"a step may be as long as the longest gap": {text: "collection: {interval: 5m}\nprometheus: {step: 15m}", change: func(c *Operator) {
+			c.Collection.Interval.Duration, c.Prometheus.Step.Duration = 5*time.Minute, 15*time.Minute
+		}},
+		"a demonstration can compress time": {text: "recommendation: {cpuHalfLife: 1m, memoryWindow: 8m}", change: func(c *Operator) {
+			c.Recommendation.CPUHalfLife.Duration, c.Recommendation.MemoryWindow.Duration = time.Minute, 8*time.Minute
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := Default()
+			tc.change(&want)
+			got, err := Parse([]byte(head + tc.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Parse() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want []string // parts of the error
+	}{
+		"an empty file":                         {text: "", want: []string{`apiVersion and kind must be config.verticalscaler.io/v1beta1 and OperatorConfiguration, not "" and ""`}},
+		"another kind":                          {text: "apiVersion: config.verticalscaler.io/v1beta1\nkind: Config", want: []string{`not "config.verticalscaler.io/v1beta1" and "Config"`}},
+		"another version":                       {text: "apiVersion: config.verticalscaler.io/v1\nkind: OperatorConfiguration", want: []string{`not "config.verticalscaler.io/v1" and "OperatorConfiguration"`}},
+		"a misspelt key":                        {text: head + "resyncperiode: 5m", want: []string{`unknown field "resyncperiode"`}},
+		"a misspelt key in a section":           {text: head + "collection: {intervall: 5m}", want: []string{`unknown field "intervall"`}},
+		"a key in the wrong section":            {text: head + "interval: 5m", want: []string{`unknown field "interval"`}},
+		"a key said twice":                      {text: head + "resyncPeriod: 5m\nresyncPeriod: 6m", want: []string{`key "resyncPeriod" already set in map`}},
+		"a number as a duration":                {text: head + "resyncPeriod: 600", want: []string{"decoding"}},
+		"a word as a duration":                  {text: head + "resyncPeriod: often", want: []string{`invalid duration "often"`}},
+		"a word as a switch":                    {text: head + "leaderElection: {enabled: maybe}", want: []string{"decoding"}},
+		"something else to provision":           {text: head + "provision: {dashboards: true}", want: []string{`unknown field "dashboards"`}},
+		"no YAML":                               {text: head + "a: [", want: []string{"decoding"}},
+		"a resync without end":                  {text: head + "resyncPeriod: 0s", want: []string{"resyncPeriod must be at least 1s, not 0s"}},
+		"collecting without end":                {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
+		"a budget of nothing":                   {text: head + "budget: {changesPerMinute: 0}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 0"}},
+		"a negative budget of a namespace":      {text: head + "budget: {changesPerMinutePerNamespace: -1}", want: []string{"budget.changesPerMinutePerNamespace must be from 1 to 100000, not -1"}},
+		"a budget without end":                  {text: head + "budget: {changesPerMinute: 100001}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 100001"}},
+		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
+		"a freeze switch with a bad name":       {text: head + "freeze: {configMap: Stop!}", want: []string{`freeze.configMap: "Stop!" cannot be a name`}},
+		"a freeze switch in a bad namespace":    {text: head + "freeze: {namespace: a.b}", want: []string{`freeze.namespace: "a.b" cannot be a name`}},
+		"negative evidence":                     {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
+		"a password in Prometheus's address":    {text: head + "prometheus: {address: \"https://me:hush@p\"}", want: []string{"prometheus.address must not hold credentials"}},
+		"a token in Prometheus's address":       {text: head + "prometheus: {address: \"https://p?token=hush\"}", want: []string{"prometheus.address must have no query"}},
+		"an address that is no URL":             {text: head + "prometheus: {address: \"https://me:hush@p:x\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"an address without a scheme":           {text: head + "prometheus: {address: \"p:9090\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"an address on the disk":                {text: head + "prometheus: {address: \"file:///hush\"}", want: []string{"prometheus.address must be an http or https URL"}},
+		"a token in the clear":                  {text: head + "prometheus: {address: \"http://p\", bearerTokenFile: t}", want: []string{"prometheus.address must be https"}},
+		"a password in the clear":               {text: head + "prometheus: {address: \"http://p\", username: u, passwordFile: t}", want: []string{"prometheus.address must be https"}},
+		"credentials for nobody":                {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address is missing"}},
+		"a token and a password":                {text: head + "prometheus: {address: \"https://p\", bearerTokenFile: t, username: u, passwordFile: p}", want: []string{"prometheus.bearerTokenFile and prometheus.passwordFile exclude each other"}},
+		"a user without a password":             {text: head + "prometheus: {address: \"https://p\", username: u}", want: []string{"prometheus.username and prometheus.passwordFile need each other"}},
+		"a certificate without its key":         {text: head + "prometheus: {address: \"https://p\", certFile: c}", want: []string{"prometheus.certFile and prometheus.keyFile need each other"}},
+		"a label that is ours":                  {text: head + "prometheus: {labels: {namespace: x}}", want: []string{"prometheus.labels: namespace is the operator's to choose"}},
+		"a label that says more than it should": {text: head + "prometheus: {labels: {'a=\"\"} or b{': x}}", want: []string{"cannot be a label's name"}},
+		"a step that would count for less":      {text: head + "prometheus: {step: 3m}", want: []string{"prometheus.step must be from 15s to 2m0s, not 3m0s"}},
+		"a step that is no whole second":        {text: head + "prometheus: {step: 15500ms}", want: []string{"prometheus.step and prometheus.rateWindow must be whole seconds"}},
+		"a password itself":                     {text: head + "prometheus: {password: hush}", want: []string{`unknown field "password"`}},
+		"all of Prometheus that is too much, at once": {
+			text: head + "prometheus: {lookback: 9999h, rateWindow: 2h, timeout: 6m, maxBytes: 1}",
+			want: []string{"prometheus.lookback", "prometheus.rateWindow", "prometheus.timeout", "prometheus.maxBytes"},
+		},
+		"all that is too short, at once": {
+			text: head + "resyncPeriod: 0s\ncollection: {interval: 0s}\nrecommendation: {cpuHalfLife: 0s, recentHalfLife: 0s, memoryWindow: 0s, oomHalfLife: 0s, minEvidence: -1s, fullEvidence: 0s, confidenceUnit: 0s}",
+			want: []string{
+				"resyncPeriod", "collection.interval", "recommendation.cpuHalfLife", "recommendation.recentHalfLife", "recommendation.memoryWindow",
+				"recommendation.oomHalfLife", "recommendation.minEvidence", "recommendation.fullEvidence", "recommendation.confidenceUnit",
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(tc.text))
+			if err == nil {
+				t.Fatal("Parse() = nil")
+			}
+			if strings.Contains(err.Error(), "hush") {
+				t.Errorf("Parse() = %v, which tells a secret", err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Parse() = %v, want it to say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Run("no path means the defaults", func(t *testing.T) {
+		got, err := Load("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Default(), got); diff != "" {
+			t.Errorf("Load() (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a missing file is an error, not the defaults", func(t *testing.T) {
+		_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Load() = %v, want %v", err, fs.ErrNotExist)
+		}
+	})
+	t.Run("an error names the file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte("kind: Config"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("Load() = %v, want it to name %s", err, path)
+		}
+	})
+}
+
+// The files that we ship say what holds; what they leave out is the default.
+func TestShippedFiles(t *testing.T) {
+	local := Default()
+	local.Metrics = Metrics{BindAddress: "127.0.0.1:8080", Secure: false}
+	local.Health.BindAddress = "127.0.0.1:8081"
+	local.LeaderElection.Enabled = false
+	for file, want := range map[string]Operator{"config.yaml": Default(), "local.yaml": local} {
+		got, err := Load(filepath.Join("..", "..", "config", "manager", file))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	t.Run("the defaults are those of the recommendation", func(t *testing.T) {
+		if diff := cmp.Diff(recommend.DefaultParams(), Default().Params()); diff != "" {
+			t.Errorf("Params() (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("all that is configured arrives", func(t *testing.T) {
+		c, err := Parse([]byte(head + `
+collection: {interval: 5m}
+recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfLife: 4s, minEvidence: 5s, fullEvidence: 6s, confidenceUnit: 7s}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := recommend.DefaultParams()
+		want.History = history.Params{
+			CPUHalfLife: time.Second, RecentHalfLife: 2 * time.Second, MemoryWindow: 3 * time.Second, OOMHalfLife: 4 * time.Second,
+			MaxGap: 15 * time.Minute, // three intervals
+			Prices: want.History.Prices,
+		}
+		want.MinEvidence, want.FullEvidence, want.ConfidenceUnit = 5*time.Second, 6*time.Second, 7*time.Second
+		if diff := cmp.Diff(want, c.Params()); diff != "" {
+			t.Errorf("Params() (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Whatever is in the file, it is refused or valid.
+func FuzzParse(f *testing.F) {
+	f.Add(head)
+	f.Add(head + "resyncPeriod: 9223372036854775807ns\ncollection: {interval: 2000000h}")
+	f.Add("apiVersion: [")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		if err := c.validate(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+		if p := c.Params(); p.History.MaxGap <= 0 {
+			t.Errorf("time would stand still: MaxGap is %v", p.History.MaxGap)
+		}
+	})
+}

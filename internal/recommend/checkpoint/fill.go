@@ -1,0 +1,168 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+// FilledAnnotation marks a checkpoint whose history was filled with usage of the past
+// already, so that a restart does not fill it again.
+const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
+
+// filling is what is known about filling a history with usage of the past.
+//
+// Histories take samples in the order of time, so the past cannot be added to what was
+// learned meanwhile. It is learned in a book of its own instead, which then takes the
+// place of the live one, together with the live samples that are newer than its end.
+type filling struct {
+	done bool
+	// unsaved says that the checkpoint does not hold the past yet.
+	unsaved bool
+	// active is since StartFilling; newer are the samples that came since then.
+	active bool
+	newer  []usage.Sample
+}
+
+// Feed adds samples to the scaler's history, calls f with it, and says whether there was
+// one in memory. f must not keep it.
+func (s *Store) Feed(scaler *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Book)) bool {
+	s.mu.Lock()
+	e := s.entries[client.ObjectKeyFromObject(scaler)]
+	s.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book == nil {
+		return false
+	}
+	params := s.ParamsOf(scaler)
+	for _, sample := range samples {
+		e.book.Add(sample, params)
+	}
+	if e.filling.active {
+		e.filling.newer = append(e.filling.newer, samples...)
+	}
+	f(e.book)
+	return true
+}
+
+// Readiness says whether a history can be filled.
+type Readiness int
+
+const (
+	// NotLoaded is a history that is not in memory yet.
+	NotLoaded Readiness = iota
+	// Filled is one that was filled before, or knows enough by itself.
+	Filled
+	// Ready is one to be filled: until Fill or StopFilling, what it is fed is kept.
+	Ready
+)
+
+// StartFilling begins to fill the scaler's history, unless it is about as much time as
+// enough already.
+func (s *Store) StartFilling(scaler *v1beta1.VerticalScaler, enough time.Duration) Readiness {
+	e := s.loaded(scaler)
+	if e == nil {
+		return NotLoaded
+	}
+	defer e.mu.Unlock()
+	longest := time.Duration(0)
+	for _, c := range e.book {
+		longest = max(longest, c.Observed())
+	}
+	if e.filling.done || longest >= enough {
+		return Filled
+	}
+	e.filling.active, e.filling.newer = true, nil
+	return Ready
+}
+
+// StopFilling gives up what StartFilling began.
+func (s *Store) StopFilling(scaler *v1beta1.VerticalScaler) {
+	if e := s.loaded(scaler); e != nil {
+		defer e.mu.Unlock()
+		e.filling.active, e.filling.newer = false, nil
+	}
+}
+
+// Fill ends what StartFilling began: a container of which the past, which ends at a time,
+// proves more than its live history has it from now on. The result is the number of
+// these containers. The book must not be used any more.
+func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time.Time) (filled int) {
+	e := s.loaded(scaler)
+	if e == nil {
+		return 0
+	}
+	defer e.mu.Unlock()
+	if !e.filling.active {
+		return 0 // it was retargeted meanwhile, and began anew
+	}
+	params, newer := s.ParamsOf(scaler), e.filling.newer
+	e.filling.active, e.filling.newer = false, nil
+	slices.SortStableFunc(newer, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) })
+	for _, sample := range newer {
+		// What is not after the end is in the past already, and must not count twice.
+		if past[sample.Container] != nil && sample.Time.After(end) {
+			past.Add(sample, params)
+		}
+	}
+	for name, c := range past {
+		live := e.book[name]
+		if live == nil && len(e.book) >= history.MaxContainers {
+			continue
+		}
+		if live != nil {
+			if live.Observed() >= c.Observed() {
+				continue
+			}
+			keepMemory(live, c, params)
+		}
+		e.book[name] = c
+		filled++
+	}
+	if filled > 0 {
+		e.filling.done, e.filling.unsaved = true, true
+	}
+	return filled
+}
+
+// keepMemory tells the past of the peak and the OOM kill that only the live history
+// knows of, so that no gap in the past lowers what is known to be needed. The floor of a
+// kill is 20 % above the limit that was hit; and no usage of CPU at a moment that is known
+// already changes nothing about CPU.
+func keepMemory(live, past *history.Container, p history.Params) {
+	if peak := live.Peak(); peak > past.Peak() {
+		past.Add(usage.Sample{Time: past.NewestSample(), MemoryBytes: peak}, p)
+	}
+	if at := live.NewestKill(); !at.IsZero() {
+		past.RecordOOM(at, (live.OOMFloor(p)*5+5)/6, p)
+	}
+}
+
+// loaded returns the scaler's entry, locked, if its history is in memory and about this
+// very scaler and its Deployment.
+func (s *Store) loaded(scaler *v1beta1.VerticalScaler) *entry {
+	s.mu.Lock()
+	e := s.entries[client.ObjectKeyFromObject(scaler)]
+	s.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	if e.book == nil || e.owner != scaler.UID || e.deployment != scaler.Spec.DeploymentName {
+		e.mu.Unlock()
+		return nil
+	}
+	return e
+}

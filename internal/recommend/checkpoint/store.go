@@ -1,0 +1,309 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint keeps the history of every scaler in memory, and on the API
+// server as far as a restart would otherwise lose something that matters.
+//
+// A checkpoint is written when the number that it would lead to has changed, when
+// an OOM kill was counted, or when the observed time has doubled. While usage
+// stays what it is, nothing is written; what a crash can lose is at most half of
+// the observed time, none of the numbers.
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+)
+
+// version is the version of the encoding in ContainerCheckpoint.data that is written.
+// Older ones may still be read: the data begins with its own.
+const version = history.Version
+
+// Store holds the histories of all scalers. It is safe for concurrent use.
+type Store struct {
+	// Client reads checkpoints live, not from a cache, and writes them.
+	Client client.Client
+	// Params are those of the histories, but for the prices of CPU.
+	Params history.Params
+
+	mu      sync.Mutex
+	entries map[types.NamespacedName]*entry
+}
+
+type entry struct {
+	mu         sync.Mutex
+	owner      types.UID
+	deployment string
+	book       history.Book                      // nil until loaded
+	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
+	saved      map[string]mark                   // what the object leads to
+	filling    filling
+}
+
+// mark is what matters of one container's saved history.
+type mark struct {
+	recommendation recommend.Container
+	newestKill     time.Time
+}
+
+// ParamsOf are the parameters of the scaler's history, with the prices of its profile. What
+// was charged by those of another one fades.
+func (s *Store) ParamsOf(scaler *v1beta1.VerticalScaler) history.Params {
+	params := s.Params
+	name := profile.Balanced
+	if p := scaler.Spec.RecommendationPolicy; p != nil {
+		name = profile.Profile(p.Profile)
+	}
+	params.Prices = profile.Of(name).Prices
+	return params
+}
+
+// Load makes sure that the scaler's history is in memory, reading the checkpoint
+// the first time. A scaler that was retargeted or made anew starts over.
+func (s *Store) Load(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
+	e := s.entryOf(client.ObjectKeyFromObject(scaler))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book != nil && e.owner == scaler.UID && e.deployment == scaler.Spec.DeploymentName {
+		return nil
+	}
+	var object v1beta1.VerticalScalerCheckpoint
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(scaler), &object)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+	}
+	e.owner, e.deployment = scaler.UID, scaler.Spec.DeploymentName
+	e.book, e.object, e.saved, e.filling = history.Book{}, nil, nil, filling{}
+	if err != nil {
+		return nil
+	}
+	e.object = &object
+	if e.isOurs() {
+		e.decode(ctx)
+		e.filling.done = object.Annotations[FilledAnnotation] != ""
+	}
+	return nil
+}
+
+// isOurs says whether the checkpoint is about this very scaler and its Deployment.
+// That of a scaler of the same name which is gone will soon be collected.
+func (e *entry) isOurs() bool {
+	owner := metav1.GetControllerOf(e.object)
+	return owner != nil && owner.UID == e.owner && e.object.Spec.DeploymentName == e.deployment
+}
+
+// decode fills the book from the checkpoint. A container that cannot be read costs
+// its own history only.
+func (e *entry) decode(ctx context.Context) {
+	for _, c := range e.object.Spec.Containers {
+		container, err := history.Decode(c.Data)
+		if err == nil && c.Version != int32(c.Data[0]) {
+			err = fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
+		}
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",
+				"Container", c.ContainerName)
+			continue
+		}
+		e.book[c.ContainerName] = &container
+	}
+}
+
+// With calls f with the scaler's history, and says whether there was one in memory.
+// f must not keep it.
+func (s *Store) With(key types.NamespacedName, f func(history.Book)) bool {
+	s.mu.Lock()
+	e := s.entries[key]
+	s.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book == nil {
+		return false
+	}
+	f(e.book)
+	return true
+}
+
+// Forget drops the history of a scaler that is gone. Its checkpoint goes with it by
+// its owner reference.
+func (s *Store) Forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, key)
+}
+
+// Len is the number of scalers with a history in memory.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.entries)
+}
+
+// Save writes the checkpoint if losing the history would lose something that
+// matters. recommendations are what the history leads to now.
+func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
+	e := s.entryOf(client.ObjectKeyFromObject(scaler))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book == nil || e.owner != scaler.UID {
+		return errors.New("saving a history that was never loaded")
+	}
+	marks := e.marks(recommendations)
+	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks)) {
+		return nil
+	}
+	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
+		e.settle(marks) // the first pass after a restart: what was read is what we have
+		return nil
+	}
+	if err := s.write(ctx, scaler, e, now); err != nil {
+		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+	}
+	e.settle(marks)
+	e.filling.unsaved = false
+	return nil
+}
+
+// settle notes what the object leads to. What it holds is in the book, and takes as much
+// again in its encoded form: only what the next write needs is kept of it. An update
+// without managed fields leaves those that there are.
+func (e *entry) settle(marks map[string]mark) {
+	e.saved = marks
+	e.object.Spec.Containers, e.object.ManagedFields = nil, nil
+}
+
+// current says whether the checkpoint read at the start still holds all that the
+// book does. Time observed since then is too little to matter.
+func (e *entry) current(marks map[string]mark) bool {
+	if !e.isOurs() {
+		return false
+	}
+	read := map[string]mark{}
+	for _, c := range e.object.Spec.Containers {
+		container, err := history.Decode(c.Data)
+		m, ok := marks[c.ContainerName]
+		if err != nil || c.Version != version || !ok {
+			continue // unreadable, or nothing is recommended for it
+		}
+		m.newestKill = container.NewestKill()
+		m.recommendation.Observed = container.Observed()
+		read[c.ContainerName] = m
+	}
+	return !worthSaving(read, marks)
+}
+
+func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
+	marks := map[string]mark{}
+	for _, rec := range recommendations {
+		if container := e.book.Container(rec.Name); container != nil {
+			rec.Reasons = nil
+			rec.Observed = container.Observed()
+			marks[rec.Name] = mark{recommendation: rec, newestKill: container.NewestKill()}
+		}
+	}
+	return marks
+}
+
+func worthSaving(saved, now map[string]mark) bool {
+	if len(saved) != len(now) {
+		return true
+	}
+	for name, n := range now {
+		s, ok := saved[name]
+		if !ok || n.newestKill.After(s.newestKill) ||
+			n.recommendation.Target != s.recommendation.Target ||
+			(n.recommendation.Observed > 0 && n.recommendation.Observed >= 2*s.recommendation.Observed) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) write(ctx context.Context, scaler *v1beta1.VerticalScaler, e *entry, now time.Time) error {
+	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: scaler.Name}}
+	if e.object != nil {
+		object = e.object.DeepCopy()
+	}
+	// Collected with the scaler. The owner's deletion need not wait for it.
+	object.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1beta1.GroupVersion.String(),
+		Kind:       "VerticalScaler",
+		Name:       scaler.Name,
+		UID:        scaler.UID,
+		Controller: ptr.To(true),
+	}}
+	delete(object.Annotations, FilledAnnotation) // it may be of another Deployment's history
+	if e.filling.done {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, FilledAnnotation, "true")
+	}
+	object.Spec = v1beta1.VerticalScalerCheckpointSpec{
+		DeploymentName: e.deployment,
+		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.book)) {
+		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
+			ContainerName: name, Version: version, Data: e.book.Container(name).Encode(),
+		})
+	}
+
+	err := s.put(ctx, object)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		// Somebody else has changed, removed or made it. The history in memory is the
+		// truth: read only what is needed to overwrite it, and let the retry do so.
+		e.object = nil
+		var live v1beta1.VerticalScalerCheckpoint
+		if getErr := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live); getErr == nil {
+			e.object = &live
+			object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
+		} else {
+			object.ResourceVersion, object.UID = "", ""
+		}
+		err = s.put(ctx, object)
+	}
+	if err != nil {
+		return err
+	}
+	e.object = object
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, object *v1beta1.VerticalScalerCheckpoint) error {
+	if object.ResourceVersion == "" {
+		return s.Client.Create(ctx, object)
+	}
+	return s.Client.Update(ctx, object)
+}
+
+func (s *Store) entryOf(key types.NamespacedName) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == nil {
+		s.entries = map[types.NamespacedName]*entry{}
+	}
+	e := s.entries[key]
+	if e == nil {
+		e = &entry{}
+		s.entries[key] = e
+	}
+	return e
+}

@@ -1,0 +1,661 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const mebi = 1 << 20
+
+var (
+	noon   = time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
+	params = history.DefaultParams()
+	key    = types.NamespacedName{Namespace: "shop", Name: "web"}
+)
+
+func TestWhatIsWorthSaving(t *testing.T) {
+	// An hour was saved, with one container that needs 310m and 640Mi.
+	cases := map[string]struct {
+		then  func(w *world)
+		recs  []recommend.Container
+		write bool
+	}{
+		"nothing new is not saved again": {
+			recs: recs("app", 310, 640*mebi),
+		},
+		"time alone is not saved": {
+			then: func(w *world) { w.feed("app", 61, 119) },
+			recs: recs("app", 310, 640*mebi),
+		},
+		"twice the observed time is saved": {
+			then:  func(w *world) { w.feed("app", 61, 120) },
+			recs:  recs("app", 310, 640*mebi),
+			write: true,
+		},
+		"another target of CPU is saved": {
+			recs:  recs("app", 311, 640*mebi),
+			write: true,
+		},
+		"another target of memory is saved": {
+			recs:  recs("app", 310, 641*mebi),
+			write: true,
+		},
+		"other bounds and reasons are not saved": {
+			recs: []recommend.Container{{
+				Name: "app", Target: quantity.Amounts{CPUMillis: 310, MemoryBytes: 640 * mebi},
+				LowerBound: quantity.Amounts{CPUMillis: 1}, UpperBound: quantity.Amounts{CPUMillis: 9999}, Observed: 99 * time.Hour,
+				Reasons: []recommend.Reason{{Resource: "cpu", Code: "Kept", Value: 1}},
+			}},
+		},
+		"an OOM kill is saved, although no number has moved": {
+			then:  func(w *world) { w.kill("app", 61) },
+			recs:  recs("app", 310, 640*mebi),
+			write: true,
+		},
+		"a new container is saved": {
+			then:  func(w *world) { w.feed("sidecar", 61, 62) },
+			recs:  append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...),
+			write: true,
+		},
+		"no recommendation is not saved": {
+			then: func(w *world) { w.feed("app", 61, 200) },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			w.save(recs("app", 310, 640*mebi))
+			w.expect("create")
+
+			if tc.then != nil {
+				tc.then(w)
+			}
+			w.save(tc.recs)
+			if tc.write {
+				w.expect("update")
+			} else {
+				w.expect()
+			}
+			w.save(tc.recs)
+			w.expect() // never the same twice
+
+			// The same after a restart: what was saved is worth what it was.
+			w.restart()
+			w.load()
+			w.save(tc.recs)
+			w.expect()
+		})
+	}
+}
+
+func TestSavingsBecomeRarer(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	var at []int
+	for minute := range 24 * 60 {
+		w.feed("app", minute, minute)
+		if minute < 2 {
+			continue // no recommendation yet
+		}
+		w.save(recs("app", 310, 640*mebi))
+		if len(w.took()) > 0 {
+			at = append(at, minute)
+		}
+	}
+	if diff := cmp.Diff([]int{2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, at); diff != "" {
+		t.Errorf("saved in minute (-want +got):\n%s", diff)
+	}
+}
+
+// A kill may come before any sample: then there is no observed time to double.
+func TestAKillWithoutUsageIsSavedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.kill("app", 0)
+	w.save(recs("app", 0, 120*mebi))
+	w.expect("create")
+	w.save(recs("app", 0, 120*mebi))
+	w.expect()
+
+	w.restart()
+	w.load()
+	w.save(recs("app", 0, 120*mebi))
+	w.expect()
+	w.feed("app", 1, 3)
+	w.save(recs("app", 0, 120*mebi))
+	w.expect("update")
+}
+
+func TestARestartWritesNothing(t *testing.T) {
+	cases := map[string]struct {
+		then  func(w *world)
+		recs  []recommend.Container
+		write bool
+	}{
+		"when nothing has changed":    {recs: recs("app", 310, 640*mebi)},
+		"when some time has passed":   {then: func(w *world) { w.feed("app", 61, 90) }, recs: recs("app", 310, 640*mebi)},
+		"unless there was a kill":     {then: func(w *world) { w.kill("app", 61) }, recs: recs("app", 310, 640*mebi), write: true},
+		"unless the time has doubled": {then: func(w *world) { w.feed("app", 61, 121) }, recs: recs("app", 310, 640*mebi), write: true},
+		"unless there is a new container": {
+			then:  func(w *world) { w.feed("new", 61, 64) },
+			recs:  append(recs("app", 310, 640*mebi), recs("new", 10, 16*mebi)...),
+			write: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			w.feed("unmanaged", 0, 60) // has a history, but its policy asks for no recommendation
+			w.save(recs("app", 310, 640*mebi))
+			w.expect("create")
+
+			w.restart()
+			w.load()
+			if tc.then != nil {
+				tc.then(w)
+			}
+			w.save(tc.recs)
+			if tc.write {
+				w.expect("update")
+			} else {
+				w.expect()
+			}
+			w.save(recs("app", 400, 640*mebi))
+			w.expect("update") // what comes later is saved as ever
+		})
+	}
+}
+
+func TestWhatWasSavedIsLoaded(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 300)
+	w.kill("app", 100)
+	w.feed("sidecar", 0, 10)
+	w.save(append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...))
+	want := w.book()
+
+	w.restart()
+	if w.store.With(key, func(history.Book) {}) {
+		t.Error("With() found a history before it was loaded")
+	}
+	w.load()
+	if diff := cmp.Diff(want, w.book()); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	object := w.live()
+	if got, want := object.Spec.SaveTime.UTC(), noon.Truncate(time.Second); !got.Equal(want) {
+		t.Errorf("saveTime is %v, want %v", got, want)
+	}
+	wantOwners := []metav1.OwnerReference{{
+		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScaler", Name: "web", UID: "scaler-1", Controller: ptr.To(true),
+	}}
+	if diff := cmp.Diff(wantOwners, object.OwnerReferences); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+}
+
+func TestItIsReadOnlyOnce(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.load()
+	}
+	if w.reads != 1 {
+		t.Errorf("the checkpoint was read %d times", w.reads)
+	}
+}
+
+func TestARetargetedScalerStartsOver(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.save(recs("app", 310, 640*mebi))
+	w.expect("create")
+
+	w.scaler.Spec.DeploymentName = "api"
+	w.load()
+	if got := w.book(); len(got) != 0 {
+		t.Errorf("the history of the former Deployment is still there: %v", got)
+	}
+	w.feed("app", 0, 3)
+	w.save(recs("app", 310, 640*mebi)) // the very same numbers, by chance
+	w.expect("update")
+	if got := w.live().Spec.DeploymentName; got != "api" {
+		t.Errorf("the checkpoint is about %q", got)
+	}
+	want := w.book()
+	w.restart()
+	w.load()
+	if diff := cmp.Diff(want, w.book()); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+}
+
+// The checkpoint of a deleted scaler goes with it, but not at once. Until then a
+// new scaler of that name finds it, and must not rely on what will be collected.
+func TestAScalerMadeAnewHasItsOwnCheckpoint(t *testing.T) {
+	for name, restart := range map[string]bool{"seen by the same operator": false, "seen after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			w.save(recs("app", 310, 640*mebi))
+			w.expect("create")
+
+			w.scaler.UID = "scaler-2"
+			if restart {
+				w.restart()
+			}
+			w.load()
+			if got := w.book(); len(got) != 0 {
+				t.Errorf("it has the history of another scaler: %v", got)
+			}
+			w.feed("app", 0, 60)
+			w.save(recs("app", 310, 640*mebi))
+			w.expect("update")
+			if got := w.live().OwnerReferences[0].UID; got != "scaler-2" {
+				t.Errorf("the checkpoint goes with %q", got)
+			}
+		})
+	}
+}
+
+func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
+	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
+		"for its data":    func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
+		"for no data":     func(c *v1beta1.ContainerCheckpoint) { c.Data = nil },
+		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			w.feed("bad", 0, 60)
+			w.feed("last", 0, 60)
+			all := slices.Concat(recs("app", 310, 640*mebi), recs("bad", 10, 16*mebi), recs("last", 20, 32*mebi))
+			w.save(all)
+			want := w.book()
+			delete(want, "bad")
+
+			object := w.live()
+			spoil(&object.Spec.Containers[1])
+			if err := w.server.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			w.took()
+			w.restart()
+			w.load()
+			if diff := cmp.Diff(want, w.book()); diff != "" {
+				t.Errorf("loaded (-want +got):\n%s", diff)
+			}
+			w.feed("bad", 61, 64)
+			w.save(all)
+			w.expect("update") // the next one is whole again
+			w.restart()
+			w.load()
+			if _, ok := w.book()["bad"]; !ok {
+				t.Error("what was learned anew was not saved")
+			}
+		})
+	}
+}
+
+func TestSomebodyElseWrites(t *testing.T) {
+	cases := map[string]struct {
+		meanwhile func(w *world)
+		want      []string
+	}{
+		"changed meanwhile, it is overwritten": {
+			meanwhile: func(w *world) {
+				object := w.live()
+				object.Spec.Containers[0].Data = []byte("forged")
+				w.must(w.server.Update(w.t.Context(), object))
+			},
+			want: []string{"update: conflict", "update"},
+		},
+		"deleted meanwhile, it is made anew": {
+			meanwhile: func(w *world) { w.must(w.server.Delete(w.t.Context(), w.live())) },
+			want:      []string{"update: not found", "create"},
+		},
+		"deleted and made by another, it is overwritten": {
+			meanwhile: func(w *world) {
+				w.must(w.server.Delete(w.t.Context(), w.live()))
+				another := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+				w.must(w.server.Create(w.t.Context(), another))
+				another.Spec.DeploymentName = "api"
+				w.must(w.server.Update(w.t.Context(), another))
+			},
+			want: []string{"update: conflict", "update"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			w.save(recs("app", 310, 640*mebi))
+			tc.meanwhile(w)
+			w.took()
+
+			w.save(recs("app", 400, 640*mebi))
+			w.expect(tc.want...)
+			want := w.book()
+			w.restart()
+			w.load()
+			if diff := cmp.Diff(want, w.book()); diff != "" {
+				t.Errorf("what is stored (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("made meanwhile, it is overwritten", func(t *testing.T) {
+		w := newWorld(t)
+		w.load()
+		w.feed("app", 0, 60)
+		w.must(w.server.Create(t.Context(), &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}))
+		w.took()
+		w.save(recs("app", 310, 640*mebi))
+		w.expect("create: already exists", "update")
+	})
+}
+
+func TestAFailedSaveIsTriedAgain(t *testing.T) {
+	broken := errors.New("etcdserver: no leader")
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	for i, written := range []string{"create", "update"} {
+		want := recs("app", int64(300+i), 640*mebi)
+		for range 2 {
+			w.fail = broken
+			err := w.store.Save(t.Context(), w.scaler, want, noon)
+			if !errors.Is(err, broken) {
+				t.Fatalf("Save() = %v, want %v", err, broken)
+			}
+			w.expect(written + ": " + broken.Error())
+		}
+		w.fail = nil
+		w.save(want)
+		w.expect(written)
+		w.save(want)
+		w.expect()
+	}
+}
+
+func TestAFailedLoadIsTriedAgain(t *testing.T) {
+	broken := errors.New("connection refused")
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.save(recs("app", 310, 640*mebi))
+	want := w.book()
+
+	w.restart()
+	w.failReads = broken
+	if err := w.store.Load(t.Context(), w.scaler); !errors.Is(err, broken) {
+		t.Fatalf("Load() = %v, want %v", err, broken)
+	}
+	if w.store.With(key, func(history.Book) {}) {
+		t.Error("With() found a history that could not be read: usage would go into one that is dropped")
+	}
+	if err := w.store.Save(t.Context(), w.scaler, recs("app", 1, mebi), noon); err == nil {
+		t.Error("a history that was never read was saved over the one that is there")
+	}
+	w.failReads = nil
+	w.load()
+	if diff := cmp.Diff(want, w.book()); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyWhatWasLoadedIsSaved(t *testing.T) {
+	w := newWorld(t)
+	if err := w.store.Save(t.Context(), w.scaler, recs("app", 310, 640*mebi), noon); err == nil {
+		t.Error("Save() before Load() = nil")
+	}
+	w.load()
+	w.feed("app", 0, 60)
+	w.scaler.UID = "scaler-2"
+	if err := w.store.Save(t.Context(), w.scaler, recs("app", 310, 640*mebi), noon); err == nil {
+		t.Error("Save() of another scaler's history = nil")
+	}
+	w.expect()
+}
+
+func TestForget(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	if got := w.store.Len(); got != 1 {
+		t.Errorf("Len() = %d, want 1", got)
+	}
+	w.store.Forget(key)
+	w.store.Forget(key)
+	if got := w.store.Len(); got != 0 {
+		t.Errorf("Len() = %d after Forget, want 0", got)
+	}
+	if w.store.With(key, func(history.Book) {}) {
+		t.Error("With() found a forgotten history")
+	}
+}
+
+// The greatest history must fit into what the schema allows for one container.
+func TestTheGreatestHistoryFitsTheSchema(t *testing.T) {
+	var c history.Container
+	for i := range int64(300_000) {
+		c.Add(usage.Sample{
+			Time: noon.Add(time.Duration(i) * time.Second), CPUMillis: i * 7919 % quantity.MaxCPUMillis, MemoryBytes: quantity.MaxMemoryBytes - i,
+		}, history.Params{MemoryWindow: 24 * time.Hour, MaxGap: time.Minute})
+	}
+	// 10,924 characters of base64, as the schema has it.
+	if got := len(c.Encode()); got > 10_924/4*3 {
+		t.Errorf("a history takes %d bytes", got)
+	}
+}
+
+// The collector feeds while the controller loads, saves and forgets.
+func TestUseByManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	var all sync.WaitGroup
+	for worker := range 4 {
+		scaler := w.scaler.DeepCopy()
+		scaler.Name = fmt.Sprintf("web-%d", worker%2)
+		scaler.UID = types.UID(scaler.Name)
+		all.Go(func() {
+			for minute := range 50 {
+				if err := w.store.Load(t.Context(), scaler); err != nil {
+					t.Error(err)
+				}
+				w.store.With(client.ObjectKeyFromObject(scaler), func(book history.Book) {
+					book.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 1}, params)
+				})
+				// May find that another worker has forgotten it.
+				_ = w.store.Save(t.Context(), scaler, recs("app", int64(minute), mebi), noon)
+				if minute%20 == 19 {
+					w.store.Forget(client.ObjectKeyFromObject(scaler))
+				}
+				w.store.Len()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// world is an API server and an operator with one scaler.
+type world struct {
+	t      *testing.T
+	server client.Client
+	store  *Store
+	scaler *v1beta1.VerticalScaler
+
+	mu              sync.Mutex
+	writes          []string // since they were last taken
+	reads           int
+	fail, failReads error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, scaler: &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
+	}}
+	w.server = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			w.mu.Lock()
+			w.reads++
+			w.mu.Unlock()
+			if w.failReads != nil {
+				return w.failReads
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return w.wrote("create", func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return w.wrote("update", func() error { return c.Update(ctx, obj, opts...) })
+		},
+	}).Build()
+	w.restart()
+	return w
+}
+
+// wrote makes a write, or lets it fail, and remembers it.
+func (w *world) wrote(verb string, write func() error) error {
+	err := w.fail
+	if err == nil {
+		err = write()
+	}
+	switch {
+	case err == nil:
+	case w.fail != nil:
+		verb += ": " + err.Error()
+	default:
+		verb += ": " + map[metav1.StatusReason]string{
+			metav1.StatusReasonConflict: "conflict", metav1.StatusReasonNotFound: "not found", metav1.StatusReasonAlreadyExists: "already exists",
+		}[apierrors.ReasonForError(err)]
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = append(w.writes, verb)
+	return err
+}
+
+// restart makes the operator forget what it has in memory.
+func (w *world) restart() { w.store = &Store{Client: w.server, Params: params} }
+
+func (w *world) load() {
+	w.t.Helper()
+	w.must(w.store.Load(w.t.Context(), w.scaler))
+}
+
+func (w *world) save(recommendations []recommend.Container) {
+	w.t.Helper()
+	w.must(w.store.Save(w.t.Context(), w.scaler, recommendations, noon))
+}
+
+// feed adds a sample a minute, from and to being minutes after noon.
+func (w *world) feed(container string, from, to int) {
+	w.t.Helper()
+	w.with(func(book history.Book) {
+		for minute := from; minute <= to; minute++ {
+			book.Add(usage.Sample{
+				Container: container, Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 200, MemoryBytes: 400 * mebi,
+			}, params)
+		}
+	})
+}
+
+func (w *world) kill(container string, minute int) {
+	w.t.Helper()
+	w.with(func(book history.Book) {
+		if !book.Container(container).RecordOOM(noon.Add(time.Duration(minute)*time.Minute), 100*mebi, params) {
+			w.t.Fatal("the kill did not count")
+		}
+	})
+}
+
+func (w *world) with(f func(history.Book)) {
+	w.t.Helper()
+	if !w.store.With(client.ObjectKeyFromObject(w.scaler), f) {
+		w.t.Fatal("no history is loaded")
+	}
+}
+
+// book is the history in memory, encoded, by container.
+func (w *world) book() map[string][]byte {
+	w.t.Helper()
+	out := map[string][]byte{}
+	w.with(func(book history.Book) {
+		for name, c := range book {
+			out[name] = c.Encode()
+		}
+	})
+	return out
+}
+
+func (w *world) live() *v1beta1.VerticalScalerCheckpoint {
+	w.t.Helper()
+	var object v1beta1.VerticalScalerCheckpoint
+	w.must(w.server.Get(w.t.Context(), key, &object))
+	return &object
+}
+
+// took takes the writes since it was last called.
+func (w *world) took() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	writes := w.writes
+	w.writes = nil
+	return writes
+}
+
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.took()); diff != "" {
+		w.t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {
+	return []recommend.Container{{Name: container, Target: quantity.Amounts{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}}}
+}

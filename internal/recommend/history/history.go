@@ -1,0 +1,313 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package history holds what is known of a container's usage, merged over all pods
+// of its Deployment.
+//
+// Time in here is *observed* time: it advances only between samples, and by at most
+// MaxGap from one to the next. Six hours without metrics are thus as long as
+// MaxGap; a restart, an outage or a holiday of the collector ages nothing, and what
+// was once seen is forgotten only by seeing something else for long enough.
+//
+//	samples at 10:00, 10:01 and 16:01, MaxGap 2 min → 3 min observed
+//
+// A container's history takes 3.1 KB of memory whatever its age, and less than 2 KB when
+// encoded. Nothing in here is safe for use by several goroutines at once.
+package history
+
+import (
+	"math"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const (
+	// slotCount is the number of parts that the memory window is cut into. The
+	// window is kept to within one of them: with 8 days, a peak is forgotten after
+	// 7.75 to 8 days.
+	slotCount = 32
+)
+
+// Params say how fast usage is forgotten. All are in observed time; of all but
+// MaxGap, 0 or less means never.
+type Params struct {
+	// CPUHalfLife is the time after which what a level of CPU would have cost counts
+	// half. The long windows of CPU, half an hour to eight days, go with it: a tenth of
+	// it makes them a tenth as long. From an hour to weeks; less follows a change of
+	// habit sooner, more is misled by chance less often. Default 72 h.
+	CPUHalfLife time.Duration
+
+	// RecentHalfLife is the same for the short windows, of 5 minutes to three hours at
+	// the default of 20 min, and for the time between two falls of a level.
+	RecentHalfLife time.Duration
+
+	// MemoryWindow is the time for which a peak of memory is remembered. From a day
+	// to weeks. Default 8 days: a peak that comes once a week is never forgotten.
+	MemoryWindow time.Duration
+
+	// OOMHalfLife is the time after which an OOM floor is half as high. From hours
+	// to weeks. Default 4 days: 20 % more than the limit hit are gone after one day.
+	OOMHalfLife time.Duration
+
+	// MaxGap is the most by which time advances from one sample to the next. It
+	// should be about twice the interval of the source: with less, time runs slow;
+	// with much more, outages age what was seen. Default 2 min. At 0, time stands
+	// still, and nothing is ever forgotten or proven.
+	MaxGap time.Duration
+
+	// Prices are what levels of CPU are charged.
+	Prices ensemble.Prices
+}
+
+const (
+	usualCPUHalfLife    = 72 * time.Hour
+	usualRecentHalfLife = 20 * time.Minute
+)
+
+// DefaultParams are those used unless configured otherwise.
+func DefaultParams() Params {
+	return Params{
+		CPUHalfLife:    usualCPUHalfLife,
+		RecentHalfLife: usualRecentHalfLife,
+		MemoryWindow:   8 * 24 * time.Hour,
+		OOMHalfLife:    4 * 24 * time.Hour,
+		MaxGap:         2 * time.Minute,
+		Prices:         profile.Of(profile.Balanced).Prices,
+	}
+}
+
+// forCPU makes the ensemble's parameters.
+func (p Params) forCPU() ensemble.Params {
+	faster := func(usual, wanted time.Duration) float64 {
+		if wanted <= 0 {
+			return 0 // time stands still for what is never forgotten
+		}
+		return float64(usual) / float64(wanted)
+	}
+	return ensemble.Params{
+		Prices: p.Prices,
+		Recent: faster(usualRecentHalfLife, p.RecentHalfLife),
+		Long:   faster(usualCPUHalfLife, p.CPUHalfLife),
+	}
+}
+
+// Container is what is known of one container's usage. Its zero value knows
+// nothing and is ready for use. It must not be copied: use Clone.
+type Container struct {
+	observed time.Duration
+	newest   int64 // time of the newest sample in ns since 1970; 0 without one
+	samples  int64
+
+	cpu ensemble.CPU
+	// cpuFrom is the observed time before the ensemble's: that of an older version.
+	cpuFrom time.Duration
+
+	// peaks are those of memory in each slot, the current slot first.
+	peaks   [slotCount]int64
+	slotAge time.Duration // observed time since the current slot began
+	// changes is the mean |ln(peak / peak before)| of successive slots, and counted
+	// how many of them there were.
+	changes float32
+	counted int64
+
+	oom oomFloor
+}
+
+// oomFloor is the memory below which the container is known to be killed.
+type oomFloor struct {
+	bytes int64         // 0 for none
+	set   time.Duration // observed time when it was set
+	kill  int64         // time of the newest kill in ns since 1970; 0 without one
+}
+
+// Add takes a sample into account. Samples of the same moment may come in any
+// order. One that is older than the newest counts like a new one, but does not turn
+// time back.
+func (c *Container) Add(s usage.Sample, p Params) {
+	step := c.advanceTo(nanos(s.Time), p)
+	c.samples++
+	if !s.NoCPU {
+		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
+		c.cpu.Add(cpu, fromNanos(c.newest), step, p.forCPU())
+	}
+	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
+}
+
+// advanceTo moves observed time on, and tells by how much.
+func (c *Container) advanceTo(at int64, p Params) time.Duration {
+	before := c.newest
+	if at <= before {
+		return 0
+	}
+	c.newest = at
+	if before == 0 {
+		return 0 // the first sample: there is nothing yet that could have aged
+	}
+	step := max(min(time.Duration(at-before), p.MaxGap), 0)
+	c.observed = min(c.observed+step, longest)
+	c.slotAge = min(c.slotAge+step, longest)
+	for range due(&c.slotAge, p.MemoryWindow/slotCount, slotCount) {
+		c.countChange()
+		copy(c.peaks[1:], c.peaks[:])
+		c.peaks[0] = 0
+	}
+	return step
+}
+
+const (
+	// firstChange is what a peak is expected to change by while no two are known; it
+	// weighs like firstCounted of them. mostCounted makes older ones fade: a week of
+	// slots.
+	firstChange  = 0.07
+	firstCounted = 2
+	mostCounted  = 28
+)
+
+// countChange takes the change to the slot that ends into account.
+func (c *Container) countChange() {
+	if c.peaks[0] <= 0 || c.peaks[1] <= 0 {
+		return
+	}
+	mean := c.Volatility()
+	c.counted = min(c.counted+1, mostCounted-firstCounted)
+	change := math.Abs(math.Log(float64(c.peaks[0]) / float64(c.peaks[1])))
+	c.changes = float32(mean + (change-mean)/float64(c.counted+firstCounted))
+}
+
+// Volatility tells by how much the peak of memory changes from one slot to the next, a
+// 32nd of the memory window: the mean of |ln(peak / peak before)|, over about a week.
+//
+//	peaks 400, 400, 440, 400 MiB, and so on → 0.095   nothing known yet → 0.07
+func (c *Container) Volatility() float64 {
+	if c.counted == 0 {
+		return firstChange
+	}
+	return float64(c.changes)
+}
+
+// Growth tells by what share the current slot's peak is above the highest of the slot
+// before it; 0 where it is not, or where that is not the highest of the window.
+func (c *Container) Growth() float64 {
+	if c.peaks[1] <= 0 || c.peaks[0] < c.Peak() || c.peaks[0] <= c.peaks[1] {
+		return 0
+	}
+	return float64(c.peaks[0])/float64(c.peaks[1]) - 1
+}
+
+// due takes whole periods out of age and tells how many they were. What has
+// happened most times already cannot happen to more effect, which also bounds the
+// work for absurd parameters.
+func due(age *time.Duration, period time.Duration, most int) int {
+	if period <= 0 {
+		return 0
+	}
+	periods := *age / period
+	*age -= periods * period //nolint:durationcheck // periods is a count
+	return int(min(periods, time.Duration(most)))
+}
+
+// RecordOOM takes into account that a pod's container was killed for want of memory
+// at a time. hit is the memory limit that it hit in bytes, or its request if it had
+// no limit, or 0 if that is unknown too.
+//
+// The floor then is 20 % above what was not enough: the limit hit, or the peak
+// where that was higher (a limit may have been lowered, or the node been short of
+// memory). It never falls by another kill.
+//
+// Each kill must be told once only, but is usually seen many times: in each later
+// state of the pod. So only a kill newer than all before it counts, and the result
+// tells whether it did. Two pods killed within the same second count as one, which
+// is the same floor.
+func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
+	kill := nanos(at)
+	if kill <= c.oom.kill {
+		return false
+	}
+	short := max(min(hit, quantity.MaxMemoryBytes), c.Peak())
+	floor := min(short+(short+4)/5, quantity.MaxMemoryBytes)
+	c.oom = oomFloor{
+		bytes: max(floor, c.OOMFloor(p)),
+		set:   c.observed,
+		kill:  kill,
+	}
+	return true
+}
+
+// OOMFloor is the memory in bytes below which the container is known to be killed;
+// 0 without a kill. It fades by half each OOMHalfLife, down to the peak:
+//
+//	1200 MiB, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 900 MiB
+func (c *Container) OOMFloor(p Params) int64 {
+	if c.oom.bytes == 0 || p.OOMHalfLife <= 0 {
+		return c.oom.bytes
+	}
+	age := float64(c.observed-c.oom.set) / float64(p.OOMHalfLife)
+	return max(int64(math.Ceil(float64(c.oom.bytes)*math.Exp2(-age))), c.Peak())
+}
+
+// Observed is the length of time that the history is about.
+func (c *Container) Observed() time.Duration { return c.observed }
+
+// ObservedCPU is the length of time that CPU is about. It is less than Observed only
+// where a checkpoint of an older version was read.
+func (c *Container) ObservedCPU() time.Duration { return c.observed - c.cpuFrom }
+
+// Samples is how many samples were added.
+func (c *Container) Samples() int64 { return c.samples }
+
+// IsEmpty tells whether no sample was added yet.
+func (c *Container) IsEmpty() bool { return c.newest == 0 }
+
+// Peak is the highest usage of memory within the memory window, in bytes.
+func (c *Container) Peak() int64 {
+	peak := int64(0)
+	for _, slot := range c.peaks {
+		peak = max(peak, slot)
+	}
+	return peak
+}
+
+// CPU is what the ensemble asks for.
+func (c *Container) CPU() ensemble.Need { return c.cpu.Need() }
+
+// KnowsCPU tells whether any usage of CPU was added.
+func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
+
+// CPUPeak is the highest usage of CPU of about eight days, in millicores.
+func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
+
+// NewestSample is the time of the newest sample; zero without one.
+func (c *Container) NewestSample() time.Time { return fromNanos(c.newest) }
+
+// NewestKill is the time of the newest OOM kill that was counted; zero without one.
+func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
+
+// Clone makes a copy that shares nothing.
+func (c *Container) Clone() *Container {
+	clone := *c
+	return &clone
+}
+
+// longest is the most observed time that is counted: 73 years. It leaves room for
+// adding any step.
+const longest = time.Duration(math.MaxInt64 / 4)
+
+// nanos converts to ns since 1970. Times that have no such number, from the zero
+// time to a hostile one, are 0: such a sample counts, but moves nothing.
+func nanos(t time.Time) int64 {
+	if t.Year() < 1971 || t.Year() > 2200 {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}

@@ -1,0 +1,514 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const mebi = 1 << 20
+
+var (
+	noon   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	params = DefaultParams()
+
+	// exported lets cmp look into everything of ours.
+	exported = cmp.AllowUnexported(Container{}, oomFloor{}, ensemble.CPU{})
+)
+
+// sample is one of the container, a while after noon.
+func sample(after time.Duration, cpuMillis, memoryBytes int64) usage.Sample {
+	return usage.Sample{Container: "app", Time: noon.Add(after), Window: time.Minute, CPUMillis: cpuMillis, MemoryBytes: memoryBytes}
+}
+
+// feed adds a sample each minute, up to and including the last.
+func feed(c *Container, from, to time.Duration, cpuMillis, memoryBytes int64) {
+	for at := from; at <= to; at += time.Minute {
+		c.Add(sample(at, cpuMillis, memoryBytes), params)
+	}
+}
+
+func TestObservedTime(t *testing.T) {
+	cases := map[string]struct {
+		at   []time.Duration
+		want time.Duration
+	}{
+		"nothing was observed before the first sample": {},
+		"one sample is a moment":                       {at: []time.Duration{0}},
+		"time passes from sample to sample":            {at: []time.Duration{0, time.Minute, 2 * time.Minute}, want: 2 * time.Minute},
+		"a gap counts as MaxGap":                       {at: []time.Duration{0, time.Minute, 6 * time.Hour}, want: 3 * time.Minute},
+		"samples of the same moment take no time":      {at: []time.Duration{0, time.Minute, time.Minute, time.Minute}, want: time.Minute},
+		"an old sample does not turn time back":        {at: []time.Duration{0, time.Minute, 0, 2 * time.Minute}, want: 2 * time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var c Container
+			for _, at := range tc.at {
+				c.Add(sample(at, 100, mebi), params)
+			}
+			if got := c.Observed(); got != tc.want {
+				t.Errorf("Observed() = %v, want %v", got, tc.want)
+			}
+			if got, want := c.Samples(), int64(len(tc.at)); got != want || c.IsEmpty() != (want == 0) {
+				t.Errorf("there are %d samples, want %d", got, want)
+			}
+		})
+	}
+}
+
+// The CPU of a start that has more CPU than ever tells nothing; its memory tells as much as
+// any.
+func TestTheCPUOfABoostedStartCountsForNothing(t *testing.T) {
+	var with, without Container
+	for at := time.Duration(0); at < time.Hour; at += time.Minute {
+		without.Add(sample(at, 100, 300*mebi), params)
+		starts := sample(at, 100, 300*mebi)
+		if at >= 30*time.Minute && at < 33*time.Minute {
+			starts.CPUMillis, starts.MemoryBytes, starts.NoCPU = 4000, 700*mebi, true
+		}
+		with.Add(starts, params)
+	}
+	if with, without := with.CPU(), without.CPU(); with != without {
+		t.Errorf("of CPU %+v is known, and without the start %+v", with, without)
+	}
+	if got := with.Peak(); got != 700*mebi {
+		t.Errorf("the peak of memory is %d", got)
+	}
+	if with.Observed() != without.Observed() || with.Samples() != without.Samples() {
+		t.Errorf("%s and %d samples, not %s and %d", with.Observed(), with.Samples(), without.Observed(), without.Samples())
+	}
+}
+
+func TestTimesThatCannotBeMoveNothing(t *testing.T) {
+	var c Container
+	c.Add(sample(0, 100, mebi), params)
+	for _, at := range []time.Time{{}, time.Unix(-1, 0), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(math.MaxInt64, 0)} {
+		s := sample(0, 100, mebi)
+		s.Time = at
+		c.Add(s, params)
+		if c.RecordOOM(at, mebi, params) {
+			t.Errorf("a kill at %v counted", at)
+		}
+	}
+	if c.Observed() != 0 || !c.NewestSample().Equal(noon) || !c.NewestKill().IsZero() {
+		t.Errorf("observed %v up to %v, newest kill %v; want 0, %v, none", c.Observed(), c.NewestSample(), c.NewestKill(), noon)
+	}
+}
+
+func TestCPUFollowsAChange(t *testing.T) {
+	var c Container
+	between := func(when string, least, most int64) {
+		t.Helper()
+		if got := c.CPU().Millis; got < least || got > most {
+			t.Errorf("%s: %dm, want %dm to %dm", when, got, least, most)
+		}
+	}
+	feed(&c, 0, 24*time.Hour, 100, mebi)
+	between("after a day of 100m", 100, 110)
+	feed(&c, 24*time.Hour+time.Minute, 24*time.Hour+time.Minute, 1000, mebi)
+	between("with the first sample of 1000m", 1000, 1300)
+	feed(&c, 24*time.Hour+2*time.Minute, 26*time.Hour, 1000, mebi)
+	between("2 hours after the rise", 1000, 1300)
+	feed(&c, 26*time.Hour+time.Minute, 30*time.Hour, 100, mebi)
+	between("4 hours after the fall", 100, 1300)
+	feed(&c, 30*time.Hour+time.Minute, 6*24*time.Hour, 100, mebi)
+	between("5 days after the fall", 100, 110)
+}
+
+func TestVolatilityFollowsThePeaks(t *testing.T) {
+	p := params
+	p.MemoryWindow = slotCount * time.Hour // slots of an hour
+	grow := func(share float64) *Container {
+		c, bytes := &Container{}, 400.0*mebi
+		for m := range 48 * 60 {
+			if m%60 == 0 {
+				bytes *= 1 + share
+			}
+			c.Add(sample(time.Duration(m)*time.Minute, 100, int64(bytes)), p)
+		}
+		return c
+	}
+	for share, want := range map[float64]float64{0: 0, 0.02: 0.02, 0.1: 0.095} {
+		c := grow(share)
+		if got := c.Volatility(); math.Abs(got-want) > 0.01 {
+			t.Errorf("growing by %g each slot: Volatility() = %g, want about %g", share, got, want)
+		}
+		if got := c.Growth(); math.Abs(got-share) > 1e-6 {
+			t.Errorf("growing by %g each slot: Growth() = %g", share, got)
+		}
+	}
+	if got := (&Container{}).Volatility(); got != 0.07 {
+		t.Errorf("knowing nothing: Volatility() = %g, want 0.07", got)
+	}
+}
+
+func TestAPeakIsRememberedForTheWindow(t *testing.T) {
+	var c Container
+	c.Add(sample(0, 100, 900*mebi), params)
+	day := 24 * time.Hour
+	feed(&c, time.Minute, 7*day+17*time.Hour, 100, 400*mebi)
+	if got := c.Peak(); got != 900*mebi {
+		t.Errorf("Peak() after 7.7 days = %d MiB, want 900", got/mebi)
+	}
+	feed(&c, 7*day+17*time.Hour+time.Minute, 8*day, 100, 400*mebi)
+	if got := c.Peak(); got != 400*mebi {
+		t.Errorf("Peak() after 8 days = %d MiB, want 400", got/mebi)
+	}
+}
+
+func TestAGapAgesNothing(t *testing.T) {
+	var c Container
+	feed(&c, 0, time.Hour, 100, 900*mebi)
+	c.RecordOOM(noon.Add(time.Hour), 1000*mebi, params)
+	before := c.Clone()
+	c.Add(sample(365*24*time.Hour, 1, mebi), params)
+	if c.Peak() != before.Peak() || c.CPU().Millis != before.CPU().Millis || c.CPUPeak() != before.CPUPeak() || c.OOMFloor(params) < before.OOMFloor(params)*999/1000 {
+		t.Errorf("a year without metrics: peak %d → %d, CPU %d → %d, OOM floor %d → %d; want no change",
+			before.Peak(), c.Peak(), before.CPU().Millis, c.CPU().Millis, before.OOMFloor(params), c.OOMFloor(params))
+	}
+}
+
+func TestRecordOOM(t *testing.T) {
+	type kill struct {
+		at      time.Duration
+		hitMiB  int64
+		ignored bool
+	}
+	cases := map[string]struct {
+		peakMiB int64 // 0 for an empty history
+		kills   []kill
+		wantMiB int64
+	}{
+		"without a kill there is no floor":                {peakMiB: 900, wantMiB: 0},
+		"the floor is 20 % above the limit hit":           {peakMiB: 900, kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1200},
+		"an empty history will do":                        {kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1200},
+		"a peak above the limit counts instead":           {peakMiB: 1500, kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1800},
+		"an unknown limit leaves the peak":                {peakMiB: 900, kills: []kill{{at: 1}}, wantMiB: 1080},
+		"a kill seen twice counts once":                   {kills: []kill{{at: 1, hitMiB: 1000}, {at: 1, hitMiB: 1200, ignored: true}}, wantMiB: 1200},
+		"an older kill is ignored":                        {kills: []kill{{at: 2, hitMiB: 1000}, {at: 1, hitMiB: 5000, ignored: true}}, wantMiB: 1200},
+		"the next kill, at the raised limit, raises more": {kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}}, wantMiB: 1440},
+		"another replica, still at the old limit, does not lower it": {
+			kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}, {at: 3, hitMiB: 1000}}, wantMiB: 1440,
+		},
+		"an absurd limit is cut":   {kills: []kill{{at: 1, hitMiB: 1 << 40}}, wantMiB: 1 << 30},
+		"nothing known is nothing": {kills: []kill{{at: 1}}, wantMiB: 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var c Container
+			if tc.peakMiB > 0 {
+				feed(&c, 0, 10*time.Minute, 100, tc.peakMiB*mebi)
+			}
+			for _, k := range tc.kills {
+				if got := c.RecordOOM(noon.Add(k.at*time.Second), k.hitMiB*mebi, params); got == k.ignored {
+					t.Errorf("RecordOOM(%ds, %d MiB) = %v, want %v", k.at, k.hitMiB, got, !k.ignored)
+				}
+			}
+			if got := c.OOMFloor(params); got != tc.wantMiB*mebi {
+				t.Errorf("OOMFloor() = %.1f MiB, want %d", float64(got)/mebi, tc.wantMiB)
+			}
+		})
+	}
+}
+
+func TestTheOOMFloorFadesDownToThePeak(t *testing.T) {
+	var c Container
+	c.Add(sample(0, 100, 900*mebi), params)
+	c.RecordOOM(noon, 1000*mebi, params)
+	day := 24 * time.Hour
+	for i, want := range []int64{1200, 1010, 900, 900} { // MiB, rounded up
+		if got := (c.OOMFloor(params) + mebi - 1) / mebi; got != want {
+			t.Errorf("OOMFloor() after %d days = %d MiB, want %d", i, got, want)
+		}
+		feed(&c, time.Duration(i)*day+time.Minute, time.Duration(i+1)*day, 100, 900*mebi)
+	}
+}
+
+func TestNegativeAndAbsurdAmountsAreCut(t *testing.T) {
+	var c Container
+	c.Add(sample(0, -5, -5), params)
+	if c.CPUPeak() != 0 || c.Peak() != 0 {
+		t.Errorf("negative usage: CPU %d, memory %d; want 0", c.CPUPeak(), c.Peak())
+	}
+	c.Add(sample(0, math.MaxInt64, math.MaxInt64), params)
+	if c.CPUPeak() > 10_400_000 || c.Peak() != 1<<50 {
+		t.Errorf("absurd usage: CPU %d, memory %d; want about 10,000,000 and 1 PiB", c.CPUPeak(), c.Peak())
+	}
+}
+
+func TestParamsOf0ForgetNothing(t *testing.T) {
+	p := Params{MaxGap: time.Hour}
+	var c Container
+	for at := range 10_000 {
+		c.Add(sample(time.Duration(at)*time.Hour, int64(at), int64(10_000-at)), p)
+	}
+	c.RecordOOM(noon, 20_000, p)
+	if c.Peak() != 10_000 || c.CPUPeak() < 9_999 || c.OOMFloor(p) != 24_000 {
+		t.Errorf("peak %d, peak of CPU %d, OOM floor %d; want 10000, 9999, 24000", c.Peak(), c.CPUPeak(), c.OOMFloor(p))
+	}
+}
+
+func TestACloneSharesNothing(t *testing.T) {
+	book := Book{}
+	book.Add(sample(0, 100, mebi), params)
+	clone := book.Clone()
+	before := book["app"].Clone()
+	clone.Add(sample(time.Hour, 5000, 5*mebi), params)
+	clone["app"].RecordOOM(noon, mebi, params)
+	if diff := cmp.Diff(before, book["app"], exported); diff != "" {
+		t.Errorf("changing the clone changed the original (-before +after):\n%s", diff)
+	}
+}
+
+func TestBook(t *testing.T) {
+	book := Book{}
+	s := sample(0, 100, mebi)
+	for i := range MaxContainers {
+		s.Container = fmt.Sprintf("c%02d", i)
+		if !book.Add(s, params) {
+			t.Fatalf("there was no room for container %d", i)
+		}
+	}
+	s.Container = "one-too-many"
+	if book.Add(s, params) || len(book) != MaxContainers {
+		t.Errorf("the book holds %d containers, want at most %d", len(book), MaxContainers)
+	}
+	book.Retain([]string{"c07", "unknown"})
+	if len(book) != 1 || book["c07"] == nil {
+		t.Errorf("Retain() left %d containers, want c07 only", len(book))
+	}
+}
+
+// random makes a history as random as fuzzing wants it.
+func random(seed uint64) *Container {
+	r := rand.New(rand.NewPCG(seed, 1))
+	c, at := &Container{}, time.Duration(0)
+	for range r.IntN(300) {
+		at += time.Duration(r.Int64N(int64(10*time.Minute))) - time.Minute
+		c.Add(sample(at, int64(math.Exp(r.Float64()*18)), int64(math.Exp(r.Float64()*35))), params)
+		if r.IntN(50) == 0 {
+			c.RecordOOM(noon.Add(at), r.Int64N(1<<40), params)
+		}
+	}
+	return c
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add(uint64(0))
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		c := random(seed)
+		encoded := c.Encode()
+		decoded, err := Decode(encoded)
+		if err != nil || len(encoded) > 2<<10 {
+			t.Fatalf("Decode() of %d bytes: %v", len(encoded), err)
+		}
+		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
+			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
+		}
+		if a, b := c.CPU(), decoded.CPU(); a.Candidate != b.Candidate || b.Millis < a.Millis || b.Millis > a.Millis+a.Millis/1000+1 {
+			t.Errorf("the ensemble asks for %+v, and once it was read for %+v", a, b)
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte{})
+	f.Add((&Container{}).Encode())
+	f.Add(random(1).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if again, err := Decode(c.Encode()); err != nil || !bytes.Equal(again.Encode(), c.Encode()) {
+			t.Errorf("what was decoded does not round-trip: %v", err)
+		}
+		before := c.Observed()
+		c.Add(sample(time.Hour, 100, mebi), params)
+		c.RecordOOM(noon.Add(time.Hour), mebi, params)
+		if c.Observed() < before || c.Peak() < mebi || c.OOMFloor(params) < 0 || len(c.Encode()) > MaxEncoded {
+			t.Errorf("what was decoded is not usable: %+v", c)
+		}
+	})
+}
+
+// first is what version 1 has written, with some of its eight numbers.
+func first(numbers ...byte) []byte {
+	b := append([]byte{1}, numbers...)
+	return append(b, make([]byte, 8+slotCount+4-len(numbers))...)
+}
+
+func TestDecodeRefusesEverythingElse(t *testing.T) {
+	valid := random(1).Encode()
+	future := append([]byte{}, valid...)
+	future[0] = 3
+	cases := map[string][]byte{
+		"nothing":                  nil,
+		"another version":          future,
+		"the version alone":        valid[:1],
+		"a missing end":            valid[:len(valid)-1],
+		"a byte too many":          append(append([]byte{}, valid...), 0),
+		"more than 8 KiB":          make([]byte, MaxEncoded+1),
+		"a number above 63 bits":   append([]byte{Version, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, valid...),
+		"usage without a sample":   first(60),
+		"an age above all time":    first(0, 0, 0, 0, 60),
+		"a kill before Kubernetes": first(0, 0, 0, 0, 0, 0, 0, 60),
+	}
+	for name, b := range cases {
+		t.Run(name, func(t *testing.T) {
+			if c, err := Decode(b); err == nil {
+				t.Errorf("Decode() = %+v, want an error", c)
+			}
+		})
+	}
+}
+
+// TestTheFirstVersionStaysReadable holds bytes written by version 1.
+func TestTheFirstVersionStaysReadable(t *testing.T) {
+	text := "01" + // version
+		"80e0ba84bf03" + "80e094a3dabeadcc18" + // observed, newest sample
+		"80e0ba84bf03" + "80e0ba84bf03" + "80e0ba84bf03" + // ages: CPU, recent CPU, slot of memory
+		"808080ac02" + "80e0ba84bf03" + "8080da9e9bbbadcc18" + // OOM floor: bytes, set, newest kill
+		"808080c801" + strings.Repeat("00", slotCount-1) + // peaks
+		"4f01c001" + // CPU: 1 bucket from 79 on
+		"4f01c901" // recent CPU
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Peak() != 400*mebi || c.OOMFloor(params) != 600*mebi || !c.NewestKill().Equal(noon) || !c.NewestSample().Equal(noon.Add(2*time.Minute)) {
+		t.Errorf("peak %d, OOM floor %d, kill %v, newest sample %v", c.Peak(), c.OOMFloor(params), c.NewestKill(), c.NewestSample())
+	}
+	if c.Observed() != 2*time.Minute || c.ObservedCPU() != 0 || c.CPU() != (ensemble.Need{}) {
+		t.Errorf("observed %v, CPU for %v: %+v; want the evidence of CPU to start over", c.Observed(), c.ObservedCPU(), c.CPU())
+	}
+}
+
+// loads are usage of CPU in millicores.
+var loads = map[string]func(r *rand.Rand, minute int) float64{
+	"constant": func(*rand.Rand, int) float64 { return 250 },
+	"diurnal": func(r *rand.Rand, m int) float64 {
+		return 500 + 400*math.Sin(float64(m)/1440*2*math.Pi) + 20*r.NormFloat64()
+	},
+	"heavy tail": func(r *rand.Rand, _ int) float64 { return 50 * math.Exp(r.ExpFloat64()) },
+}
+
+// tenDays of a load, at one sample a minute.
+func tenDays(load func(r *rand.Rand, minute int) float64) *Container {
+	r := rand.New(rand.NewPCG(1, 2))
+	c := &Container{}
+	for m := range 10 * 1440 {
+		c.Add(sample(time.Duration(m)*time.Minute, int64(load(r, m)), int64(400+r.IntN(100))*mebi), params)
+	}
+	return c
+}
+
+func TestSizeOfAUsualContainer(t *testing.T) {
+	for name, load := range loads {
+		c := tenDays(load)
+		t.Logf("%s: %d B encoded", name, len(c.Encode()))
+		if len(c.Encode()) >= 2_000 {
+			t.Errorf("%s: %d B encoded, want less than 2 KB", name, len(c.Encode()))
+		}
+	}
+}
+
+func TestTheWorstContainerStillEncodes(t *testing.T) {
+	c := tenDays(loads["heavy tail"])
+	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
+	c.oom = oomFloor{bytes: 1 << 50, set: longest, kill: math.MaxInt64 / 2}
+	for i := range c.peaks {
+		c.peaks[i] = 1 << 50
+	}
+	if got := len(c.Encode()); got > 2<<10 {
+		t.Errorf("%d B encoded, want at most 2 KiB", got)
+	}
+}
+
+// TestHeapOfAContainer is the promise of 3.3 KB, all of them together and with the book
+// that holds them.
+func TestHeapOfAContainer(t *testing.T) {
+	const n = 10_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	books := make([]Book, n)
+	for i := range books {
+		books[i] = Book{}
+		for m := range 10 {
+			books[i].Add(sample(time.Duration(m)*time.Minute, int64(100+i%7*m), int64(m)*mebi), params)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (after.HeapAlloc - before.HeapAlloc) / n
+	runtime.KeepAlive(books)
+	t.Logf("%d B a container", each)
+	if each > 3_379 {
+		t.Errorf("a container and its book take %d B of heap, want at most 3.3 KB", each)
+	}
+	// One byte more, and the allocator takes 128 B more.
+	if size := unsafe.Sizeof(Container{}); size > 3<<10 {
+		t.Errorf("a container takes %d B, want at most 3 KiB", size)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	samples := make([]usage.Sample, 4096)
+	for i := range samples {
+		samples[i] = sample(0, int64(300+50*r.NormFloat64()), int64(400+r.IntN(100))*mebi)
+	}
+	var c Container
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		s := samples[i&4095]
+		s.Time = noon.Add(time.Duration(i) * time.Second)
+		c.Add(s, params)
+		i++
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	c := tenDays(loads["diurnal"])
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Encode()
+	}
+}
+
+var sink *Container
+
+// BenchmarkClone shows the memory of a container as B/op.
+func BenchmarkClone(b *testing.B) {
+	for name, load := range loads {
+		c := tenDays(load)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				sink = c.Clone()
+			}
+		})
+	}
+}

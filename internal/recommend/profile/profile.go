@@ -1,0 +1,67 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package profile holds the parameters of the profiles that a scaler can choose from.
+//
+// Balanced needs no tuning. The others trade its reserve against its risk:
+//
+//	           CPU                                     memory
+//	Balanced   reserves least for few starved minutes  8-day peak and 10 to 25 %
+//	Frugal     reserves less, starves more             8-day peak and  5 to 20 %
+//	Safe       starves a few minutes a day at most     8-day peak and 20 to 50 %
+//	Calm       two resizes a day                       8-day peak and  6 to 20 %
+//
+// Until a day is known, memory gets twice that, and CPU 15 % more in each.
+package profile
+
+import "github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
+
+// Profile names a set of parameters, as the API spells it.
+type Profile string
+
+// The profiles.
+const (
+	Balanced Profile = "Balanced"
+	Frugal   Profile = "Frugal"
+	Safe     Profile = "Safe"
+	Calm     Profile = "Calm"
+)
+
+// All lists the profiles.
+func All() []Profile { return []Profile{Balanced, Frugal, Safe, Calm} }
+
+// Params are what a profile stands for.
+type Params struct {
+	// Prices are those of CPU.
+	Prices ensemble.Prices
+	// Memory is the margin of memory.
+	Memory Margin
+}
+
+// Margin is what memory gets on top of its peak: PerChange times its volatility, but at
+// least Least and at most Most of the peak.
+//
+//	PerChange 2, Least 0.1, Most 0.25:  volatility 0.02 → 0.1   0.1 → 0.2   0.4 → 0.25
+type Margin struct {
+	PerChange, Least, Most float64
+}
+
+// Of finds the parameters of a profile. Any other name is Balanced.
+func Of(p Profile) Params {
+	balanced := Params{
+		Prices: ensemble.Prices{Unserved: 60, Starved: 6, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
+		Memory: Margin{PerChange: 2, Least: 0.10, Most: 0.25},
+	}
+	switch p {
+	case Frugal:
+		balanced.Prices.Unserved, balanced.Prices.Starved = 10, 2
+		balanced.Memory = Margin{PerChange: 2, Least: 0.05, Most: 0.20}
+	case Safe:
+		balanced.Prices.Unserved, balanced.Prices.Starved = 300, 100
+		balanced.Memory = Margin{PerChange: 3, Least: 0.20, Most: 0.50}
+	case Calm:
+		balanced.Prices = ensemble.Prices{Unserved: 35, Starved: 12, Resize: 1, ResizesPerDay: 0.9, Excess: 14}
+		balanced.Memory = Margin{PerChange: 1.6, Least: 0.06, Most: 0.20}
+	}
+	return balanced
+}

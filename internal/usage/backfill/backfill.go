@@ -1,0 +1,309 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backfill fills the histories of scalers with usage of the past, once for each
+// scaler, so that its first recommendation need not wait for days of learning.
+//
+// It runs beside everything else and holds up nothing: while Prometheus is down, slow or
+// answers nonsense, scalers learn from metrics.k8s.io as they do without it.
+package backfill
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+)
+
+// Source reads usage of the past, in the order of time.
+type Source interface {
+	Range(ctx context.Context, t prometheus.Target, from, to time.Time, each func(prometheus.Chunk)) error
+}
+
+const (
+	// atOnce is how many scalers Prometheus is asked about at once: each costs it some
+	// sixty queries, and us a few answers in memory.
+	atOnce = 2
+	// every is how often new scalers are looked for.
+	every = 2 * time.Second
+	// longest is how long an attempt may take. It bounds what is fed and kept meanwhile.
+	longest = 30 * time.Minute
+	// firstPause and lastPause are those between two attempts that fail.
+	firstPause = 15 * time.Second
+	lastPause  = 30 * time.Minute
+)
+
+// The outcomes that are counted.
+const (
+	Done   = "filled"
+	Empty  = "empty"
+	Failed = "failed"
+)
+
+// Filler is the loop. It runs on the leader only.
+type Filler struct {
+	// Cached lists scalers and reads Deployments.
+	Cached    client.Reader
+	Source    Source
+	Histories *checkpoint.Store
+	// Lookback is how far into the past is asked. A history that is about half of it
+	// already is left as it is.
+	Lookback time.Duration
+	Clock    clock.WithTicker
+	// Wake receives the scalers to be reconciled.
+	Wake chan<- event.GenericEvent
+	// Count is told of the outcome of each attempt.
+	Count func(outcome string)
+
+	mu     sync.Mutex
+	states map[types.NamespacedName]*state
+	// pause is the one after failures that have to do with no scaler in particular.
+	pause pause
+}
+
+// state is what is known of one scaler.
+type state struct {
+	uid        types.UID
+	deployment string
+
+	busy, done bool
+	pause      pause
+	problem    string // in the words of prometheus.Error
+}
+
+// pause doubles with each failure in a row.
+type pause struct {
+	length time.Duration
+	until  time.Time
+}
+
+func (p *pause) extend(now time.Time) {
+	p.length = min(max(2*p.length, firstPause), lastPause)
+	p.until = now.Add(p.length)
+}
+
+// NeedLeaderElection says that only the leader fills.
+func (f *Filler) NeedLeaderElection() bool { return true }
+
+// Start fills histories until the context ends.
+func (f *Filler) Start(ctx context.Context) error {
+	ticker := f.Clock.NewTicker(every)
+	defer ticker.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	free := make(chan struct{}, atOnce)
+	for {
+		f.look(ctx, func(scaler *v1beta1.VerticalScaler, s *state) bool {
+			select {
+			case free <- struct{}{}:
+			default:
+				return false
+			}
+			running.Go(func() {
+				defer func() { <-free }()
+				f.fill(ctx, scaler, s)
+			})
+			return true
+		})
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// ProblemOf says why the scaler's history could not be filled yet; empty if it was, or
+// if nothing is known to be wrong.
+func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.states[scaler]; s != nil {
+		return s.problem
+	}
+	return ""
+}
+
+// look begins an attempt for each scaler whose time has come, until begin says that
+// there are enough.
+func (f *Filler) look(ctx context.Context, begin func(*v1beta1.VerticalScaler, *state) bool) {
+	var scalers v1beta1.VerticalScalerList
+	if err := f.Cached.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list scalers to fill histories of")
+		return
+	}
+	now := f.Clock.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	states := make(map[types.NamespacedName]*state, len(scalers.Items))
+	full := now.Before(f.pause.until)
+	for i := range scalers.Items {
+		scaler := &scalers.Items[i]
+		key := client.ObjectKeyFromObject(scaler)
+		s := f.states[key]
+		if s == nil || s.uid != scaler.UID || s.deployment != scaler.Spec.DeploymentName {
+			s = &state{uid: scaler.UID, deployment: scaler.Spec.DeploymentName}
+		}
+		states[key] = s
+		if full || s.done || s.busy || now.Before(s.pause.until) {
+			continue
+		}
+		s.busy = true
+		if !begin(scaler, s) {
+			s.busy, full = false, true
+		}
+	}
+	f.states = states
+}
+
+// fill makes one attempt.
+func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *state) {
+	result := f.attempt(ctx, scaler)
+	if ctx.Err() != nil {
+		return
+	}
+	now := f.Clock.Now()
+	f.mu.Lock()
+	before := s.problem
+	s.busy, s.done = false, result.done
+	switch {
+	case result.err == nil:
+		s.problem, s.pause = "", pause{}
+		if result.asked {
+			f.pause = pause{}
+		}
+	case result.isGeneral():
+		// The others need not find out one by one. If it is because of this one all the
+		// same, they have their turn before it.
+		if !now.Before(f.pause.until) {
+			f.pause.extend(now)
+		}
+		s.problem = result.words()
+		s.pause = pause{until: f.pause.until.Add(every)}
+	default:
+		s.problem = result.words()
+		s.pause.extend(now)
+	}
+	changed := result.filled || before != s.problem
+	f.mu.Unlock()
+
+	logger := log.FromContext(ctx).WithValues("VerticalScaler", client.ObjectKeyFromObject(scaler))
+	switch {
+	case result.err != nil && before != result.words():
+		logger.Info("Cannot read usage of the past from Prometheus, trying again", "error", result.err.Error())
+	case result.err != nil:
+		logger.V(1).Info("Still cannot read usage of the past from Prometheus", "error", result.err.Error())
+	case result.asked:
+		logger.Info("Read usage of the past from Prometheus", "filled", result.filled, "samples", result.samples,
+			"refused", result.refused, "warnings", result.warnings)
+	}
+	if f.Count != nil && result.outcome() != "" {
+		f.Count(result.outcome())
+	}
+	if changed {
+		select {
+		case f.Wake <- event.GenericEvent{Object: scaler}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// result is what came of an attempt.
+type result struct {
+	err      error
+	done     bool // nothing is left to do for this scaler
+	asked    bool
+	filled   bool
+	samples  int
+	refused  map[usage.Refusal]int
+	warnings []string
+}
+
+func (r result) outcome() string {
+	switch {
+	case r.err != nil:
+		return Failed
+	case r.filled:
+		return Done
+	case r.asked:
+		return Empty
+	}
+	return ""
+}
+
+// words are those of the source, the same whenever the same is wrong.
+func (r result) words() string {
+	var e *prometheus.Error
+	switch {
+	case r.err == nil:
+		return ""
+	case errors.As(r.err, &e):
+		return "Prometheus: " + e.Words
+	}
+	return "Prometheus: it could not be asked"
+}
+
+func (r result) isGeneral() bool {
+	var e *prometheus.Error
+	return errors.As(r.err, &e) && e.Unavailable
+}
+
+func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r result) {
+	var deployment appsv1.Deployment
+	err := f.Cached.Get(ctx, types.NamespacedName{Namespace: scaler.Namespace, Name: scaler.Spec.DeploymentName}, &deployment)
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			r.err = err
+		}
+		return r // it may come
+	}
+	target := prometheus.Target{Namespace: scaler.Namespace, Deployment: deployment.Name}
+	for _, c := range deployment.Spec.Template.Spec.Containers {
+		target.Containers = append(target.Containers, c.Name)
+	}
+	switch f.Histories.StartFilling(scaler, f.Lookback/2) {
+	case checkpoint.NotLoaded:
+		return r // its first pass is still to come
+	case checkpoint.Filled:
+		r.done = true
+		return r
+	case checkpoint.Ready:
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	r.asked, r.refused = true, map[usage.Refusal]int{}
+	end := f.Clock.Now()
+	past, params := history.Book{}, f.Histories.ParamsOf(scaler)
+	r.err = f.Source.Range(ctx, target, end.Add(-f.Lookback), end, func(c prometheus.Chunk) {
+		for _, sample := range c.Samples {
+			past.Add(sample, params)
+		}
+		r.samples += len(c.Samples)
+		for why, n := range c.Refused {
+			r.refused[why] += n
+		}
+		r.warnings = append(r.warnings, c.Warnings...)
+		r.warnings = r.warnings[:min(len(r.warnings), 3)]
+	})
+	if r.err != nil {
+		f.Histories.StopFilling(scaler)
+		return r
+	}
+	r.done = true
+	r.filled = f.Histories.Fill(scaler, past, end) > 0
+	return r
+}

@@ -1,0 +1,231 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backfill
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+)
+
+const mebi = 1 << 20
+
+var (
+	noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	web  = types.NamespacedName{Namespace: "shop", Name: "web"}
+)
+
+func TestAHistoryIsFilledOnce(t *testing.T) {
+	w := newWorld(t)
+	w.round()
+	w.expectAsked(0) // its first pass has not loaded its history yet
+	w.load()
+	w.round()
+	w.expectAsked(1)
+	w.expectObserved(24 * time.Hour)
+	w.expectWoken(1)
+	w.round()
+	w.expectAsked(1)
+}
+
+// What is collected while Prometheus is asked counts once, whether its answer holds it
+// already or not, and what only the live history knows is kept.
+func TestLiveSamplesCountOnce(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed(-time.Hour, 5000) // a peak that Prometheus has missed
+	kill := noon.Add(-time.Minute)
+	w.filler.Histories.With(web, func(b history.Book) { b.Container("app").RecordOOM(kill, 8000*mebi, w.filler.Histories.Params) })
+	w.during = func() {
+		w.feed(-time.Minute, 100) // which Prometheus has as well
+		w.feed(time.Minute, 100)  // which it has not
+	}
+	w.round()
+	w.expectObserved(24*time.Hour + time.Minute)
+	w.filler.Histories.With(web, func(b history.Book) {
+		c := b.Container("app")
+		if c.Peak() != 5000*mebi || !c.NewestKill().Equal(kill) || c.OOMFloor(w.filler.Histories.Params) < 9500*mebi {
+			t.Errorf("the peak is %d MiB, the floor of the kill at %s %d MiB", c.Peak()/mebi, c.NewestKill(), c.OOMFloor(w.filler.Histories.Params)/mebi)
+		}
+	})
+}
+
+func TestAFailureIsToldAndTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.err = &prometheus.Error{Words: "it cannot be reached", Unavailable: true, Err: errors.New("dial")}
+	w.round()
+	if got := w.filler.ProblemOf(web); got != "Prometheus: it cannot be reached" {
+		t.Errorf("the problem is %q", got)
+	}
+	w.expectWoken(1)
+	w.feed(0, 100)
+	w.expectObserved(0)
+	w.round()
+	w.expectAsked(1) // not at once
+	w.clock.Step(20 * time.Second)
+	w.round()
+	w.expectAsked(2)
+	w.expectWoken(1) // nothing is new
+	w.clock.Step(20 * time.Second)
+	w.round()
+	w.expectAsked(2) // each pause is longer
+	w.clock.Step(time.Minute)
+	w.err = nil
+	w.round()
+	w.expectAsked(3)
+	w.expectWoken(2)
+	if got := w.filler.ProblemOf(web); got != "" {
+		t.Errorf("the problem is still %q", got)
+	}
+}
+
+func TestWhatKnowsEnoughIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	for minute := range 4*24*60 + 1 {
+		w.feed(time.Duration(minute-6*24*60)*time.Minute, 100)
+	}
+	w.round()
+	w.expectAsked(0)
+}
+
+// A scaler that is retargeted while Prometheus answers does not get the usage of its
+// former Deployment.
+func TestARetargetedScalerIsNotFilledWithTheFormer(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.during = func() {
+		w.scaler.Spec.DeploymentName = "api"
+		w.load()
+	}
+	w.round()
+	w.filler.Histories.With(web, func(b history.Book) {
+		if len(b) > 0 {
+			t.Errorf("it has the history of %d containers", len(b))
+		}
+	})
+}
+
+// world is a scaler of a Deployment that Prometheus knows a day of.
+type world struct {
+	*testing.T
+	clock  *clocktesting.FakeClock
+	filler *Filler
+	scaler *v1beta1.VerticalScaler
+	wake   chan event.GenericEvent
+	asked  int
+	err    error
+	during func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{T: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100)}
+	w.scaler = &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"},
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.scaler, deployment).Build()
+	w.filler = &Filler{
+		Cached: c, Source: w, Histories: &checkpoint.Store{Client: c, Params: history.DefaultParams()},
+		Lookback: 8 * 24 * time.Hour, Clock: w.clock, Wake: w.wake,
+	}
+	return w
+}
+
+// Range implements Source: a day at 100 MiB.
+func (w *world) Range(_ context.Context, target prometheus.Target, from, to time.Time, each func(prometheus.Chunk)) error {
+	w.asked++
+	if target.Namespace != "shop" || target.Deployment != "web" || to.Sub(from) != w.filler.Lookback {
+		w.Errorf("asked about %+v from %s to %s", target, from, to)
+	}
+	for hour := -24; hour < 0; hour++ {
+		var chunk prometheus.Chunk
+		for minute := range 60 {
+			at := to.Add(time.Duration(hour*60+minute) * time.Minute)
+			chunk.Samples = append(chunk.Samples, usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: at, CPUMillis: 100, MemoryBytes: 100 * mebi})
+		}
+		each(chunk)
+	}
+	each(prometheus.Chunk{Samples: []usage.Sample{{Namespace: "shop", Pod: "web-1", Container: "app", Time: to, CPUMillis: 100, MemoryBytes: 100 * mebi}}})
+	if w.during != nil {
+		w.during()
+	}
+	return w.err
+}
+
+// round looks once, and makes the attempts that are due.
+func (w *world) round() {
+	w.Helper()
+	var begun []func()
+	w.filler.look(w.Context(), func(scaler *v1beta1.VerticalScaler, s *state) bool {
+		begun = append(begun, func() { w.filler.fill(w.Context(), scaler.DeepCopy(), s) })
+		return true
+	})
+	for _, attempt := range begun {
+		attempt()
+	}
+}
+
+func (w *world) load() {
+	w.Helper()
+	if err := w.filler.Histories.Load(w.Context(), w.scaler); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) feed(after time.Duration, memoryMebi int64) {
+	w.Helper()
+	sample := usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: noon.Add(after), CPUMillis: 100, MemoryBytes: memoryMebi * mebi}
+	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Book) {}) {
+		w.Fatal("the history is not loaded")
+	}
+}
+
+func (w *world) expectAsked(n int) {
+	w.Helper()
+	if w.asked != n {
+		w.Errorf("Prometheus was asked %d times, want %d", w.asked, n)
+	}
+}
+
+func (w *world) expectWoken(n int) {
+	w.Helper()
+	if len(w.wake) != n {
+		w.Errorf("woken %d times, want %d", len(w.wake), n)
+	}
+}
+
+func (w *world) expectObserved(want time.Duration) {
+	w.Helper()
+	w.filler.Histories.With(web, func(b history.Book) {
+		if got := b.Container("app").Observed(); got != want {
+			w.Errorf("observed %s, want %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,766 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	mebi     = 1 << 20
+	interval = 30 * time.Second
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestANamespaceIsAskedOncePerRound(t *testing.T) {
+	w := newWorld(t)
+	w.round()
+	w.expectAsked() // nobody wants to know
+
+	for _, name := range []string{"a", "b", "c"} {
+		w.scaler("shop", name, "web")
+	}
+	w.scaler("bank", "a", "ledger")
+	w.deployment("idle", "web", "web-1") // a namespace without scalers
+	w.round()
+	w.expectAsked("bank", "shop")
+	w.round()
+	w.expectAsked("bank", "shop")
+}
+
+func TestOnlyScalersThatMovedAreWoken(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"api", "web", "worker"} {
+		w.deployment("shop", name, name+"-1")
+		w.scaler("shop", name, name)
+		w.reports("shop", name+"-1", "app", 200, 400*mebi)
+	}
+	w.round()
+	w.expectWoken()
+	w.moved["shop/web"] = true
+	w.round()
+	w.expectWoken("shop/web")
+	delete(w.moved, "shop/web")
+	w.round()
+	w.expectWoken()
+}
+
+func TestMovedIsAskedWithTheNewHistory(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.reports("shop", "web-2", "app", 200, 600*mebi)
+	peak := int64(0)
+	w.collector.Moved = func(_ *v1beta1.VerticalScaler, d *appsv1.Deployment, book history.Book) bool {
+		if d.Name != "web" {
+			t.Errorf("asked about Deployment %s", d.Name)
+		}
+		peak = book.Container("app").Peak()
+		return false
+	}
+	w.round()
+	if peak != 600*mebi {
+		t.Errorf("the peak is %d MiB, want that of all pods: 600", peak/mebi)
+	}
+}
+
+func TestAnOutageIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"api", "web"} {
+		w.deployment("shop", name, name+"-1")
+		w.scaler("shop", name, name)
+		w.reports("shop", name+"-1", "app", 200, 400*mebi)
+	}
+	w.deployment("bank", "ledger", "ledger-1")
+	w.scaler("bank", "ledger", "ledger")
+	w.reports("bank", "ledger-1", "app", 200, 400*mebi)
+	w.round()
+	w.expectWoken()
+	before := w.history("shop", "web")
+
+	// Everybody would be told anew if the wording changed with the request.
+	round := 0
+	w.fails["shop"] = func() error {
+		round++
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("dial tcp 10.0.0.%d:443: connection refused", round))
+	}
+	for range 2 {
+		w.round()
+		w.expectWoken()
+		w.expectProblems("shop", "web", Problems{})
+	}
+	w.round()
+	w.expectWoken("shop/api", "shop/web")
+	for range 10 {
+		w.expectProblems("shop", "web", Problems{Outage: "metrics.k8s.io is unavailable: is metrics-server running?"})
+		w.expectProblems("bank", "ledger", Problems{})
+		w.round()
+		w.expectWoken()
+	}
+	if diff := cmp.Diff(before, w.history("shop", "web")); diff != "" {
+		t.Errorf("the outage has changed the history (-before +after):\n%s", diff)
+	}
+
+	delete(w.fails, "shop")
+	w.round()
+	w.expectWoken("shop/api", "shop/web")
+	w.expectProblems("shop", "web", Problems{})
+	w.round()
+	w.expectWoken()
+}
+
+func TestFailuresCountInARow(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	for range 5 {
+		for range 2 {
+			w.fails["shop"] = func() error { return errors.New("EOF") }
+			w.round()
+		}
+		delete(w.fails, "shop")
+		w.round()
+	}
+	w.expectWoken()
+	w.expectProblems("shop", "web", Problems{})
+}
+
+func TestOutagesSayWhatToDo(t *testing.T) {
+	resource := schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}
+	for want, err := range map[string]error{
+		"the operator may not list pods.metrics.k8s.io":                                 apierrors.NewForbidden(resource, "", errors.New("no")),
+		"metrics.k8s.io is not served: is metrics-server installed?":                    apierrors.NewNotFound(resource, ""),
+		"metrics.k8s.io is unavailable: is metrics-server running?":                     apierrors.NewServiceUnavailable("no endpoints"),
+		"metrics.k8s.io does not answer as it should; the operator's log has the error": context.DeadlineExceeded,
+	} {
+		// As the source wraps them.
+		if got := sayOutage(fmt.Errorf("reading the usage of namespace %q: %w", "shop", err)); got != want {
+			t.Errorf("sayOutage(%v) = %q, want %q", err, got, want)
+		}
+	}
+}
+
+func TestAnotherOutageIsToldAsWell(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	w.fails["shop"] = func() error { return apierrors.NewServiceUnavailable("no") }
+	w.rounds(4)
+	w.expectWoken("shop/web")
+	w.fails["shop"] = func() error { return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")) }
+	w.rounds(4)
+	w.expectWoken("shop/web")
+	w.expectProblems("shop", "web", Problems{Outage: "the operator may not list pods.metrics.k8s.io"})
+}
+
+func TestARefusedItemCostsOnlyItself(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-2", "app", 200, 400*mebi)
+	w.refuses("shop",
+		usage.Refused{Pod: "web-1", Container: "sidecar", Why: usage.TooLarge},
+		usage.Refused{Pod: "web-1", Container: "app", Why: usage.NotANumber},
+		usage.Refused{Pod: "web-1", Container: "app", Why: usage.NotANumber},
+		usage.Refused{Pod: "other", Why: usage.Stale},
+		usage.Refused{Why: usage.Malformed},
+	)
+	w.round()
+	w.expectWoken("shop/web")
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app NotANumber, container sidecar TooLarge"})
+	if got := w.history("shop", "web")["app"]; got.Samples != 1 {
+		t.Errorf("the history has %d samples, want that of web-2", got.Samples)
+	}
+	if diff := cmp.Diff(map[usage.Refusal]int{"": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+	w.round()
+	w.expectWoken() // still the same
+
+	w.refuses("shop")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.round()
+	w.expectWoken("shop/web")
+	w.expectProblems("shop", "web", Problems{})
+}
+
+func TestPodsWithoutUsage(t *testing.T) {
+	started := func(at time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.NewTime(at)) }
+	}
+	cases := map[string]struct {
+		pods map[string]func(*corev1.Pod)
+		want string
+	}{
+		"a new pod has time to settle": {
+			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2 * time.Minute))},
+		},
+		"a pod that has settled is named": {
+			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute - time.Second))},
+			want: "pod web-1: no usage reported",
+		},
+		"a pod that is not running has none": {
+			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
+		},
+		"a pod that has ended has none": {
+			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		},
+		"a pod that is going has none": {
+			pods: map[string]func(*corev1.Pod){"web-1": func(p *corev1.Pod) {
+				p.DeletionTimestamp = ptr.To(metav1.NewTime(noon))
+				p.Finalizers = []string{"example.com/wait"}
+			}},
+		},
+		"few are named in order": {
+			pods: map[string]func(*corev1.Pod){"web-3": nil, "web-1": nil, "web-2": nil},
+			want: "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported",
+		},
+		"of many only some are named": {
+			pods: map[string]func(*corev1.Pod){"web-5": nil, "web-4": nil, "web-3": nil, "web-1": nil, "web-2": nil},
+			want: "pod web-1: no usage reported; pod web-2: no usage reported; pod web-3: no usage reported; and more",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			set := w.deployment("shop", "web")
+			for pod, change := range tc.pods {
+				w.pod("shop", pod, set, change)
+			}
+			w.scaler("shop", "web", "web")
+			w.round()
+			w.expectProblems("shop", "web", Problems{Incomplete: tc.want})
+			if tc.want == "" {
+				w.expectWoken()
+			} else {
+				w.expectWoken("shop/web")
+				w.round()
+			}
+			w.expectWoken() // told once
+		})
+	}
+}
+
+// The cache lists in any order, and a message that changes by itself would be
+// written to the status each time.
+func TestPodsAreNamedInOrder(t *testing.T) {
+	w := newWorld(t)
+	older := w.deployment("shop", "web", "web-9", "web-5")
+	newer := older.DeepCopy()
+	newer.Name, newer.UID, newer.ResourceVersion = "web-2", "newer", ""
+	w.create(newer)
+	w.pod("shop", "web-7", newer, nil)
+	w.scaler("shop", "web", "web")
+	w.round()
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-5: no usage reported; pod web-7: no usage reported; pod web-9: no usage reported"})
+}
+
+func TestOnlyOwnUsageCounts(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.deployment("shop", "other", "other-1")
+	w.pod("shop", "lonely", nil, nil)
+	bySomethingElse := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-legacy", UID: "web-legacy"}}
+	w.create(bySomethingElse)
+	w.pod("shop", "legacy-1", bySomethingElse, nil)
+	w.deployment("bank", "web", "web-9")
+	w.scaler("shop", "web", "web")
+
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.reports("shop", "web-1", "injected-later", 1, mebi) // no container of the pod's spec
+	for _, pod := range []string{"other-1", "lonely", "legacy-1", "gone", "web-9"} {
+		w.reports("shop", pod, "app", 5000, 5000*mebi)
+	}
+	w.round()
+	want := map[string]seen{"app": {Peak: 400 * mebi, Samples: 1}}
+	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	w.expectProblems("shop", "web", Problems{})
+}
+
+// Whether a container was starting is asked for the time at which the usage began.
+func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	var asked []string
+	w.collector.Starts = func(s *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool {
+		asked = append(asked, fmt.Sprintf("%s %s %s %s", s.Name, pod.Name, container, noon.Sub(at)))
+		return pod.Name == "web-1"
+	}
+	w.reports("shop", "web-1", "app", 4000, 700*mebi)
+	w.reports("shop", "web-2", "app", 100, 300*mebi)
+	w.round()
+	slices.Sort(asked)
+	if diff := cmp.Diff([]string{"web web-1 app 1m0s", "web web-2 app 1m0s"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	want := map[string]seen{"app": {Peak: 700 * mebi, Samples: 2}}
+	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	var onlyOther history.Container
+	onlyOther.Add(usage.Sample{Time: w.clock.Now(), Window: time.Minute, CPUMillis: 100, MemoryBytes: 300 * mebi}, w.collector.Histories.Params)
+	w.collector.Histories.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(book history.Book) {
+		if got, want := book["app"].CPU(), onlyOther.CPU(); got != want {
+			t.Errorf("of CPU %+v is known, and without the start %+v", got, want)
+		}
+	})
+}
+
+// What a round reads grows with pods and with scalers, and not with the one times the
+// other: each object is read once, however many others there are, and each scaler asks
+// for its Deployment, its ReplicaSets, and the pods of each of these.
+func TestARoundReadsEachPodOnce(t *testing.T) {
+	for _, tc := range []struct{ namespaces, scalers, pods int }{
+		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},
+	} {
+		t.Run(fmt.Sprintf("%d pods of %d scalers in %d namespaces", tc.pods, tc.scalers, tc.namespaces), func(t *testing.T) {
+			w := newWorld(t)
+			want := map[string]int{}
+			for i := range tc.namespaces {
+				namespace := fmt.Sprintf("ns-%d", i)
+				for j := range tc.scalers {
+					name := fmt.Sprintf("d-%d", j)
+					want["*v1beta1.VerticalScaler "+namespace+"/"+name] = 1
+					want["*v1.Deployment "+namespace+"/"+name] = 1
+					want["*v1.PartialObjectMetadata "+namespace+"/"+name+"-1"] = 1
+					var pods []string
+					for k := range tc.pods {
+						pod := fmt.Sprintf("%s-1-%d", name, k)
+						want["*v1.Pod "+namespace+"/"+pod] = 1
+						pods = append(pods, pod)
+						w.reports(namespace, pod, "app", 200, 400*mebi)
+						w.reports(namespace, pod, "sidecar", 10, 40*mebi)
+					}
+					w.deployment(namespace, name, pods...)
+					w.scaler(namespace, name, name)
+				}
+			}
+			w.reads, w.read = 0, map[string]int{}
+			w.round()
+			if diff := cmp.Diff(want, w.read); diff != "" {
+				t.Errorf("how often each was read (-want +got):\n%s", diff)
+			}
+			if got, want := w.reads, 1+3*tc.scalers*tc.namespaces; got != want {
+				t.Errorf("%d requests to the cache, want %d: one, and three for each scaler", got, want)
+			}
+			if got := w.history("ns-0", "d-0")["app"].Samples; got != tc.pods {
+				t.Errorf("a history has %d samples, want one of each pod: %d", got, tc.pods)
+			}
+		})
+	}
+}
+
+// The source is asked more often than it measures, and may stand still for minutes.
+func TestASampleCountsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.reports("shop", "web-2", "app", 200, 400*mebi) // at the same moment, but another pod
+	w.rounds(5)
+	if got := w.history("shop", "web")["app"].Samples; got != 2 {
+		t.Errorf("after five equal answers there are %d samples, want 2", got)
+	}
+	w.expectWoken() // an old sample is still a sample: nothing is missing
+
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.round()
+	if got := w.history("shop", "web")["app"].Samples; got != 3 {
+		t.Errorf("after a new sample there are %d, want 3", got)
+	}
+	w.fails["shop"] = func() error { return errors.New("EOF") }
+	w.round()
+	delete(w.fails, "shop")
+	w.round()
+	if got := w.history("shop", "web")["app"].Samples; got != 3 {
+		t.Errorf("after a lost answer in between there are %d samples, want 3", got)
+	}
+}
+
+func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	scaler := w.scaler("shop", "web", "web")
+	w.fails["shop"] = func() error { return errors.New("EOF") }
+	w.rounds(3)
+	w.expectWoken("shop/web")
+
+	w.must(w.client.Delete(t.Context(), scaler))
+	w.round()
+	w.expectProblems("shop", "web", Problems{})
+	if c := w.collector; len(c.problems)+len(c.failures)+len(c.delivered) != 0 {
+		t.Errorf("still in memory: problems %v, failures %v, deliveries %v", c.problems, c.failures, c.delivered)
+	}
+
+	// What was wrong in its time says nothing about a new one.
+	w.scaler("shop", "web", "web")
+	w.round()
+	w.expectWoken()
+	w.expectProblems("shop", "web", Problems{})
+}
+
+func TestAScalerWithoutDeploymentWaits(t *testing.T) {
+	w := newWorld(t)
+	w.scaler("shop", "web", "web")
+	w.moved["shop/web"] = true
+	w.round()
+	w.expectWoken()
+	w.expectProblems("shop", "web", Problems{})
+}
+
+// Until the scaler's first pass has read what was saved, usage would go into a
+// history that is about to be replaced.
+func TestAScalerWhoseHistoryIsNotLoadedWaits(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	scaler := w.scaler("shop", "web", "web")
+	w.collector.Histories.Forget(client.ObjectKeyFromObject(scaler))
+	w.moved["shop/web"] = true
+	w.round()
+	w.expectWoken()
+	w.expectProblems("shop", "web", Problems{})
+	if n := w.collector.Histories.Len(); n != 0 {
+		t.Errorf("the collector made %d histories of its own", n)
+	}
+}
+
+func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
+	for name, kind := range map[string]client.ObjectList{
+		"scalers": &v1beta1.VerticalScalerList{}, "ReplicaSets": &metav1.PartialObjectMetadataList{}, "pods": &corev1.PodList{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.deployment("shop", "web", "web-1")
+			w.scaler("shop", "web", "web")
+			w.moved["shop/web"] = true
+			w.unlistable = fmt.Sprintf("%T", kind)
+			w.round()
+			w.expectWoken()
+			w.unlistable = ""
+			w.round()
+			w.expectWoken("shop/web")
+		})
+	}
+}
+
+func TestStartCollectsAtOnceAndOncePerInterval(t *testing.T) {
+	w := newWorld(t)
+	w.scaler("shop", "web", "web")
+	if !w.collector.NeedLeaderElection() {
+		t.Error("every replica would collect")
+	}
+	asked := make(chan time.Time)
+	w.collector.Source = sourceFunc(func(now time.Time) { asked <- now })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.collector.Start(ctx) }()
+
+	for i := range 4 {
+		if got, want := <-asked, noon.Add(time.Duration(i)*interval); !got.Equal(want) {
+			t.Errorf("round %d was at %v, want %v", i, got, want)
+		}
+		w.clock.Step(interval)
+	}
+	<-asked
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Start() = %v", err)
+	}
+}
+
+// The queue may be full when the operator ends.
+func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	w.moved["shop/web"] = true
+	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
+	ctx, cancel := context.WithCancel(t.Context())
+	w.collector.Count = func(usage.Refusal, int) { cancel() }
+	w.collector.Collect(ctx)
+}
+
+// world is a cache, a source of usage and a clock.
+type world struct {
+	mu         sync.Mutex // of what the collector calls back about
+	t          *testing.T
+	client     client.Client
+	unlistable string // the type of list that cannot be read
+	clock      *clocktesting.FakeClock
+	collector  *Collector
+	wake       chan event.GenericEvent
+	moved      map[string]bool
+
+	asked   []string
+	reads   int            // requests to the cache
+	read    map[string]int // how often the cache told of an object, by type and name
+	samples map[string]map[[2]string]usage.Sample
+	refused map[string][]usage.Refused
+	fails   map[string]func() error
+	counted map[usage.Refusal]int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1beta1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{
+		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100), moved: map[string]bool{},
+		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
+		fails: map[string]func() error{}, counted: map[usage.Refusal]int{}, read: map[string]int{},
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	w.must(inventory.Index(t.Context(), indexer{builder}))
+	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			w.hasRead(obj)
+			return err
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if fmt.Sprintf("%T", list) == w.unlistable {
+				return errors.New("the cache is broken")
+			}
+			err := c.List(ctx, list, opts...)
+			items, _ := meta.ExtractList(list)
+			w.hasRead(items...)
+			return err
+		},
+	}).Build()
+	w.collector = &Collector{
+		Cached:    w.client,
+		Source:    w,
+		Histories: &checkpoint.Store{Client: w.client, Params: history.Params{MaxGap: time.Minute}},
+		Interval:  interval,
+		Clock:     w.clock,
+		Moved: func(s *v1beta1.VerticalScaler, _ *appsv1.Deployment, _ history.Book) bool {
+			return w.moved[client.ObjectKeyFromObject(s).String()]
+		},
+		Wake: w.wake,
+		Count: func(refusal usage.Refusal, n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.counted[refusal] += n
+		},
+	}
+	return w
+}
+
+// hasRead counts what one request to the cache was answered with.
+func (w *world) hasRead(objects ...runtime.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	for _, o := range objects {
+		if m, err := meta.Accessor(o); err == nil {
+			w.read[fmt.Sprintf("%T %s/%s", o, m.GetNamespace(), m.GetName())]++
+		}
+	}
+}
+
+// indexer hands the indexes of a cache to the fake client.
+type indexer struct{ builder *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	i.builder.WithIndex(obj, field, extract)
+	return nil
+}
+
+// List is the source.
+func (w *world) List(_ context.Context, namespace string, _ time.Time) ([]usage.Sample, []usage.Refused, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, namespace)
+	if fail := w.fails[namespace]; fail != nil {
+		return nil, nil, fail()
+	}
+	var samples []usage.Sample
+	for _, sample := range w.samples[namespace] {
+		samples = append(samples, sample)
+	}
+	return samples, w.refused[namespace], nil
+}
+
+// sourceFunc is a source that tells when it was asked.
+type sourceFunc func(now time.Time)
+
+func (f sourceFunc) List(_ context.Context, _ string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
+	f(now)
+	return nil, nil, nil
+}
+
+// reports makes the source report a container's usage of now from now on.
+func (w *world) reports(namespace, pod, container string, cpuMillis, memoryBytes int64) {
+	if w.samples[namespace] == nil {
+		w.samples[namespace] = map[[2]string]usage.Sample{}
+	}
+	w.samples[namespace][[2]string{pod, container}] = usage.Sample{
+		Namespace: namespace, Pod: pod, Container: container, Time: w.clock.Now(), Window: time.Minute,
+		CPUMillis: cpuMillis, MemoryBytes: memoryBytes,
+	}
+}
+
+func (w *world) refuses(namespace string, items ...usage.Refused) { w.refused[namespace] = items }
+
+// scaler makes a scaler whose first pass has loaded its history.
+func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScaler {
+	w.t.Helper()
+	scaler := &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("scaler-" + name)},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
+	}
+	w.create(scaler)
+	w.must(w.collector.Histories.Load(w.t.Context(), scaler))
+	return scaler
+}
+
+// deployment makes a Deployment, its ReplicaSet and running pods.
+func (w *world) deployment(namespace, name string, pods ...string) *appsv1.ReplicaSet {
+	w.t.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
+	w.create(deployment)
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name + "-1", UID: types.UID(namespace + name + "-1"),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+	}}
+	w.create(set)
+	for _, pod := range pods {
+		w.pod(namespace, pod, set, nil)
+	}
+	return set
+}
+
+// pod makes a pod that has been running for an hour. All pods have the same labels.
+func (w *world) pod(namespace, name string, set *appsv1.ReplicaSet, change func(*corev1.Pod)) {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "sidecar"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: ptr.To(metav1.NewTime(noon.Add(-time.Hour)))},
+	}
+	if set != nil {
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	}
+	if change != nil {
+		change(pod)
+	}
+	going := pod.DeletionTimestamp != nil
+	w.create(pod)
+	if going {
+		w.must(w.client.Delete(w.t.Context(), pod))
+	}
+}
+
+func (w *world) create(obj client.Object) {
+	w.t.Helper()
+	w.must(w.client.Create(w.t.Context(), obj))
+}
+
+// round makes a round, and lets the time pass until the next.
+func (w *world) round() {
+	w.t.Helper()
+	w.asked = nil
+	w.collector.Collect(w.t.Context())
+	w.clock.Step(interval)
+}
+
+func (w *world) rounds(n int) {
+	w.t.Helper()
+	for range n {
+		w.round()
+	}
+}
+
+func (w *world) expectAsked(want ...string) {
+	w.t.Helper()
+	slices.Sort(w.asked)
+	if diff := cmp.Diff(want, w.asked); diff != "" {
+		w.t.Errorf("asked about namespaces (-want +got):\n%s", diff)
+	}
+}
+
+// expectWoken compares who was woken since it was last called.
+func (w *world) expectWoken(want ...string) {
+	w.t.Helper()
+	var got []string
+	for len(w.wake) > 0 {
+		e := <-w.wake
+		got = append(got, client.ObjectKeyFromObject(e.Object).String())
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}
+
+func (w *world) expectProblems(namespace, name string, want Problems) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.collector.ProblemsOf(types.NamespacedName{Namespace: namespace, Name: name})); diff != "" {
+		w.t.Errorf("problems of %s/%s (-want +got):\n%s", namespace, name, diff)
+	}
+}
+
+// seen is what a history has seen.
+type seen struct {
+	Peak    int64
+	Samples int
+}
+
+// history tells what the scaler's history has seen, by container.
+func (w *world) history(namespace, name string) map[string]seen {
+	w.t.Helper()
+	out := map[string]seen{}
+	w.collector.Histories.With(types.NamespacedName{Namespace: namespace, Name: name}, func(book history.Book) {
+		for container, c := range book {
+			out[container] = seen{Peak: c.Peak(), Samples: int(c.Samples())}
+		}
+	})
+	return out
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,161 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Trim keeps of a cached object only what we read, since the cache holds every
+// Deployment and pod that we watch. A trimmed object must never be sent back.
+func Trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		trimDeployment(o)
+	case *corev1.Pod:
+		trimPod(o)
+	case *corev1.Node:
+		trimNode(o)
+	case *metav1.PartialObjectMetadata:
+		o.ManagedFields = nil
+		o.Labels = nil
+		o.Annotations = keep(o.Annotations, revisionAnnotation)
+	case metav1.Object:
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func trimDeployment(d *appsv1.Deployment) {
+	if owner := metav1.GetControllerOfNoCopy(d); owner != nil && v1beta1.IsScaledDeployment(owner) {
+		trimOwnDeployment(d)
+		return
+	}
+	d.ManagedFields = nil
+	d.Annotations, d.Labels = nil, nil
+	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: trimContainers(d.Spec.Template.Spec.Containers),
+		Resources:  d.Spec.Template.Spec.Resources,
+	}}
+	d.Status.Conditions = givenUp(d.Status.Conditions)
+}
+
+// givenUp keeps that a rollout does not get on, without the times and words that change
+// meanwhile.
+func givenUp(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
+	for _, c := range conditions {
+		if workload.HasGivenUp(c) {
+			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+		}
+	}
+	return out
+}
+
+// trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
+// fields we have applied, for a scaler or for the ScaledDeployment.
+func trimOwnDeployment(d *appsv1.Deployment) {
+	d.Labels = keep(d.Labels, v1beta1.ScaledDeploymentLabel)
+	d.Annotations = keep(d.Annotations, v1beta1.AppliedAnnotation)
+	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager != ownership.Scalers && entry.Manager != ownership.Owners
+	})
+}
+
+func trimPod(p *corev1.Pod) {
+	p.ManagedFields, p.Annotations = resizeTime(p.ManagedFields), nil
+	p.Labels = keep(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	p.Spec = corev1.PodSpec{
+		Containers:     trimContainers(p.Spec.Containers),
+		InitContainers: trimContainers(p.Spec.InitContainers),
+		Resources:      p.Spec.Resources,
+		NodeName:       p.Spec.NodeName,
+	}
+	statuses := make([]corev1.ContainerStatus, 0, len(p.Status.ContainerStatuses))
+	for _, s := range p.Status.ContainerStatuses {
+		statuses = append(statuses, corev1.ContainerStatus{
+			Name:                 s.Name,
+			RestartCount:         s.RestartCount,
+			Resources:            s.Resources,
+			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
+			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
+		})
+	}
+	p.Status = corev1.PodStatus{
+		Phase:             p.Status.Phase,
+		QOSClass:          p.Status.QOSClass,
+		StartTime:         p.Status.StartTime,
+		Conditions:        trimConditions(p.Status.Conditions),
+		ContainerStatuses: statuses,
+	}
+}
+
+func trimNode(n *corev1.Node) {
+	n.ManagedFields, n.Annotations, n.Labels = nil, nil, nil
+	n.Spec = corev1.NodeSpec{}
+	allocatable := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if amount, ok := n.Status.Allocatable[name]; ok {
+			allocatable[name] = amount
+		}
+	}
+	n.Status = corev1.NodeStatus{Allocatable: allocatable}
+}
+
+// resizeTime keeps when the pod was last resized in place; nil for never.
+func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
+	for _, entry := range entries {
+		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
+			continue
+		}
+		if len(out) == 0 || out[0].Time.Before(entry.Time) {
+			out = []metav1.ManagedFieldsEntry{{Subresource: entry.Subresource, Time: entry.Time}}
+		}
+	}
+	return out
+}
+
+// trimConditions keeps what is said of a resize, and since when the pod is ready, or not.
+func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+	for _, c := range conditions {
+		switch c.Type {
+		case corev1.PodResizePending, corev1.PodResizeInProgress:
+			out = append(out, c)
+		case corev1.PodReady:
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		}
+	}
+	return out
+}
+
+// backingOff keeps that a container is not started for now. The kubelet's words change
+// with each of its tries.
+func backingOff(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
+	if !workload.IsBackingOff(waiting) {
+		return nil
+	}
+	return &corev1.ContainerStateWaiting{Reason: waiting.Reason}
+}
+
+func trimContainers(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, 0, len(containers))
+	for _, c := range containers {
+		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, ResizePolicy: c.ResizePolicy})
+	}
+	return out
+}
+
+func keep(m map[string]string, key string) map[string]string {
+	if v, ok := m[key]; ok {
+		return map[string]string{key: v}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func vpaOf(namespace, name, deployment string) *unstructured.Unstructured {
+	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+	}}}
+	vpa.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"})
+	vpa.SetNamespace(namespace)
+	vpa.SetName(name)
+	return vpa
+}
+
+// served is an API server that has the API, or says why not.
+type served struct {
+	*fake.FakeDynamicClient
+	refusal atomic.Pointer[apierrors.StatusError]
+}
+
+func serve(objects ...runtime.Object) *served {
+	s := &served{FakeDynamicClient: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{inventory.VPAResource: "VerticalPodAutoscalerList"}, objects...)}
+	refuse := func(clienttesting.Action) (bool, runtime.Object, error) {
+		if err := s.refusal.Load(); err != nil {
+			return true, nil, err
+		}
+		return false, nil, nil
+	}
+	s.PrependReactor("list", "*", refuse)
+	s.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+		if err := s.refusal.Load(); err != nil {
+			return true, nil, err
+		}
+		return false, nil, nil
+	})
+	return s
+}
+
+func (s *served) refuse(err *apierrors.StatusError) { s.refusal.Store(err) }
+
+var (
+	notServed = apierrors.NewNotFound(inventory.VPAResource.GroupResource(), "")
+	forbidden = apierrors.NewForbidden(inventory.VPAResource.GroupResource(), "", nil)
+	broken    = apierrors.NewServiceUnavailable("the conversion webhook is down")
+)
+
+// news is what somebody was told of.
+type news struct {
+	mu   sync.Mutex
+	told string
+}
+
+func (n *news) tell(vpa workload.VPA) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told += fmt.Sprintf("%s/%s of %s; ", vpa.Namespace, vpa.Name, vpa.Target.Name)
+}
+
+// are waits for the news, and forgets them.
+func (n *news) are(t *testing.T, want string) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, func() string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.told != want {
+			return fmt.Sprintf("told of %q, not of %q", n.told, want)
+		}
+		n.told = ""
+		return ""
+	})
+}
+
+// follow watches, and returns what it tells of.
+func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
+	t.Helper()
+	v := &inventory.VPAs{Client: s, Namespaces: namespaces, LookAgain: time.Millisecond, Clock: clock.RealClock{}}
+	n := &news{}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	v.Follow(ctx, n.tell)
+	if err := v.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return v, n
+}
+
+func names(vpas []workload.VPA) (out []string) {
+	for _, vpa := range vpas {
+		out = append(out, vpa.Name+" of "+vpa.Target.Name)
+	}
+	return out
+}
+
+func has(t *testing.T, v *inventory.VPAs, namespace, want string) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, func() string {
+		if got := fmt.Sprint(names(v.Of(namespace))); got != want {
+			return fmt.Sprintf("VPAs of %s: %s, want %s", namespace, got, want)
+		}
+		return ""
+	})
+}
+
+func TestVPAsAreKnownBeforeTheFirstPass(t *testing.T) {
+	v, _ := follow(t, serve(vpaOf("shop", "b", "web"), vpaOf("shop", "a", "api"), vpaOf("other", "c", "web")))
+	if got := fmt.Sprint(names(v.Of("shop")), names(v.Of("other")), names(v.Of("none"))); got != "[a of api b of web] [c of web] []" {
+		t.Errorf("VPAs: %s", got)
+	}
+}
+
+func TestVPAsComeChangeAndGo(t *testing.T) {
+	s := serve()
+	v, told := follow(t, s, "shop")
+	has(t, v, "shop", "[]")
+	vpas := s.Resource(inventory.VPAResource).Namespace("shop")
+	// The fake has no resource versions: what comes between its list and its watch is lost.
+	testkit.Eventually(t, time.Minute, func() string {
+		for _, action := range s.Actions() {
+			if action.GetVerb() == "watch" {
+				return ""
+			}
+		}
+		return "not watched yet"
+	})
+	if _, err := vpas.Create(t.Context(), vpaOf("shop", "v", "web"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, v, "shop", "[v of web]")
+	told.are(t, "shop/v of web; ")
+	moved := vpaOf("shop", "v", "api")
+	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, v, "shop", "[v of api]")
+	told.are(t, "shop/v of web; shop/v of api; ") // what it has left, and what it came to
+	moved.Object["status"] = map[string]any{"recommendation": "something"}
+	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := vpas.Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has(t, v, "shop", "[]")
+	told.are(t, "shop/v of api; ") // and not of the status
+}
+
+func TestTheAPIOfVPAsComes(t *testing.T) {
+	for name, refusal := range map[string]*apierrors.StatusError{"not served": notServed, "forbidden": forbidden, "broken": broken} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(vpaOf("shop", "v", "web"))
+			s.refuse(refusal)
+			v, _ := follow(t, s, "shop") // does not wait for it
+			has(t, v, "shop", "[]")
+			s.refuse(nil)
+			has(t, v, "shop", "[v of web]")
+		})
+	}
+}
