@@ -7,7 +7,7 @@ package v1beta1
 // first status that the operator writes.
 const (
 	// ConditionReady sums up the others. Learning, waiting and suspended are
-	// Ready=True; False means that something is broken. Reasons: Working, Learning,
+	// Ready=True; False means that something is broken. Reasons: OperatingNormally, Learning,
 	// WaitingForDeployment, Suspended, Paused, RecommendOnly, or the reason of
 	// whatever is broken.
 	ConditionReady = "Ready"
@@ -33,7 +33,7 @@ const (
 
 // The reasons of Ready, TargetFound and RecommendationProvided.
 const (
-	ReasonWorking              = "Working"
+	ReasonOperatingNormally    = "OperatingNormally"
 	ReasonLearning             = "Learning"
 	ReasonSuspended            = "Suspended"
 	ReasonPaused               = "Paused"
@@ -77,7 +77,7 @@ const (
 	ReasonVerifying = "Verifying"
 	// ReasonChangeFailed: a change was put back, since the pods fared worse with it, and is
 	// not tried again before the evidence is new.
-	ReasonChangeFailed = "ChangeFailed"
+	ReasonChangeReverted = "ChangeReverted"
 	// ReasonNoRecommendation: there is no recommendation to act on yet.
 	ReasonNoRecommendation = "NoRecommendation"
 	// ReasonNewPodsOnly: the mode is Initial, and pods run that were made before the decided

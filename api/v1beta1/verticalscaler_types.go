@@ -21,7 +21,7 @@ const (
 
 	// GiveBackFinalizer is on a scaler only while the operator holds fields of the
 	// Deployment's pod template that are to be given back.
-	GiveBackFinalizer = "autoscaling.verticalscaler.io/give-back"
+	RestoreFinalizer = "autoscaling.verticalscaler.io/restore-original-resources"
 
 	// AnyContainer is the containerName of the policy for all containers that no
 	// other policy names.
@@ -29,12 +29,12 @@ const (
 )
 
 // UpdateMode says how far the operator may go to put a recommendation in force.
-// +kubebuilder:validation:Enum=Off;Initial;InPlace;Rollout
+// +kubebuilder:validation:Enum=Recommend;Initial;InPlace;Rollout
 type UpdateMode string
 
 const (
-	// UpdateModeOff only recommends.
-	UpdateModeOff UpdateMode = "Off"
+	// UpdateModeRecommend only recommends.
+	UpdateModeRecommend UpdateMode = "Recommend"
 	// UpdateModeInitial sizes pods when they are made, and only then.
 	UpdateModeInitial UpdateMode = "Initial"
 	// UpdateModeInPlace resizes running pods without restarting them.
@@ -150,7 +150,7 @@ type VerticalScalerSpec struct {
 // Scaling says how a Deployment is sized.
 type Scaling struct {
 	// suspend stops the operator from changing anything; it goes on observing and
-	// recommending. What it has written into a pod template stays: updateMode Off gives
+	// recommending. What it has written into a pod template stays: updateMode Recommend gives
 	// that back. Defaults to false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors="urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
@@ -175,15 +175,15 @@ type Scaling struct {
 
 // UpdatePolicy says how recommendations are put in force.
 type UpdatePolicy struct {
-	// updateMode is how far the operator may go. "Off" (in quotes, since a bare Off is
-	// a boolean in YAML): recommend only. Initial: let the API server give new pods the
+	// updateMode is how far the operator may go. Recommend: recommend
+	// only. Initial: let the API server give new pods the
 	// sizes, and leave those that run alone. InPlace: resize
 	// running pods without restarting them. Rollout: write the sizes into the
 	// Deployment's pod template, which restarts its pods by its own strategy.
 	// Defaults to InPlace.
 	// +optional
 	// +kubebuilder:default=InPlace
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Off","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Update mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Recommend","urn:alm:descriptor:com.tectonic.ui:select:Initial","urn:alm:descriptor:com.tectonic.ui:select:InPlace","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
 	// fallback is what InPlace does where a pod cannot be resized in place: its node can
@@ -229,7 +229,7 @@ type UpdatePolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tolerance in percent",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TolerancePercent *int32 `json:"tolerancePercent,omitempty"`
 
-	// observationSeconds is how long pods are watched after a change before it counts as
+	// verificationSeconds is how long pods are watched after a change before it counts as
 	// good. What is lowered in place is lowered on a quarter of the pods at first, and on
 	// the others after that time. Where the changed pods fare clearly worse than the
 	// unchanged, what was before is put back. 0 watches nothing. Defaults to 120.
@@ -238,18 +238,18 @@ type UpdatePolicy struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Observation in seconds",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
-	ObservationSeconds *int32 `json:"observationSeconds,omitempty"`
+	VerificationSeconds *int32 `json:"verificationSeconds,omitempty"`
 
-	// raise bounds the changes that raise a request.
+	// scaleUp bounds the changes that raise a request.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Raise",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
-	Raise *DirectionPolicy `json:"raise,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scale up",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	ScaleUp *DirectionPolicy `json:"scaleUp,omitempty"`
 
-	// lower bounds the changes that lower a request. Its maxStepPercent is below 100.
+	// scaleDown bounds the changes that lower a request. Its maxStepPercent is below 100.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.maxStepPercent) || self.maxStepPercent < 100",message="must be below 100 for lower: nothing is lowered by all that it has",fieldPath=".maxStepPercent"
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Lower",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
-	Lower *DirectionPolicy `json:"lower,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!has(self.maxStepPercent) || self.maxStepPercent < 100",message="must be below 100 for scaleDown: a request cannot be lowered by 100 percent",fieldPath=".maxStepPercent"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scale down",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
+	ScaleDown *DirectionPolicy `json:"scaleDown,omitempty"`
 
 	// windows are when requests may be changed. Outside of all windows for a direction,
 	// changes of that direction wait; a direction that no window names never waits. What
@@ -282,13 +282,13 @@ type DirectionPolicy struct {
 }
 
 // ChangeDirection is which way a request is changed.
-// +kubebuilder:validation:Enum=Raise;Lower
+// +kubebuilder:validation:Enum=ScaleUp;ScaleDown
 type ChangeDirection string
 
 // The directions.
 const (
-	DirectionRaise ChangeDirection = "Raise"
-	DirectionLower ChangeDirection = "Lower"
+	DirectionScaleUp   ChangeDirection = "ScaleUp"
+	DirectionScaleDown ChangeDirection = "ScaleDown"
 )
 
 // UpdateWindow is when requests may be changed.
@@ -324,7 +324,7 @@ type UpdateWindow struct {
 	// directions are the changes that the window is for. Defaults to both.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={Raise,Lower}
+	// +kubebuilder:default={ScaleUp,ScaleDown}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
 	Directions []ChangeDirection `json:"directions,omitempty"`
@@ -607,21 +607,21 @@ type VerticalScalerStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Failed changes"
-	Failed []FailedChange `json:"failed,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reverted changes"
+	RevertedChanges []RevertedChange `json:"revertedChanges,omitempty"`
 
 	// held records the values found in the Deployment's pod template before the
 	// operator took them over. They are put back when the scaler goes, is
 	// retargeted, or leaves Rollout as its mode or fallback.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Held"
-	Held *Held `json:"held,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Original resources"
+	OriginalResources *OriginalResources `json:"originalResources,omitempty"`
 
 	// admission is what the API server puts into new pods of the Deployment, in the mode
 	// Initial.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Admission"
-	Admission *Admission `json:"admission,omitempty"`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
+	NewPods *NewPods `json:"newPods,omitempty"`
 
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied,
 	// Reconciling and Stalled; and ClusterAccess, where the operator sees only a part
@@ -727,16 +727,17 @@ type RecommendationReason struct {
 	// resource is cpu or memory.
 	Resource ControlledResource `json:"resource"`
 	// code names the step: RecentPeak, RecentUsage, DayPeak, WeekPeak, SameTime, Peak,
-	// Volatility, ThinEvidence, SafetyMargin, OOMFloor, Minimum, MinAllowed, MaxAllowed,
+	// Volatility, LimitedHistory, SafetyMargin, OOMFloor, Minimum, MinAllowed, MaxAllowed,
 	// Kept.
 	Code string `json:"code"`
-	// marginPerMille is what the step adds to the amount before it, in thousandths of it.
+	// margin is what the step adds to the amount before it, as a percentage: "15%" or "12.5%".
 	// The sum is rounded up: CPU to millicores, memory to MiB, or to 64 KiB below 64 MiB.
-	// Without it, the step leads to value whatever was before.
+	// Unset means that the step sets the amount to value.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=5000
-	MarginPerMille int32 `json:"marginPerMille,omitempty"`
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=6
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,3}(\.[0-9])?%$`
+	Margin string `json:"margin,omitempty"`
 	// value is the amount after the step.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -759,7 +760,7 @@ type Decision struct {
 	Containers []ContainerDecision `json:"containers,omitempty"`
 	// written says that the Deployment's pod template has carried the decision.
 	// +optional
-	Written bool `json:"written,omitempty"`
+	AppliedToTemplate bool `json:"appliedToTemplate,omitempty"`
 	// reverts counts how often another writer has undone this decision, or one before
 	// it, on the pod template or on pods, within a day of each other. At 2 the operator
 	// stops and says Contested.
@@ -778,11 +779,11 @@ type Decision struct {
 	// trial is how it goes with the decision while the changed pods are watched; unset
 	// where nothing is.
 	// +optional
-	Trial *Trial `json:"trial,omitempty"`
+	Verification *Verification `json:"verification,omitempty"`
 }
 
 // Trial is what is known of a decision while the changed pods are watched.
-type Trial struct {
+type Verification struct {
 	// startTime is when lastGood was left.
 	StartTime metav1.Time `json:"startTime"`
 	// lastGood holds the requests before the decision, of what is tried. They are put back
@@ -797,18 +798,18 @@ type Trial struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
-	Unwell []types.UID `json:"unwell,omitempty"`
-	// watchedSince is when all that is to be watched had been changed; unset before.
+	UnhealthyPods []types.UID `json:"unhealthyPods,omitempty"`
+	// observedSince is when all that is to be watched had been changed; unset before.
 	// +optional
-	WatchedSince *metav1.Time `json:"watchedSince,omitempty"`
-	// passedTime is when the pods that were changed first had been well for long enough for
+	ObservedSince *metav1.Time `json:"observedSince,omitempty"`
+	// firstPodsVerifiedTime is when the pods that were changed first had been well for long enough for
 	// the others to follow; unset before.
 	// +optional
-	PassedTime *metav1.Time `json:"passedTime,omitempty"`
+	FirstPodsVerifiedTime *metav1.Time `json:"firstPodsVerifiedTime,omitempty"`
 }
 
 // FailedChange is a request that was put back, since the pods fared clearly worse with it.
-type FailedChange struct {
+type RevertedChange struct {
 	// containerName is the container's name.
 	ContainerName string `json:"containerName"`
 	// resource is cpu or memory.
@@ -840,18 +841,18 @@ type ContainerDecision struct {
 	ContainerName string `json:"containerName"`
 	// requests are what each pod's container shall request.
 	Requests Amounts `json:"requests"`
-	// keptMemoryLimit is a memory limit that was to be lowered and could not be: the
+	// retainedMemoryLimit is a memory limit that was to be lowered and could not be: the
 	// kubelet found more memory in use. No limit up to it is lowered until the memory of
 	// this container is decided anew.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('[eE].*[0-9]{3}')",message="must have an exponent of at most two digits"
-	KeptMemoryLimit *resource.Quantity `json:"keptMemoryLimit,omitempty"`
+	RetainedMemoryLimit *resource.Quantity `json:"retainedMemoryLimit,omitempty"`
 }
 
 // Held records values of a pod template before the operator took them over.
-type Held struct {
+type OriginalResources struct {
 	// deploymentName is the Deployment that they were found on.
 	DeploymentName string `json:"deploymentName"`
 	// uid is that Deployment's UID.
@@ -861,11 +862,11 @@ type Held struct {
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=64
-	Containers []HeldContainer `json:"containers,omitempty"`
+	Containers []OriginalContainerResources `json:"containers,omitempty"`
 }
 
 // HeldContainer holds the values found on one container of a pod template.
-type HeldContainer struct {
+type OriginalContainerResources struct {
 	// containerName is the container's name.
 	ContainerName string `json:"containerName"`
 	// requests are the requests found, of the resources that were taken over. 0
@@ -879,30 +880,30 @@ type HeldContainer struct {
 }
 
 // Admission is what the API server puts into new pods.
-type Admission struct {
+type NewPods struct {
 	// containers holds the sizes that containers get when a pod is made, by name. A container
 	// gets its size only where it has limits exactly where the size has some.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=64
-	Containers []AdmittedContainer `json:"containers,omitempty"`
+	Containers []NewPodContainer `json:"containers,omitempty"`
 
-	// newestPodTime is when the newest pod was made that there was once the API server had had
+	// effectiveSince is when the newest pod was made that there was once the API server had had
 	// time to learn of containers. Pods that are made later are expected to get these sizes.
 	// Unset until then, and where no pod is ever evicted.
 	// +optional
-	NewestPodTime *metav1.Time `json:"newestPodTime,omitempty"`
+	EffectiveSince *metav1.Time `json:"effectiveSince,omitempty"`
 
-	// missedBy names a pod that was made later and has not got its sizes. No pod is evicted
+	// ineffectiveOnPod names a pod that was made later and has not got its sizes. No pod is evicted
 	// until a newer one has got them, or the scaler's spec is edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	MissedBy string `json:"missedBy,omitempty"`
+	IneffectiveOnPod string `json:"ineffectiveOnPod,omitempty"`
 }
 
 // AdmittedContainer is the size that a container of a new pod gets.
-type AdmittedContainer struct {
+type NewPodContainer struct {
 	// containerName is the container's name.
 	ContainerName string `json:"containerName"`
 	// requests are the container's requests.

@@ -95,9 +95,9 @@ func newAPIServer(t *testing.T) *apiServer {
 			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{ready, applied}},
 		}
 	}
-	web := scaler("web", metav1.Condition{Status: "True", Reason: "Working"}, metav1.Condition{Status: "True", Reason: "Applied", Message: "All pods have the decided size"})
+	web := scaler("web", metav1.Condition{Status: "True", Reason: "OperatingNormally"}, metav1.Condition{Status: "True", Reason: "Applied", Message: "All pods have the decided size"})
 	web.Status.Summary = &v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}
-	web.Status.Decision = &v1beta1.Decision{Reason: "Lower", Containers: []v1beta1.ContainerDecision{{
+	web.Status.Decision = &v1beta1.Decision{Reason: "ScaleDown", Containers: []v1beta1.ContainerDecision{{
 		ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(q("230m")), Memory: ptr.To(q("480Mi"))},
 	}}}
 	late := scaler("late", metav1.Condition{Status: "True", Reason: "WaitingForDeployment", Message: "Waiting"}, metav1.Condition{Status: "Unknown", Reason: "WaitingForDeployment", Message: "Waiting"})

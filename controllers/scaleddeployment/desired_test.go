@@ -190,7 +190,7 @@ func asJSON(t *testing.T, value any) (out any) {
 func TestScalerFor(t *testing.T) {
 	owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 		o.Spec.DeploymentName = "other"
-		o.Spec.Scaling = &v1beta1.Scaling{Suspend: true, UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: "Off"}}
+		o.Spec.Scaling = &v1beta1.Scaling{Suspend: true, UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: "Recommend"}}
 	})
 	got, err := scalerFor(owner)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestScalerFor(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &typed); err != nil {
 		t.Fatal(err)
 	}
-	if typed.Namespace != "shop" || typed.Name != "web" || typed.Spec.DeploymentName != "other" || !typed.Spec.Suspend || typed.Spec.UpdatePolicy.UpdateMode != "Off" ||
+	if typed.Namespace != "shop" || typed.Name != "web" || typed.Spec.DeploymentName != "other" || !typed.Spec.Suspend || typed.Spec.UpdatePolicy.UpdateMode != "Recommend" ||
 		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedOf(&typed) == "" {
 		t.Errorf("scalerFor() = %+v", typed)
 	}

@@ -399,7 +399,7 @@ func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
 
 func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
 	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: made(t, anOwner(), "web").OwnerReferences}}
-	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Working", Message: "The scaler works"}}
+	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "The scaler works"}}
 	taken := made(t, anOwner(renamed), "web-v2")
 	taken.OwnerReferences = nil
 	s := newShop(t, anOwner(scaling, renamed), interceptor.Funcs{}, made(t, anOwner(), "web"), taken, scaler)
@@ -407,7 +407,7 @@ func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "Working" {
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "OperatingNormally" {
 		t.Errorf("Sized says %+v", c)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c == nil || c.Reason != "NotControlled" {

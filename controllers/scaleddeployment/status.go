@@ -142,14 +142,14 @@ func reconciling(s state) metav1.Condition {
 	if s.kind == isUnderWay || s.kind == isUnfinished {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "No change is under way"}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
 }
 
 func stalled(s state) metav1.Condition {
 	if s.kind == isStalled {
 		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "Nothing waits for a person"}
+	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "Nothing waits for a person"}
 }
 
 // sized repeats what the scaler says of itself.

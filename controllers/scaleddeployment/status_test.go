@@ -126,46 +126,46 @@ func TestConditions(t *testing.T) {
 	}{
 		"all is well": {
 			pass: pass{deployment: aDeployment()},
-			want: []string{"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False Working: No change is under way", "Stalled False Working: Nothing waits for a person"},
+			want: []string{"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a rollout": {
 			pass: pass{deployment: aDeployment(counts(3, 3, 1))},
-			want: []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False Working: Nothing waits for a person"},
+			want: []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a replacement": {
 			pass: pass{deployment: aDeployment(), waiting: "one must go"},
-			want: []string{"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False Working: Nothing waits for a person"},
+			want: []string{"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a refusal outranks the rollout": {
 			pass: pass{deployment: aDeployment(), refused: refusal.Refusal{Reason: "Rejected", Message: "no"}},
-			want: []string{"Ready False Rejected: no", "Reconciling False Working: No change is under way", "Stalled True Rejected: no"},
+			want: []string{"Ready False Rejected: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True Rejected: no"},
 		},
 		"a refusal without a Deployment": {
 			pass: pass{refused: refusal.Refusal{Reason: "NotControlled", Message: "no"}},
-			want: []string{"Ready False NotControlled: no", "Reconciling False Working: No change is under way", "Stalled True NotControlled: no"},
+			want: []string{"Ready False NotControlled: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True NotControlled: no"},
 		},
 		"a failure": {
 			pass: pass{err: errors.New("read tcp 10.0.0.1: timeout")},
-			want: []string{"Ready Unknown Unknown: The pass could not be finished; it is tried again", "Reconciling True Unknown: The pass could not be finished; it is tried again", "Stalled False Working: Nothing waits for a person"},
+			want: []string{"Ready Unknown Unknown: The pass could not be finished; it is tried again", "Reconciling True Unknown: The pass could not be finished; it is tried again", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a scaler": {
 			pass: pass{deployment: aDeployment(), scaler: scaler}, scaling: true,
 			want: []string{
-				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False Working: No change is under way", "Stalled False Working: Nothing waits for a person",
+				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized False QuotaExceeded: no room",
 			},
 		},
 		"a scaler that has said nothing": {
 			pass: pass{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}}, scaling: true,
 			want: []string{
-				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False Working: No change is under way", "Stalled False Working: Nothing waits for a person",
+				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
 			},
 		},
 		"no scaler yet": {
 			pass: pass{waiting: "one must go"}, scaling: true,
 			want: []string{
-				"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False Working: Nothing waits for a person",
+				"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
 			},
 		},

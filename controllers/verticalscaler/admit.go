@@ -22,8 +22,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 // needsAdmission says whether the scaler's mode has the API server size new pods.
@@ -40,26 +40,26 @@ func mayEvict(scaler *v1beta1.VerticalScaler) bool {
 // stays the same while changes are frozen. The budget has nothing to do with it: no pod
 // that runs is changed.
 //
-// That status.admission is there says that there may be a binding. It is written first,
+// That status.newPods is there says that there may be a binding. It is written first,
 // so that a binding is found again after a crash.
 func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
 	if !needsAdmission(scaler) {
 		return nil
 	}
 	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
-		if scaler.Status.Admission == nil || !equality.Semantic.DeepEqual(scaler.Status.Admission, apiAdmission(p.plan.NewPods, p.plan.Admission)) {
+		if scaler.Status.NewPods == nil || !equality.Semantic.DeepEqual(scaler.Status.NewPods, apiAdmission(p.plan.NewPods, p.plan.Admission)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
 		return nil
 	}
-	if scaler.Status.Admission == nil {
-		p.status.Admission = &v1beta1.Admission{}
+	if scaler.Status.NewPods == nil {
+		p.status.NewPods = &v1beta1.NewPods{}
 		p.again = staleCacheRetry
 		return nil
 	}
 	key := client.ObjectKeyFromObject(scaler)
 	selector := p.observation.deployment.Spec.Selector
-	sizes := scaler.Status.Admission.Containers
+	sizes := scaler.Status.NewPods.Containers
 	if mayEvict(scaler) && !equality.Semantic.DeepEqual(sizes, apiAdmission(p.plan.NewPods, plan.Admission{}).Containers) {
 		p.again = staleCacheRetry // the API server is given its time once the status says it
 	}
@@ -136,7 +136,7 @@ func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, sele
 // dismiss removes the binding of a scaler whose mode needs none any more. Where the API
 // server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
 func (r *Reconciler) dismiss(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
-	if scaler.Status.Admission == nil || needsAdmission(scaler) || isPaused(scaler) {
+	if scaler.Status.NewPods == nil || needsAdmission(scaler) || isPaused(scaler) {
 		return nil
 	}
 	err := r.unbind(ctx, client.ObjectKeyFromObject(scaler))
@@ -145,7 +145,7 @@ func (r *Reconciler) dismiss(ctx context.Context, scaler *v1beta1.VerticalScaler
 		return nil
 	}
 	if err == nil {
-		status.Admission = nil
+		status.NewPods = nil
 	}
 	return err
 }
@@ -204,12 +204,12 @@ type boundAt struct {
 
 // askedAt is since when the API server has been asked for sizes, with a binding.
 type askedAt struct {
-	sizes []v1beta1.AdmittedContainer
+	sizes []v1beta1.NewPodContainer
 	since time.Time
 }
 
 // ask notes that the status and a binding ask for these sizes.
-func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.AdmittedContainer, now time.Time, anew bool) {
+func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time, anew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last, ok := m.asks[scaler]; ok && !anew && equality.Semantic.DeepEqual(last.sizes, sizes) {
@@ -222,7 +222,7 @@ func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.Admit
 }
 
 // asked is since when the API server has been asked for what the status says; zero for not.
-func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.Admission) time.Time {
+func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, ok := m.asks[scaler]

@@ -36,7 +36,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scaler := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.Admission = &v1beta1.Admission{} })
+	scaler := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.NewPods = &v1beta1.NewPods{} })
 	key := client.ObjectKeyFromObject(scaler)
 	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -61,9 +61,9 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	}
 	t.Run("not before the status says that there may be one", func(t *testing.T) {
 		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
-		first.Status.Admission = nil
-		if err := r.admit(t.Context(), first, p); err != nil || p.status.Admission == nil || p.again == 0 || len(bindings(r)) > 0 {
-			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.Admission, p.again, bindings(r))
+		first.Status.NewPods = nil
+		if err := r.admit(t.Context(), first, p); err != nil || p.status.NewPods == nil || p.again == 0 || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.again, bindings(r))
 		}
 	})
 	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
@@ -75,24 +75,24 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			t.Errorf("bindings of %s", got)
 		}
 		off, status := scaler.DeepCopy(), scaler.Status.DeepCopy()
-		off.Spec.UpdatePolicy.UpdateMode = "Off"
-		if err := r.dismiss(t.Context(), off, status); err != nil || status.Admission != nil || len(bindings(r)) > 0 {
-			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
+		off.Spec.UpdatePolicy.UpdateMode = "Recommend"
+		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
 		}
 	})
 	t.Run("while changes are frozen, new pods get what they have been getting", func(t *testing.T) {
 		for name, tc := range map[string]struct {
-			admission *v1beta1.Admission
+			admission *v1beta1.NewPods
 			waits     bool
 		}{
 			"where nothing is asked for yet": {nil, true},
-			"where they got something else":  {&v1beta1.Admission{}, true},
+			"where they got something else":  {&v1beta1.NewPods{}, true},
 			"where nothing changes":          {apiAdmission([]plan.Size{{Container: "app"}}, plan.Admission{}), false},
 		} {
 			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
 			r.Freeze = freeze.New(types.NamespacedName{})
 			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
-			before.Status.Admission = tc.admission
+			before.Status.NewPods = tc.admission
 			p.status = *before.Status.DeepCopy()
 			if err := r.admit(t.Context(), before, p); err != nil || len(bindings(r)) > 0 {
 				t.Errorf("%s: %v, bindings of %v", name, err, bindings(r))
@@ -100,24 +100,24 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			if got := p.plan.Reason == "Frozen"; got != tc.waits {
 				t.Errorf("%s: %s", name, p.plan.Reason)
 			}
-			if completeStatus(before, p); !equality.Semantic.DeepEqual(p.status.Admission, tc.admission) {
-				t.Errorf("%s: new pods get %+v", name, p.status.Admission)
+			if completeStatus(before, p); !equality.Semantic.DeepEqual(p.status.NewPods, tc.admission) {
+				t.Errorf("%s: new pods get %+v", name, p.status.NewPods)
 			}
 		}
 	})
 	t.Run("nor is a binding removed while the scaler is paused", func(t *testing.T) {
 		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(key, selector))
 		off := scaler.DeepCopy()
-		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Off", map[string]string{v1beta1.PausedAnnotation: "true"}
+		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Recommend", map[string]string{v1beta1.PausedAnnotation: "true"}
 		status := off.Status.DeepCopy()
-		if err := r.dismiss(t.Context(), off, status); err != nil || status.Admission == nil || len(bindings(r)) != 1 {
-			t.Errorf("%v, admission %v, bindings of %v", err, status.Admission, bindings(r))
+		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods == nil || len(bindings(r)) != 1 {
+			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
 		}
 	})
 	t.Run("no pod is evicted but with a binding and a policy that have been there", func(t *testing.T) {
 		recreate, other := scaler.DeepCopy(), selector.DeepCopy()
 		recreate.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
-		recreate.Status.Admission = apiAdmission(newPass().plan.NewPods, plan.Admission{})
+		recreate.Status.NewPods = apiAdmission(newPass().plan.NewPods, plan.Admission{})
 		other.MatchLabels["tier"] = "front"
 		for name, tc := range map[string]struct {
 			objects []client.Object

@@ -26,9 +26,9 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -60,8 +60,8 @@ func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScale
 	case p.plan.Evict != nil:
 		p.err = r.evict(ctx, scaler, p)
 	case p.plan.GiveBack:
-		if p.err = r.giveBack(ctx, scaler, p.status.Held); p.err == nil {
-			p.status.Held = nil
+		if p.err = r.giveBack(ctx, scaler, p.status.OriginalResources); p.err == nil {
+			p.status.OriginalResources = nil
 			p.again = staleCacheRetry
 		}
 	case p.plan.RecordFirst:
@@ -157,7 +157,7 @@ func (r *Reconciler) otherHolder(ctx context.Context, scaler *v1beta1.VerticalSc
 	}
 	for i := range scalers.Items {
 		other := &scalers.Items[i]
-		if held := other.Status.Held; other.Name != scaler.Name && held != nil && held.UID == deployment {
+		if held := other.Status.OriginalResources; other.Name != scaler.Name && held != nil && held.UID == deployment {
 			return other.Name, nil
 		}
 	}
@@ -247,9 +247,9 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 	if live.ResourceVersion != p.plan.Rewrite.ResourceVersion {
 		return errStaleCache
 	}
-	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
+	if !controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
 		updated := scaler.DeepCopy()
-		controllerutil.AddFinalizer(updated, v1beta1.GiveBackFinalizer)
+		controllerutil.AddFinalizer(updated, v1beta1.RestoreFinalizer)
 		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
 			if p.refusedBy(err) {
 				return nil
@@ -259,7 +259,7 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 		r.written.Remember(updated, p.now)
 		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
-	p.status.Held = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
+	p.status.OriginalResources = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
 	p.again = staleCacheRetry
 	return nil
 }

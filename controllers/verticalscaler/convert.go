@@ -62,10 +62,10 @@ func recommendationStatus(recs []recommend.Container) *v1beta1.Recommendation {
 		}
 		for _, reason := range rec.Reasons {
 			container.Reasons = append(container.Reasons, v1beta1.RecommendationReason{
-				Resource:       v1beta1.ControlledResource(reason.Resource),
-				Code:           reason.Code,
-				Value:          valueOf(reason),
-				MarginPerMille: int32(min(max(reason.PerMille, 0), recommend.MaxPerMille)),
+				Resource: v1beta1.ControlledResource(reason.Resource),
+				Code:     reason.Code,
+				Value:    valueOf(reason),
+				Margin:   recommend.FormatMargin(reason.PerMille),
 			})
 		}
 		out.ContainerRecommendations = append(out.ContainerRecommendations, container)
@@ -111,7 +111,7 @@ const maxObservedSeconds = 10 * 365 * 24 * 3600
 func readReason(reason v1beta1.RecommendationReason) recommend.Reason {
 	out := recommend.Reason{
 		Resource: string(reason.Resource), Code: reason.Code,
-		PerMille: min(max(int64(reason.MarginPerMille), 0), recommend.MaxPerMille),
+		PerMille: recommend.ParseMargin(reason.Margin),
 	}
 	if reason.Resource == v1beta1.ControlledCPU {
 		out.Value, _ = quantity.CPUMillis(reason.Value)
@@ -128,7 +128,7 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 	out := &plan.Decision{
 		Time:    d.Time.Time,
 		Reason:  d.Reason,
-		Written: d.Written,
+		Written: d.AppliedToTemplate,
 		Reverts: int(d.Reverts),
 	}
 	if d.LastRevertTime != nil {
@@ -139,14 +139,14 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 	}
 	out.Requests = requestsOf(d.Containers)
 	for _, c := range d.Containers {
-		if kept := amountsOf(v1beta1.Amounts{Memory: c.KeptMemoryLimit}).MemoryBytes; kept > 0 {
+		if kept := amountsOf(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
 			if out.KeptLimits == nil {
 				out.KeptLimits = map[string]int64{}
 			}
 			out.KeptLimits[c.ContainerName] = kept
 		}
 	}
-	out.Trial = trialOf(d.Trial)
+	out.Trial = trialOf(d.Verification)
 	return out
 }
 
@@ -167,28 +167,28 @@ func apiRequests(requests map[string]quantity.Amounts) (out []v1beta1.ContainerD
 	return out
 }
 
-func trialOf(t *v1beta1.Trial) *plan.Trial {
+func trialOf(t *v1beta1.Verification) *plan.Trial {
 	if t == nil || len(t.LastGood) == 0 {
 		return nil
 	}
 	return &plan.Trial{
-		Began: t.StartTime.Time, Good: requestsOf(t.LastGood), Unwell: t.Unwell,
-		Watched: timeOf(t.WatchedSince), Passed: timeOf(t.PassedTime),
+		Began: t.StartTime.Time, Good: requestsOf(t.LastGood), Unwell: t.UnhealthyPods,
+		Watched: timeOf(t.ObservedSince), Passed: timeOf(t.FirstPodsVerifiedTime),
 	}
 }
 
-func apiTrial(t *plan.Trial) *v1beta1.Trial {
+func apiTrial(t *plan.Trial) *v1beta1.Verification {
 	if t == nil {
 		return nil
 	}
-	return &v1beta1.Trial{
-		StartTime: metav1.NewTime(t.Began.Truncate(time.Second)), LastGood: apiRequests(t.Good), Unwell: t.Unwell,
-		WatchedSince: apiTime(t.Watched), PassedTime: apiTime(t.Passed),
+	return &v1beta1.Verification{
+		StartTime: metav1.NewTime(t.Began.Truncate(time.Second)), LastGood: apiRequests(t.Good), UnhealthyPods: t.Unwell,
+		ObservedSince: apiTime(t.Watched), FirstPodsVerifiedTime: apiTime(t.Passed),
 	}
 }
 
 // failedOf reads what has failed. What cannot be read has not.
-func failedOf(list []v1beta1.FailedChange) (out []plan.Failed) {
+func failedOf(list []v1beta1.RevertedChange) (out []plan.Failed) {
 	for _, f := range list {
 		amounts := func(q resource.Quantity) (v int64) {
 			if f.Resource == v1beta1.ControlledCPU {
@@ -209,13 +209,13 @@ func failedOf(list []v1beta1.FailedChange) (out []plan.Failed) {
 	return out
 }
 
-func apiFailed(list []plan.Failed) (out []v1beta1.FailedChange) {
+func apiFailed(list []plan.Failed) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := quantity.Memory
 		if f.Resource == string(v1beta1.ControlledCPU) {
 			format = quantity.CPU
 		}
-		out = append(out, v1beta1.FailedChange{
+		out = append(out, v1beta1.RevertedChange{
 			ContainerName: f.Container, Resource: v1beta1.ControlledResource(f.Resource), Value: format(f.Value), LastGood: format(f.Good),
 			Time: metav1.NewTime(f.At.Truncate(time.Second)), ObservedSeconds: int64(f.Observed / time.Second), Message: conditions.Truncated(f.Saw),
 		})
@@ -242,10 +242,10 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 		return nil
 	}
 	out := &v1beta1.Decision{
-		Time:    metav1.NewTime(d.Time.Truncate(time.Second)),
-		Reason:  d.Reason,
-		Written: d.Written,
-		Reverts: int32(d.Reverts),
+		Time:              metav1.NewTime(d.Time.Truncate(time.Second)),
+		Reason:            d.Reason,
+		AppliedToTemplate: d.Written,
+		Reverts:           int32(d.Reverts),
 	}
 	if !d.LastRevert.IsZero() {
 		out.LastRevertTime = &metav1.Time{Time: d.LastRevert.Truncate(time.Second)}
@@ -253,14 +253,14 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 	out.ContestedBy = d.ContestedBy
 	out.Containers = apiRequests(d.Requests)
 	for i, c := range out.Containers {
-		out.Containers[i].KeptMemoryLimit = apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
+		out.Containers[i].RetainedMemoryLimit = apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
 	}
-	out.Trial = apiTrial(d.Trial)
+	out.Verification = apiTrial(d.Trial)
 	return out
 }
 
 // admissionOf reads what the API server puts into new pods, and what is known of that.
-func admissionOf(a *v1beta1.Admission) (out plan.Admission) {
+func admissionOf(a *v1beta1.NewPods) (out plan.Admission) {
 	if a == nil {
 		return out
 	}
@@ -269,25 +269,25 @@ func admissionOf(a *v1beta1.Admission) (out plan.Admission) {
 			Container: c.ContainerName, Resources: workload.Resources{Requests: amountsOf(c.Requests), Limits: amountsOf(c.Limits)},
 		})
 	}
-	out.MissedBy = a.MissedBy
-	if a.NewestPodTime != nil {
-		out.NewestPod = a.NewestPodTime.Time
+	out.MissedBy = a.IneffectiveOnPod
+	if a.EffectiveSince != nil {
+		out.NewestPod = a.EffectiveSince.Time
 	}
 	return out
 }
 
 // apiAdmission is what new pods get; it is never nil.
-func apiAdmission(sizes []plan.Size, known plan.Admission) *v1beta1.Admission {
-	out := &v1beta1.Admission{MissedBy: known.MissedBy}
+func apiAdmission(sizes []plan.Size, known plan.Admission) *v1beta1.NewPods {
+	out := &v1beta1.NewPods{IneffectiveOnPod: known.MissedBy}
 	if !known.NewestPod.IsZero() {
-		out.NewestPodTime = &metav1.Time{Time: known.NewestPod}
+		out.EffectiveSince = &metav1.Time{Time: known.NewestPod}
 	}
 	for _, size := range sizes {
-		out.Containers = append(out.Containers, v1beta1.AdmittedContainer{
+		out.Containers = append(out.Containers, v1beta1.NewPodContainer{
 			ContainerName: size.Container, Requests: apiAmounts(size.Requests), Limits: apiAmounts(size.Limits),
 		})
 	}
-	slices.SortFunc(out.Containers, func(a, b v1beta1.AdmittedContainer) int { return cmp.Compare(a.ContainerName, b.ContainerName) })
+	slices.SortFunc(out.Containers, func(a, b v1beta1.NewPodContainer) int { return cmp.Compare(a.ContainerName, b.ContainerName) })
 	return out
 }
 
@@ -301,7 +301,7 @@ func sortedNames[V any](m map[string]V) []string {
 }
 
 // heldOf reads what we hold of the Deployment with that UID.
-func heldOf(h *v1beta1.Held, uid types.UID) (out []plan.Held) {
+func heldOf(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
 	if h == nil || h.UID != uid {
 		return nil
 	}
@@ -317,17 +317,17 @@ func heldOf(h *v1beta1.Held, uid types.UID) (out []plan.Held) {
 }
 
 // apiHeld records what is held, added to what was held before.
-func apiHeld(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.Held {
+func apiHeld(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.OriginalResources {
 	merged := map[string]plan.Held{}
 	for _, list := range [][]plan.Held{before, added} {
 		for _, h := range list {
 			merged[h.Container] = h
 		}
 	}
-	out := &v1beta1.Held{DeploymentName: deployment.Name, UID: deployment.UID}
+	out := &v1beta1.OriginalResources{DeploymentName: deployment.Name, UID: deployment.UID}
 	for _, name := range sortedNames(merged) {
 		h := merged[name]
-		out.Containers = append(out.Containers, v1beta1.HeldContainer{
+		out.Containers = append(out.Containers, v1beta1.OriginalContainerResources{
 			ContainerName: name,
 			Requests:      heldAmounts(h, h.Requests),
 			Limits:        heldAmounts(h, h.Limits),

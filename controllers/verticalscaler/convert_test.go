@@ -17,11 +17,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -35,7 +35,7 @@ func TestAStatusReadsBack(t *testing.T) {
 	}
 	for range 2000 {
 		decision := &plan.Decision{
-			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "Raise", Written: r.IntN(2) == 0, Reverts: r.IntN(3),
+			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "ScaleUp", Written: r.IntN(2) == 0, Reverts: r.IntN(3),
 			Requests: map[string]quantity.Amounts{"app": some(), "log": {CPUMillis: 1 + r.Int64N(9)}},
 		}
 		if r.IntN(2) == 0 {
@@ -68,8 +68,8 @@ func TestAStatusReadsBack(t *testing.T) {
 			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
 		}
 		status := v1beta1.VerticalScalerStatus{
-			Decision: apiDecision(decision), Failed: apiFailed(failed), Recommendation: recommendationStatus([]recommend.Container{rec}),
-			Held: apiHeld(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
+			Decision: apiDecision(decision), RevertedChanges: apiFailed(failed), Recommendation: recommendationStatus([]recommend.Container{rec}),
+			OriginalResources: apiHeld(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
 		}
 		for range 2 {
 			if diff := cmp.Diff(decision, decisionOf(status.Decision)); diff != "" {
@@ -78,10 +78,10 @@ func TestAStatusReadsBack(t *testing.T) {
 			if diff := cmp.Diff(&rec, publishedFor(status.Recommendation, "app")); diff != "" {
 				t.Fatalf("seed %d: recommendation (-want +got):\n%s", seed, diff)
 			}
-			if diff := cmp.Diff(failed, failedOf(status.Failed)); diff != "" {
+			if diff := cmp.Diff(failed, failedOf(status.RevertedChanges)); diff != "" {
 				t.Fatalf("seed %d: failed (-want +got):\n%s", seed, diff)
 			}
-			if diff := cmp.Diff(held, heldOf(status.Held, "uid")); diff != "" {
+			if diff := cmp.Diff(held, heldOf(status.OriginalResources, "uid")); diff != "" {
 				t.Fatalf("seed %d: held (-want +got):\n%s", seed, diff)
 			}
 			status = throughJSON(t, status)
@@ -131,7 +131,7 @@ func TestWhatAStatusCannotHoldCountsAsAbsent(t *testing.T) {
 			if rec.Target != (quantity.Amounts{}) || rec.Observed != 0 || rec.Reasons[0].Value != 0 || rec.Reasons[1].Value != 0 {
 				t.Errorf("publishedFor() = %+v", rec)
 			}
-			held := heldOf(&v1beta1.Held{UID: "uid", Containers: []v1beta1.HeldContainer{{ContainerName: "app", Requests: a, Limits: a}}}, "uid")
+			held := heldOf(&v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app", Requests: a, Limits: a}}}, "uid")
 			if held[0].Resources != (workload.Resources{}) {
 				t.Errorf("heldOf() = %+v", held)
 			}
@@ -159,7 +159,7 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 	if heldOf(nil, "uid") != nil {
 		t.Error("something held out of nothing")
 	}
-	if heldOf(&v1beta1.Held{UID: "another", Containers: []v1beta1.HeldContainer{{ContainerName: "app"}}}, "uid") != nil {
+	if heldOf(&v1beta1.OriginalResources{UID: "another", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app"}}}, "uid") != nil {
 		t.Error("what is held of another Deployment by that name")
 	}
 }
@@ -167,12 +167,12 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
 func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
 	got := apiHeld(nil, []plan.Held{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
-	want := &v1beta1.Held{DeploymentName: "web", UID: "uid", Containers: []v1beta1.HeldContainer{{
+	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
 		Requests:      v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
 		Limits:        v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
 	}}}
-	if !sameStatus(v1beta1.VerticalScalerStatus{Held: want}, v1beta1.VerticalScalerStatus{Held: got}) {
+	if !sameStatus(v1beta1.VerticalScalerStatus{OriginalResources: want}, v1beta1.VerticalScalerStatus{OriginalResources: got}) {
 		t.Errorf("apiHeld() = %+v", got)
 	}
 }
@@ -245,7 +245,7 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
 	}, plan.Admission{NewestPod: newest, MissedBy: "web-1"})
-	want := &v1beta1.Admission{NewestPodTime: &metav1.Time{Time: newest}, MissedBy: "web-1", Containers: []v1beta1.AdmittedContainer{
+	want := &v1beta1.NewPods{EffectiveSince: &metav1.Time{Time: newest}, IneffectiveOnPod: "web-1", Containers: []v1beta1.NewPodContainer{
 		{ContainerName: "app", Requests: apiAmounts(amounts(200, 256)), Limits: apiAmounts(amounts(400, 512))},
 		{ContainerName: "log", Requests: apiAmounts(amounts(0, 64))},
 	}}

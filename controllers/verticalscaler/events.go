@@ -20,10 +20,10 @@ import (
 // happened, on the scaler and on its Deployment.
 const (
 	eventDecided  = "Decided"  // new sizes have been decided
-	eventPutBack  = "PutBack"  // a change was to blame, and what was before is put back
+	eventPutBack  = "Reverted" // a change was to blame, and what was before is put back
 	eventEvicted  = "Evicted"  // a pod was evicted, so that another one comes with the sizes
 	eventApplied  = "Applied"  // all pods have the decided sizes
-	eventHeld     = "Held"     // the sizes cannot be put in force, and a person must act
+	eventHeld     = "Blocked"  // the sizes cannot be put in force, and a person must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 )
 
@@ -61,7 +61,7 @@ func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
 
 func sayApplied(scaler *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
-	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.Held == nil && !mayEvict(scaler) {
+	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.OriginalResources == nil && !mayEvict(scaler) {
 		said += ", without our restarting any"
 	}
 	return said

@@ -30,7 +30,7 @@ func TestEvents(t *testing.T) {
 	}{
 		"new sizes are decided": {
 			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided = true }),
-			[]string{"Normal Decided Raise: app cpu 200m, memory 256Mi"},
+			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
 		"all pods have them":            {checkout(), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"}},
 		"a rollout restarts pods":       {checkout(withMode("Rollout")), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
@@ -40,7 +40,7 @@ func TestEvents(t *testing.T) {
 			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"},
 		},
 		"nothing was decided, so nothing is applied": {checkout(), aPass(func(p *pass) { p.plan.Decision = nil }), nil},
-		"a person must act":                          {checkout(), aPass(qos...), []string{"Warning Held QoSChange: pod a: …"}},
+		"a person must act":                          {checkout(), aPass(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
 		"a person must still act":                    {checkout(stalledBefore), aPass(qos...), nil},
 		"another scaler is first": {
 			checkout(), &pass{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
@@ -48,7 +48,7 @@ func TestEvents(t *testing.T) {
 		},
 		"what was decided stands where the step failed": {
 			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided, p.err = true, errors.New("no") }),
-			[]string{"Normal Decided Raise: app cpu 200m, memory 256Mi"},
+			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
 	}
 	for name, tc := range cases {

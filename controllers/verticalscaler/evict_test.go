@@ -34,7 +34,7 @@ func toEvict() plan.Situation {
 	large := workload.Container{Name: "app", Resources: workload.Resources{Requests: amounts(200, 256)}}
 	s := plan.Situation{
 		Deployment: workload.Deployment{UID: "web", Replicas: 2, Containers: []workload.Container{app}},
-		Decision:   &plan.Decision{Time: noon.Add(-time.Hour), Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
+		Decision:   &plan.Decision{Time: noon.Add(-time.Hour), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
 		Admission: plan.Admission{
 			Sizes: []plan.Size{{Container: "app", Resources: large.Resources}}, Asked: noon.Add(-time.Hour), NewestPod: noon.Add(-time.Hour),
 		},

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then
@@ -32,10 +32,10 @@ import (
 // scaler on its way out has no use for conditions.
 func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
 	p.now = now
-	if !controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
+	if !controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
 		return p
 	}
-	if p.err = r.giveBack(ctx, scaler, scaler.Status.Held); p.err == nil {
+	if p.err = r.giveBack(ctx, scaler, scaler.Status.OriginalResources); p.err == nil {
 		p.err = r.dropFinalizer(ctx, scaler, now)
 	}
 	if why := putOffBy(p.err); why != nil { // the turn, or the end of the freeze, wakes it
@@ -55,7 +55,7 @@ func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler
 // Deployment which it does not name any more or is not first to name, or all of it
 // where neither the mode nor the fallback is Rollout.
 func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
-	held := status.Held
+	held := status.OriginalResources
 	retargeted := recordedClaim(scaler) != "" && recordedClaim(scaler) != claimFor(scaler)
 	if retargeted {
 		status.Decision, status.Target, status.Recommendation, status.Summary = nil, nil, nil, nil
@@ -73,10 +73,10 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 		if err := r.giveBack(ctx, scaler, held); err != nil {
 			return err
 		}
-		status.Held = nil
+		status.OriginalResources = nil
 	}
 	// Also with Rollout: a scaler that stands back, or that has not begun, holds nothing.
-	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.GiveBackFinalizer) {
+	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
 		return r.dropFinalizer(ctx, scaler, now)
 	}
 	return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.Vertical
 
 func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) error {
 	updated := scaler.DeepCopy()
-	controllerutil.RemoveFinalizer(updated, v1beta1.GiveBackFinalizer)
+	controllerutil.RemoveFinalizer(updated, v1beta1.RestoreFinalizer)
 	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
@@ -100,7 +100,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.Vertical
 // since is theirs, and a forged record can reach nothing. Two writes are needed,
 // since a field that is changed gets its writer as owner: the first restores the
 // values, the second takes our name off them. Either can be repeated.
-func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScaler, held *v1beta1.Held) error {
+func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
 	if held == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 
 // restorePatch puts back the values found of those that are still ours; nil if none
 // is. A value that was not set is removed.
-func restorePatch(d *appsv1.Deployment, held *v1beta1.Held, owned *fieldpath.Set) []byte {
+func restorePatch(d *appsv1.Deployment, held *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
 	var containers []map[string]any
 	for _, h := range held.Containers {
 		for _, c := range d.Spec.Template.Spec.Containers {
@@ -170,7 +170,7 @@ func restorePatch(d *appsv1.Deployment, held *v1beta1.Held, owned *fieldpath.Set
 }
 
 // restoredResources is what a container's resources get back; nil for nothing.
-func restoredResources(c corev1.Container, h v1beta1.HeldContainer, owned *fieldpath.Set) map[string]map[string]any {
+func restoredResources(c corev1.Container, h v1beta1.OriginalContainerResources, owned *fieldpath.Set) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	put := func(list, name string, q resource.Quantity) {
 		if out[list] == nil {

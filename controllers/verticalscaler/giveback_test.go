@@ -54,13 +54,13 @@ func TestRestorePatch(t *testing.T) {
 		}
 		return a
 	}
-	held := func(requests, limits v1beta1.Amounts) []v1beta1.HeldContainer {
-		return []v1beta1.HeldContainer{{ContainerName: "app", Requests: requests, Limits: limits}}
+	held := func(requests, limits v1beta1.Amounts) []v1beta1.OriginalContainerResources {
+		return []v1beta1.OriginalContainerResources{{ContainerName: "app", Requests: requests, Limits: limits}}
 	}
 	const around = `{"metadata":{"resourceVersion":"8","uid":"uid"},"spec":{"template":{"spec":{"containers":[{"name":"app","resources":%RESOURCES%}]}}}}`
 	cases := map[string]struct {
 		owned string
-		held  []v1beta1.HeldContainer
+		held  []v1beta1.OriginalContainerResources
 		want  string
 	}{
 		"all is put back": {
@@ -96,7 +96,7 @@ func TestRestorePatch(t *testing.T) {
 			allOfApp, held(quantities("1e999", "-1"), quantities("300", "1e19")),
 			`{"limits":{"cpu":"300"}}`,
 		},
-		"a container that is gone is gone": {allOfApp, []v1beta1.HeldContainer{{ContainerName: "old", Requests: quantities("1", "")}}, ""},
+		"a container that is gone is gone": {allOfApp, []v1beta1.OriginalContainerResources{{ContainerName: "old", Requests: quantities("1", "")}}, ""},
 		"nothing held":                     {allOfApp, nil, ""},
 	}
 	for name, tc := range cases {
@@ -105,7 +105,7 @@ func TestRestorePatch(t *testing.T) {
 			if tc.want != "" {
 				want = around[:len(around)-len("%RESOURCES%}]}}}}")] + tc.want + "}]}}}}"
 			}
-			got := restorePatch(templateOf("500m", "1"), &v1beta1.Held{Containers: tc.held}, ownedFields(t, managed("verticalscaler", "", tc.owned)))
+			got := restorePatch(templateOf("500m", "1"), &v1beta1.OriginalResources{Containers: tc.held}, ownedFields(t, managed("verticalscaler", "", tc.owned)))
 			if diff := cmp.Diff(want, string(got)); diff != "" {
 				t.Errorf("restorePatch() (-want +got):\n%s", diff)
 			}

@@ -36,9 +36,9 @@ func holderWorld(t *testing.T, funcs interceptor.Funcs) (*Reconciler, *v1beta1.V
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", UID: "web-1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: Name, Operation: "Apply"}},
 	}}
-	holder := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "holder", Finalizers: []string{v1beta1.GiveBackFinalizer}}}
+	holder := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "holder", Finalizers: []string{v1beta1.RestoreFinalizer}}}
 	holder.Spec.DeploymentName = "web"
-	holder.Status.Held = &v1beta1.Held{DeploymentName: "web", UID: "web-1"}
+	holder.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web", UID: "web-1"}
 	other := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"}}
 	other.Spec.DeploymentName = "web"
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(holder, other).WithStatusSubresource(holder).
@@ -74,8 +74,8 @@ func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	if err := r.hold(t.Context(), other, p); err != nil {
 		t.Fatal(err)
 	}
-	if p.status.Held != nil || p.plan.Reason != "Conflict" || p.plan.Changing {
-		t.Errorf("held %+v, reason %s", p.status.Held, p.plan.Reason)
+	if p.status.OriginalResources != nil || p.plan.Reason != "Conflict" || p.plan.Changing {
+		t.Errorf("held %+v, reason %s", p.status.OriginalResources, p.plan.Reason)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAForgedRecordGivesNothingBackThatAnotherScalerHolds(t *testing.T) {
 			return errors.New("the Deployment is written to")
 		},
 	})
-	if err := r.giveBack(t.Context(), other, &v1beta1.Held{DeploymentName: "web", UID: "web-1"}); err != nil {
+	if err := r.giveBack(t.Context(), other, &v1beta1.OriginalResources{DeploymentName: "web", UID: "web-1"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // observation is everything that a pass needs to know.
@@ -91,15 +91,15 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	// A decision is about one Deployment. One made anew under the same name starts
 	// from its own template; only the history is inherited.
 	if status.Target != nil && status.Target.UID != deployment.UID {
-		status.Decision, status.Failed = nil, nil
+		status.Decision, status.RevertedChanges = nil, nil
 	}
 	if mayEvict(scaler) {
-		s.Admission = admissionOf(scaler.Status.Admission)
-		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(scaler), scaler.Status.Admission)
+		s.Admission = admissionOf(scaler.Status.NewPods)
+		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(scaler), scaler.Status.NewPods)
 	}
 	s.Decision = decisionOf(status.Decision)
-	s.Failed = failedOf(status.Failed)
-	s.Held = heldOf(status.Held, deployment.UID)
+	s.Failed = failedOf(status.RevertedChanges)
+	s.Held = heldOf(status.OriginalResources, deployment.UID)
 	o.situation = s
 	return o, nil
 }

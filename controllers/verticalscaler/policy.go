@@ -11,11 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -38,12 +38,12 @@ func policyOf(scaler *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy
 		Suspended:   scaler.Spec.Suspend,
 		Edited:      scaler.Generation != scaler.Status.ObservedGeneration,
 		Cooldown:    seconds(ptr.Deref(update.CooldownSeconds, defaultCooldownSeconds)),
-		Raise:       directionOf(update.Raise),
-		Lower:       directionOf(update.Lower),
+		Raise:       directionOf(update.ScaleUp),
+		Lower:       directionOf(update.ScaleDown),
 		Tolerance:   float64(ptr.Deref(update.TolerancePercent, defaultTolerancePercent)) / 100,
 		Containers:  map[string]plan.ContainerPolicy{},
 
-		Observation: seconds(ptr.Deref(update.ObservationSeconds, defaultObservationSeconds)),
+		Observation: seconds(ptr.Deref(update.VerificationSeconds, defaultObservationSeconds)),
 	}
 	p.Windows, p.BadWindow = windowsOf(update.Windows)
 	for _, c := range d.Containers {
@@ -108,7 +108,7 @@ func windowsOf(list []v1beta1.UpdateWindow) (out window.Windows, bad string) {
 	for i, w := range list {
 		spec := window.Spec{
 			Schedule: w.Schedule, TimeZone: w.TimeZone, Duration: time.Duration(w.DurationMinutes) * time.Minute,
-			Directions: []window.Direction{window.Raise, window.Lower},
+			Directions: []window.Direction{window.ScaleUp, window.ScaleDown},
 		}
 		if len(w.Directions) > 0 {
 			spec.Directions = nil
@@ -150,7 +150,7 @@ func modeOf(scaler *v1beta1.VerticalScaler) v1beta1.UpdateMode {
 	case v1beta1.UpdateModeInitial, v1beta1.UpdateModeInPlace, v1beta1.UpdateModeRollout:
 		return mode
 	default:
-		return v1beta1.UpdateModeOff // a mode of a newer version: do nothing
+		return v1beta1.UpdateModeRecommend // a mode of a newer version: do nothing
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -53,11 +53,11 @@ func TestPolicyOf(t *testing.T) {
 		"the pace of updates": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{
-					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25), ObservationSeconds: ptr.To[int32](0),
-					Raise: &v1beta1.DirectionPolicy{CooldownSeconds: ptr.To[int32](0), MaxStepPercent: ptr.To[int32](100)},
-					Lower: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20)},
+					CooldownSeconds: ptr.To[int32](60), TolerancePercent: ptr.To[int32](25), VerificationSeconds: ptr.To[int32](0),
+					ScaleUp:   &v1beta1.DirectionPolicy{CooldownSeconds: ptr.To[int32](0), MaxStepPercent: ptr.To[int32](100)},
+					ScaleDown: &v1beta1.DirectionPolicy{MaxStepPercent: ptr.To[int32](20)},
 					Windows: []v1beta1.UpdateWindow{
-						{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", DurationMinutes: 90, Directions: []v1beta1.ChangeDirection{"Lower"}},
+						{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", DurationMinutes: 90, Directions: []v1beta1.ChangeDirection{"ScaleDown"}},
 						{Schedule: "0 3 * * *", DurationMinutes: 5},
 					},
 				}
@@ -67,8 +67,8 @@ func TestPolicyOf(t *testing.T) {
 				p.Raise = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
 				p.Lower = plan.Direction{MaxStepPercent: 20}
 				for _, spec := range []window.Spec{
-					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"Lower"}},
-					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"Raise", "Lower"}},
+					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"ScaleDown"}},
+					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}},
 				} {
 					parsed, err := window.Parse(spec)
 					if err != nil {
@@ -83,7 +83,7 @@ func TestPolicyOf(t *testing.T) {
 				s.Spec.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 0 30 2 *", DurationMinutes: 5}}
 			}),
 			byDefault(func(p *plan.Policy) {
-				never, _ := window.Parse(window.Spec{Schedule: "0 0 30 2 *", Duration: 5 * time.Minute, Directions: []window.Direction{"Raise", "Lower"}})
+				never, _ := window.Parse(window.Spec{Schedule: "0 0 30 2 *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}})
 				p.Windows = window.Windows{never}
 				p.BadWindow = `updatePolicy.windows[0] never opens: schedule "0 0 30 2 *" names a day that no year has`
 			}),
@@ -98,7 +98,7 @@ func TestPolicyOf(t *testing.T) {
 				p.Containers["app"] = shaped
 			}),
 		},
-		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Off" })},
+		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Recommend" })},
 		"new pods only":                          {checkout(observed, withMode("Initial")), byDefault(func(p *plan.Policy) { p.Mode = "Initial" })},
 		"a fallback": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }),

@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
 // Whatever a pass has found, each condition that it writes has a reason that is explained
@@ -33,7 +33,7 @@ func TestEveryPassSaysWhy(t *testing.T) {
 			func(s *v1beta1.VerticalScaler, _ *pass) {
 				s.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
 			},
-			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeOff },
+			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend },
 		},
 		{
 			none,

@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 const (
@@ -150,7 +150,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if p.err = r.dismiss(ctx, scaler, &p.status); p.err != nil {
 		return p
 	}
-	if scaler.Status.Held != nil && p.status.Held == nil {
+	if scaler.Status.OriginalResources != nil && p.status.OriginalResources == nil {
 		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
 	}
 	recordClaim(&p.status, claimFor(scaler))

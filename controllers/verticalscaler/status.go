@@ -36,23 +36,23 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 	case p.err != nil && o.deployment == nil:
 		// The pass ended before it saw the Deployment: what was known stands.
 	case o.deployment == nil:
-		s.Target, s.Summary, s.Decision, s.Failed = nil, nil, nil, nil
+		s.Target, s.Summary, s.Decision, s.RevertedChanges = nil, nil, nil, nil
 	default:
 		d := workload.ReadDeployment(o.deployment)
 		s.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
 		if o.winner != "" {
-			s.Summary, s.Recommendation, s.Decision, s.Failed = nil, nil, nil, nil
+			s.Summary, s.Recommendation, s.Decision, s.RevertedChanges = nil, nil, nil, nil
 		}
 		if isPlanned(p) { // else the decision stands
 			s.Decision = apiDecision(p.plan.Decision)
-			s.Failed = apiFailed(p.plan.Failed)
+			s.RevertedChanges = apiFailed(p.plan.Failed)
 			s.Summary = summaryOf(p)
 		}
 	}
-	if s.Admission != nil { // none while there is nothing to size, and none of another Deployment
-		s.Admission = apiAdmission(p.plan.NewPods, p.plan.Admission)
-		if p.holdsAdmission && scaler.Status.Admission != nil || p.err != nil && !isPlanned(p) {
-			s.Admission = scaler.Status.Admission
+	if s.NewPods != nil { // none while there is nothing to size, and none of another Deployment
+		s.NewPods = apiAdmission(p.plan.NewPods, p.plan.Admission)
+		if p.holdsAdmission && scaler.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
+			s.NewPods = scaler.Status.NewPods
 		}
 	}
 	if p.plan.Decided && p.plan.Decision != nil {
@@ -155,7 +155,7 @@ func reconciling(p *pass, stalled metav1.Condition) metav1.Condition {
 	if p.plan.Changing && stalled.Status != metav1.ConditionTrue {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Reason, Message: p.plan.Message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonWorking, Message: "No change is under way"}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
 }
 
 // stalled is True when a person must act.
@@ -169,14 +169,14 @@ func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonWorking, "Nothing waits for a person"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonOperatingNormally, "Nothing waits for a person"
 	}
 	return c
 }
 
 // ready sums the others up. Learning, waiting and suspended are Ready.
 func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, stalled metav1.Condition) metav1.Condition {
-	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWorking}
+	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOperatingNormally}
 	switch {
 	case stalled.Status == metav1.ConditionTrue:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, stalled.Reason, stalled.Message
@@ -188,7 +188,7 @@ func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, s
 		c.Reason, c.Message = v1beta1.ReasonPaused, applied.Message
 	case scaler.Spec.Suspend:
 		c.Reason, c.Message = v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended"
-	case modeOf(scaler) == v1beta1.UpdateModeOff:
+	case modeOf(scaler) == v1beta1.UpdateModeRecommend:
 		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are made, not applied"
 	case provided.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message

@@ -18,10 +18,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -75,7 +75,7 @@ func aPass(changes ...func(*pass)) *pass {
 			},
 		},
 		plan: plan.Plan{
-			Decision: &plan.Decision{Time: noon.Add(-time.Hour), Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
+			Decision: &plan.Decision{Time: noon.Add(-time.Hour), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
 			Reason:   "Applied", Message: "All pods have the decided size", Applied: true, PodsAtSize: 2, Pods: 2,
 		},
 	}
@@ -104,8 +104,8 @@ func TestConditions(t *testing.T) {
 	const (
 		found     = "TargetFound=True DeploymentFound: Deployment shop/checkout is found\n"
 		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage to recommend from\n"
-		atRest    = "Reconciling=False Working: No change is under way\n"
-		noPerson  = "Stalled=False Working: Nothing waits for a person"
+		atRest    = "Reconciling=False OperatingNormally: No change is under way\n"
+		noPerson  = "Stalled=False OperatingNormally: Nothing waits for a person"
 		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is observed once there is a Deployment to size\n"
 	)
 	serverDown := apierrors.NewInternalError(errors.New("etcd"))
@@ -116,7 +116,7 @@ func TestConditions(t *testing.T) {
 	}{
 		"all is well": {
 			checkout(), aPass(),
-			"Ready=True Working: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
 		"learning is Ready": {
@@ -144,14 +144,14 @@ func TestConditions(t *testing.T) {
 			"Ready=True Paused: The annotation is set\n" + found + enough +
 				"Applied=False Paused: The annotation is set\n" + atRest + noPerson,
 		},
-		"Off is Ready": {
-			checkout(withMode("Off")), aPass(planned("RecommendOnly", "updateMode is Off")),
+		"Recommend is Ready": {
+			checkout(withMode("Recommend")), aPass(planned("RecommendOnly", "updateMode is Recommend")),
 			"Ready=True RecommendOnly: Recommendations are made, not applied\n" + found + enough +
-				"Applied=False RecommendOnly: updateMode is Off\n" + atRest + noPerson,
+				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noPerson,
 		},
 		"a change is under way": {
 			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing = true }),
-			"Ready=True Working: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
@@ -187,7 +187,7 @@ func TestConditions(t *testing.T) {
 		},
 		"with part of the metrics": {
 			checkout(), aPass(func(p *pass) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
-			"Ready=True Working: The scaler works\n" + found +
+			"Ready=True OperatingNormally: The scaler works\n" + found +
 				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and counts for nothing: container app of pod a\n" +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
@@ -213,7 +213,7 @@ func TestConditions(t *testing.T) {
 		},
 		"the step failed": {
 			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing, p.err = true, serverDown }),
-			"Ready=True Working: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
@@ -387,7 +387,7 @@ func TestSummary(t *testing.T) {
 			}),
 			v1beta1.Summary{CPU: "199m", Memory: "256Mi", Pods: "2/2"},
 		},
-		"Off shows what is recommended": {
+		"Recommend shows what is recommended": {
 			aPass(planned("RecommendOnly", "…"), func(p *pass) {
 				p.plan.Decision = nil
 				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 0)}}
@@ -444,8 +444,8 @@ func TestHistory(t *testing.T) {
 func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 	s := aPass().observation.situation
 	s.Pods = []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), runningPod("b", appContainer(amounts(100, 256)))}
-	d := &plan.Decision{Reason: "Raise", Requests: map[string]quantity.Amounts{"app": amounts(300, 512)}}
-	want := "Raise: app cpu 100m->300m, memory 256Mi->512Mi"
+	d := &plan.Decision{Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(300, 512)}}
+	want := "ScaleUp: app cpu 100m->300m, memory 256Mi->512Mi"
 	for range 2 {
 		if got := sayDecision(s, d); got != want {
 			t.Errorf("sayDecision() = %q, want %q", got, want)
@@ -453,7 +453,7 @@ func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 		s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
 	}
 	s.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(250, 0)}}
-	if got, want := sayDecision(s, d), "Raise: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
+	if got, want := sayDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
 		t.Errorf("sayDecision() = %q, want %q", got, want)
 	}
 }

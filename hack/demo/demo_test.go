@@ -65,10 +65,10 @@ func aState(at int, used quantity.Amounts, has workload.Resources) state {
 	s.scaler.Status = v1beta1.VerticalScalerStatus{
 		Summary: &v1beta1.Summary{CPU: "100m", Memory: "128Mi", Pods: "3/3"},
 		Conditions: []metav1.Condition{
-			{Type: "Ready", Status: "True", Reason: "Working", Message: "The scaler works"},
+			{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "The scaler works"},
 			{Type: "TargetFound", Status: "True", Reason: "DeploymentFound", Message: "Deployment demo/web is found"},
 			{Type: "Applied", Status: "True", Reason: "Applied", Message: "All pods have the decided size"},
-			{Type: "Stalled", Status: "False", Reason: "Working", Message: "Nothing waits for a person"},
+			{Type: "Stalled", Status: "False", Reason: "OperatingNormally", Message: "Nothing waits for a person"},
 		},
 		Recommendation: &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
 			ContainerName: "app", Target: recommended("100m", "128Mi"), LowerBound: recommended("80m", "118Mi"), UpperBound: recommended("140m", "170Mi"),
@@ -477,7 +477,7 @@ func TestOurFilesSayWhatTheCodeSays(t *testing.T) {
 	if got := time.Duration(*scaler.Spec.UpdatePolicy.CooldownSeconds) * time.Second; got != cooldown || scaler.Spec.DeploymentName != name {
 		t.Errorf("scaler.yaml has cooldown %s and deploymentName %s, want %s and %s", got, scaler.Spec.DeploymentName, cooldown, name)
 	}
-	if got := time.Duration(*scaler.Spec.UpdatePolicy.ObservationSeconds) * time.Second; got != cooldown {
+	if got := time.Duration(*scaler.Spec.UpdatePolicy.VerificationSeconds) * time.Second; got != cooldown {
 		t.Errorf("scaler.yaml watches for %s, and the demo says %s", got, cooldown)
 	}
 	var deployment struct {

@@ -43,7 +43,7 @@ func ownedState(at int, deploymentName string, generation int64, pods int, used 
 	s.owner.Status.Replicas, s.owner.Status.AvailableReplicas = int32(pods), int32(pods)
 	s.owner.Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: "True", Reason: "Available", Message: "Deployment " + deploymentName + ": all pods are available"},
-		{Type: "Stalled", Status: "False", Reason: "Working", Message: "Nothing waits for a person"},
+		{Type: "Stalled", Status: "False", Reason: "OperatingNormally", Message: "Nothing waits for a person"},
 	}
 	s.scaler.OwnerReferences = []metav1.OwnerReference{{UID: "owner", Controller: ptr.To(true)}}
 	s.scaler.Spec.DeploymentName = deploymentName

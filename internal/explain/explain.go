@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -192,7 +192,7 @@ func profileOf(s *v1beta1.VerticalScaler) string {
 // modeMeans says a mode, and its fallback, in words.
 func modeMeans(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) string {
 	switch mode {
-	case v1beta1.UpdateModeOff:
+	case v1beta1.UpdateModeRecommend:
 		return "it only recommends, and changes nothing"
 	case v1beta1.UpdateModeInitial:
 		return "new pods are made at their sizes, and those that run are left as they are"
@@ -319,7 +319,7 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 	if out.TolerancePercent = 10; e.Scaler.Spec.UpdatePolicy.TolerancePercent != nil {
 		out.TolerancePercent = *e.Scaler.Spec.UpdatePolicy.TolerancePercent
 	}
-	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeOff
+	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeRecommend
 	var values []recommend.Reason
 	if out.Steps, values = stepsOf(rec, resource); len(values) > 0 {
 		out.Recomputed = amountOf(resource, recommend.Recompute(values))
@@ -327,13 +327,13 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 	out.Agrees = len(values) == 0 || out.Target != nil && out.Recomputed != nil && *out.Target == *out.Recomputed
 	if d := e.Scaler.Status.Decision; d != nil {
 		out.Decided = amount(requestsOf(d.Containers, container))
-		if d.Trial != nil {
-			if out.LastGood = amount(requestsOf(d.Trial.LastGood, container)); out.LastGood != nil {
-				out.TriedSince = &d.Trial.StartTime
+		if d.Verification != nil {
+			if out.LastGood = amount(requestsOf(d.Verification.LastGood, container)); out.LastGood != nil {
+				out.TriedSince = &d.Verification.StartTime
 			}
 		}
 	}
-	for _, f := range e.Scaler.Status.Failed {
+	for _, f := range e.Scaler.Status.RevertedChanges {
 		if f.ContainerName == container && string(f.Resource) == resource {
 			out.Failed = append(out.Failed, Failed{
 				Value:    amount(v1beta1.Amounts{CPU: &f.Value, Memory: &f.Value}),

@@ -55,13 +55,13 @@ func checkout(changes ...change) explain.Evidence {
 					LowerBound: amounts("204m", "471Mi"), UpperBound: amounts("241m", "501Mi"),
 					Reasons: []v1beta1.RecommendationReason{
 						{Resource: "cpu", Code: "RecentPeak", Value: q("200m")},
-						{Resource: "cpu", Code: "SafetyMargin", MarginPerMille: 150, Value: q("230m")},
+						{Resource: "cpu", Code: "SafetyMargin", Margin: "15%", Value: q("230m")},
 						{Resource: "memory", Code: "Peak", Value: q("400Mi")},
-						{Resource: "memory", Code: "Volatility", MarginPerMille: 200, Value: q("480Mi")},
+						{Resource: "memory", Code: "Volatility", Margin: "20%", Value: q("480Mi")},
 					},
 				}}},
 				Decision: &v1beta1.Decision{
-					Time: ago(2 * time.Hour), Reason: "Lower",
+					Time: ago(2 * time.Hour), Reason: "ScaleDown",
 					Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("230m", "480Mi")}},
 				},
 				History: []v1beta1.HistoryEntry{
@@ -144,19 +144,19 @@ func cases() map[string]explain.Evidence {
 		"resizing": checkout(halfway, conditions("Applied False Resizing Pods are being resized in place", "Reconciling True Resizing Pods are being resized in place")),
 		"on-trial": checkout(halfway, func(e *explain.Evidence) {
 			e.Scaler.Status.Decision.Time = ago(time.Minute)
-			e.Scaler.Status.Decision.Trial = &v1beta1.Trial{StartTime: ago(time.Minute), LastGood: []v1beta1.ContainerDecision{{
+			e.Scaler.Status.Decision.Verification = &v1beta1.Verification{StartTime: ago(time.Minute), LastGood: []v1beta1.ContainerDecision{{
 				ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("500m"))},
 			}}}
 		}, spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](5) }), conditions(
 			"Applied False Verifying The pods that were lowered first are watched before the others are lowered, too",
 			"Reconciling True Verifying The pods that were lowered first are watched before the others are lowered, too")),
 		"change-failed": checkout(func(e *explain.Evidence) {
-			e.Scaler.Status.Decision.Reason = "PutBack"
-			e.Scaler.Status.Failed = []v1beta1.FailedChange{{
+			e.Scaler.Status.Decision.Reason = "Reverted"
+			e.Scaler.Status.RevertedChanges = []v1beta1.RevertedChange{{
 				ContainerName: "app", Resource: "memory", Value: resource.MustParse("320Mi"), LastGood: resource.MustParse("480Mi"), Time: ago(2 * time.Hour),
 				Message: "pod checkout-1: container app was killed for want of memory",
 			}}
-		}, conditions("Applied True ChangeFailed All pods have the decided size. app memory: stays, since 320Mi was put back")),
+		}, conditions("Applied True ChangeReverted All pods have the decided size. app memory: stays, since 320Mi was put back")),
 		"hpa-conflict": checkout(conditions(
 			"Applied True HPAConflict All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization")),
 		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout")),
@@ -181,12 +181,12 @@ func cases() map[string]explain.Evidence {
 			"RecommendationProvided False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"Stalled True MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served")),
 		"off": checkout(func(e *explain.Evidence) {
-			e.Scaler.Spec.UpdatePolicy.UpdateMode, e.Scaler.Status.Decision = "Off", nil
+			e.Scaler.Spec.UpdatePolicy.UpdateMode, e.Scaler.Status.Decision = "Recommend", nil
 			e.Scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 				ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{"cpu"},
 				MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("50m"))}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("2"))},
 			}}}
-		}, conditions("Ready True RecommendOnly Recommendations are made, not applied", "Applied False RecommendOnly updateMode is Off: recommendations are not applied")),
+		}, conditions("Ready True RecommendOnly Recommendations are made, not applied", "Applied False RecommendOnly updateMode is Recommend: recommendations are not applied")),
 		"not-observed": {Scaler: &v1beta1.VerticalScaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 1},
 			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"}, Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
@@ -274,7 +274,7 @@ func TestOverview(t *testing.T) {
 		if name == "contested" { // the template was taken over, and what its author requests is held
 			e.Deployment.UID = "uid"
 			e.Scaler.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)}}
-			e.Scaler.Status.Held = &v1beta1.Held{UID: "uid", Containers: []v1beta1.HeldContainer{{
+			e.Scaler.Status.OriginalResources = &v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 				ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m")), Memory: ptr.To(resource.MustParse("0"))},
 				Limits: v1beta1.Amounts{Memory: ptr.To(resource.MustParse("736Mi"))},
 			}}}
@@ -285,7 +285,7 @@ func TestOverview(t *testing.T) {
 		explain.OwnedRowOf(&v1beta1.ScaledDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: v1beta1.ScaledDeploymentSpec{DeploymentName: "backend"},
 			Status: v1beta1.ScaledDeploymentStatus{Replicas: 3, AvailableReplicas: 2, Conditions: []metav1.Condition{
-				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "Working"},
+				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "OperatingNormally"},
 			}},
 		}),
 		explain.OwnedRowOf(&v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}),

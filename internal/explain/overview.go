@@ -98,7 +98,7 @@ func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
 	}
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
 	told := ready
-	if applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); ready == nil || ready.Reason == v1beta1.ReasonWorking && applied != nil {
+	if applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); ready == nil || ready.Reason == v1beta1.ReasonOperatingNormally && applied != nil {
 		told = applied
 	}
 	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, told)
@@ -175,7 +175,7 @@ const mostPods = 1_000_000
 // nothing, the API server takes the limit.
 func withHeld(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
 	requests, limits := c.Requests, c.Limits
-	if h := s.Status.Held; h != nil && h.UID == deployment.UID {
+	if h := s.Status.OriginalResources; h != nil && h.UID == deployment.UID {
 		for _, held := range h.Containers {
 			if held.ContainerName != c.Name {
 				continue

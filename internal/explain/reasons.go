@@ -57,7 +57,7 @@ func Reasons() []Reason { return slices.Clone(reasons) }
 // a sentence that somebody can follow who knows kubectl and not the operator.
 var reasons = []Reason{
 	// All is well, or on its way.
-	{v1beta1.ReasonWorking, "The scaler works, and nothing is in its way.", Fine, "Nothing has to be done."},
+	{v1beta1.ReasonOperatingNormally, "The scaler works, and nothing is in its way.", Fine, "Nothing has to be done."},
 	{v1beta1.ReasonApplied, "Every pod has the sizes that were decided.", Fine, "Nothing has to be done."},
 	{v1beta1.ReasonBoosted, "Every pod has the sizes that were decided, but those that start have more CPU for it, as startupBoost says.", ByItself, "Wait: a pod is put down once it is Ready and durationSeconds have passed, and at the latest 10 minutes and durationSeconds after its start."},
 	{v1beta1.ReasonDeploymentFound, "The Deployment exists, and is this scaler's to size.", Fine, "Nothing has to be done."},
@@ -67,8 +67,8 @@ var reasons = []Reason{
 	{v1beta1.ReasonResizing, "Pods are being resized in place, one after the other.", ByItself, "Wait: a resize takes seconds, and one that takes longer than 10 minutes holds up no other pod."},
 	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the sizes, or gets its own sizes back.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, look at the newest pods."},
 	{v1beta1.ReasonRecreating, "Pods that cannot be resized in place are evicted, one after the other, and the new ones come with the sizes.", ByItself, "Wait: the next one is evicted once the new one is ready; if that takes long, look at the newest pod, and at the PodDisruptionBudget."},
-	{v1beta1.ReasonVerifying, "The pods that were changed first are watched before more is lowered: whether they end, or are no longer ready, more often than those that were not changed.", ByItself, "Wait; it takes spec.updatePolicy.observationSeconds, which is two minutes unless set, and longer while pods fare badly for other reasons."},
-	{v1beta1.ReasonChangeFailed, "A change was put back, since the pods fared clearly worse with it than without. It is not tried again before there is new evidence.", ByItself, "Read in status.failed what was seen on which pods; set minAllowed if the workload needs more than its usage shows, or edit the scaler's spec to have the change tried again."},
+	{v1beta1.ReasonVerifying, "The pods that were changed first are watched before more is lowered: whether they end, or are no longer ready, more often than those that were not changed.", ByItself, "Wait; it takes spec.updatePolicy.verificationSeconds, which is two minutes unless set, and longer while pods fare badly for other reasons."},
+	{v1beta1.ReasonChangeReverted, "A change was put back, since the pods fared clearly worse with it than without. It is not tried again before there is new evidence.", ByItself, "Read in status.revertedChanges what was seen on which pods; set minAllowed if the workload needs more than its usage shows, or edit the scaler's spec to have the change tried again."},
 	{v1beta1.ReasonInCooldown, "The last change is too recent for another one.", ByItself, "Wait, or lower spec.updatePolicy.cooldownSeconds; OOM kills and too little CPU do not wait for it."},
 	{v1beta1.ReasonOutsideWindow, "The change waits for a maintenance window of updatePolicy.windows to open.", ByItself, "Wait for the next window, or change spec.updatePolicy.windows; OOM kills and too little CPU do not wait for it."},
 	{v1beta1.ReasonInvalidWindow, "A window of updatePolicy.windows cannot be understood, and never opens.", ByAPerson, "Correct the schedule or the time zone that the message names in spec.updatePolicy.windows."},
@@ -92,7 +92,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy leaves nothing to manage.", ByAPerson, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// Somebody does not want it.
-	{v1beta1.ReasonRecommendOnly, "The update mode is Off: recommendations are made, and not applied.", ByAPerson, "Set spec.updatePolicy.updateMode to InPlace, Initial or Rollout to apply them."},
+	{v1beta1.ReasonRecommendOnly, "The update mode is Recommend: recommendations are made, and not applied.", ByAPerson, "Set spec.updatePolicy.updateMode to InPlace, Initial or Rollout to apply them."},
 	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the sizes, and those that run stay as they are.", ByAPerson, "Nothing has to be done; kubectl rollout restart makes new pods of all, and updateMode InPlace resizes those that run."},
 	{v1beta1.ReasonSuspended, "The scaler is suspended: it goes on recommending, and changes nothing.", ByAPerson, "Set spec.suspend to false."},
 	{v1beta1.ReasonPaused, "The annotation that stops the operator from touching the Deployment is set.", ByAPerson, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},

@@ -97,11 +97,11 @@ var stepWords = []Step{
 	{Code: recommend.SameTime, Means: "holds the highest usage around this time of the last days"},
 	{Code: recommend.Peak, Means: "is the highest usage of eight days"},
 	{Code: recommend.Volatility, Means: "for how much the peaks of usage change"},
-	{Code: recommend.ThinEvidence, Means: "until a day of usage is known"},
+	{Code: recommend.LimitedHistory, Means: "until a day of usage is known"},
 	{Code: recommend.SafetyMargin, Means: "is the policy's safetyMarginPercent"},
 	{Code: recommend.OOMFloor, Means: "is what an OOM kill has proven necessary"},
 	{Code: recommend.Minimum, Means: "is the least that is ever recommended"},
-	{Code: recommend.Kept, Means: "is kept: it was set with more usage than is known now, and nothing is lowered with less"},
+	{Code: recommend.NotLowered, Means: "is kept: it was set with more usage than is known now, and nothing is lowered with less"},
 	{Code: recommend.MinAllowed, Means: "is the policy's minAllowed"},
 	{Code: recommend.MaxAllowed, Means: "is the policy's maxAllowed"},
 }
@@ -114,7 +114,7 @@ func stepsOf(rec v1beta1.ContainerRecommendation, resource string) (steps []Step
 		}
 		value := recommend.Reason{
 			Resource: resource, Code: r.Code,
-			PerMille: min(max(int64(r.MarginPerMille), 0), recommend.MaxPerMille),
+			PerMille: recommend.ParseMargin(r.Margin),
 		}
 		if resource == recommend.CPU {
 			value.Value, _ = quantity.CPUMillis(r.Value)

@@ -19,11 +19,11 @@ import (
 // The reasons of a decision. The most urgent that applies names it.
 const (
 	DecidedOOMKill    = "OOMKill"    // memory is below the floor that an OOM kill has set
-	DecidedPutBack    = "PutBack"    // pods fared worse with the last decision: what was before is put back
+	DecidedPutBack    = "Reverted"   // pods fared worse with the last decision: what was before is put back
 	DecidedBounds     = "Bounds"     // a request is outside what the policy, the LimitRange or a fixed limit allows
 	DecidedLowerBound = "LowerBound" // a request is below the lower bound: usage asks for more now
-	DecidedRaise      = "Raise"      // a request is below its target
-	DecidedLower      = "Lower"      // a request is above its upper bound
+	DecidedRaise      = "ScaleUp"    // a request is below its target
+	DecidedLower      = "ScaleDown"  // a request is above its upper bound
 	DecidedAdopted    = "Adopted"    // the pods have two sizes and no decision says which: the larger is kept
 )
 

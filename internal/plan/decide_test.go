@@ -25,9 +25,9 @@ func rec(target, lower, upper quantity.Amounts) recommend.Container {
 func TestWhetherAnythingIsDone(t *testing.T) {
 	table{
 		"Off recommends only, and forgets what was decided": {
-			given(decidedBefore(), func(w *world) { w.policy.Mode = "Off" }),
+			given(decidedBefore(), func(w *world) { w.policy.Mode = "Recommend" }),
 			`no decision
-			RecommendOnly: updateMode is Off: recommendations are not applied
+			RecommendOnly: updateMode is Recommend: recommendations are not applied
 			0/2`,
 		},
 		"A suspended scaler changes nothing and remembers what was decided": {
@@ -127,7 +127,7 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		"A request above the upper bound is lowered": {
 			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(99, 0)))),
-			`decides app 50m - (Lower)
+			`decides app 50m - (ScaleDown)
 			resizes web-1 to app 50m 128Mi of 100m 256Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
@@ -143,7 +143,7 @@ func TestWhatIsDecided(t *testing.T) {
 			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
 				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
 			2/2 applied, again in 4m0s`,
 		},
 		"Usage above what is requested does not wait for the cooldown": {
@@ -312,12 +312,12 @@ func TestWhatIsDecided(t *testing.T) {
 				decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }),
 				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
 			2/2 applied, again in 5m0s`,
 		},
 		"Without requests in a Burstable pod the first ones are set": {
 			given(onlyCPU, template(sized("app", amounts(0, 128), amounts(0, 256))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 256))))),
-			`decides app 200m - (Raise)
+			`decides app 200m - (ScaleUp)
 			resizes web-1 to app 200m 128Mi of - 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,

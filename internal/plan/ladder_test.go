@@ -302,13 +302,13 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 changing`,
 		},
 		"Not outside a window": {
-			given(orRollout, decidedBefore(), heldApp(), windows(nightly("Raise")), pods(infeasible)),
+			given(orRollout, decidedBefore(), heldApp(), windows(nightly("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi
 			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows. It takes a new pod: pod web-1: Node didn't have enough capacity
 			0/1, again in 14h0m0s`,
 		},
 		"In a window": {
-			given(orRollout, decidedBefore(), heldApp(), windows(daily("Raise")), pods(infeasible)),
+			given(orRollout, decidedBefore(), heldApp(), windows(daily("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
@@ -419,7 +419,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		},
 		"A decision on memory is": {
 			given(decidedBefore(kept), pods(pod("web-1", keptPod)), recommends(rec(amounts(100, 32), amounts(100, 30), amounts(110, 40)))),
-			`decides app 100m 32Mi (Lower)
+			`decides app 100m 32Mi (ScaleDown)
 			resizes web-1 to app 100m 32Mi of 200m 64Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
 // Pace: when a request may move, and how far in one decision. What is urgent does not
@@ -23,7 +23,7 @@ func waits(reason string) bool { return reason == DecidedRaise || reason == Deci
 
 // direction is what the policy says of the moves of one direction.
 func (p Policy) direction(d window.Direction) Direction {
-	if d == window.Raise {
+	if d == window.ScaleUp {
 		return p.Raise
 	}
 	return p.Lower
@@ -64,7 +64,7 @@ func (p Policy) waitOf(m move, last *Decision, now time.Time) (w waiting) {
 		return w
 	}
 	d := window.Direction(m.why)
-	if d == window.Lower && last.trial() != nil {
+	if d == window.ScaleDown && last.trial() != nil {
 		return waiting{m.why, v1beta1.ReasonVerifying, "waits until the last one has been watched for long enough", 0}
 	}
 	cooldown := p.cooldown(d)
@@ -173,14 +173,14 @@ func (t rewriting) windowFor(s Situation, policy Policy, d Decision, now time.Ti
 
 // opensFor says whether what moves in these directions may do so now.
 func (p Policy) opensFor(moves map[window.Direction]bool, now time.Time) (open bool, in time.Duration) {
-	for _, direction := range []window.Direction{window.Raise, window.Lower} {
+	for _, direction := range []window.Direction{window.ScaleUp, window.ScaleDown} {
 		isOpen, left := p.Windows.Opens(direction, now)
 		open = open || isOpen && moves[direction]
 		if moves[direction] {
 			in = sooner(in, left)
 		}
 	}
-	return open || !moves[window.Raise] && !moves[window.Lower], in
+	return open || !moves[window.ScaleUp] && !moves[window.ScaleDown], in
 }
 
 // directions tells which ways the template's values would move.
@@ -192,8 +192,8 @@ func (t rewriting) directions(s Situation) map[window.Direction]bool {
 			for _, diff := range []int{
 				cmp.Compare(r.of(size.Requests), r.of(c.Requests)), cmp.Compare(r.of(size.Limits), r.of(c.Limits)),
 			} {
-				out[window.Raise] = out[window.Raise] || diff > 0
-				out[window.Lower] = out[window.Lower] || diff < 0
+				out[window.ScaleUp] = out[window.ScaleUp] || diff > 0
+				out[window.ScaleDown] = out[window.ScaleDown] || diff < 0
 			}
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -64,7 +64,7 @@ func TestTolerance(t *testing.T) {
 		},
 		"Without a tolerance, all are": {
 			given(decidedCPU(), policy(func(p *plan.Policy) { p.Tolerance = 0 }), cpuOf(201, 200, 300)),
-			`decides app 201m - (Raise)
+			`decides app 201m - (ScaleUp)
 			resizes web-1 to app 201m 256Mi of 402m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
@@ -78,26 +78,26 @@ func TestCooldownByDirection(t *testing.T) {
 		"What is lowered waits for its own cooldown": {
 			given(decidedCPU(), hour, cpuOf(100, 80, 150)),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (Lower) waits until 1h0m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last one
 			1/1 applied, again in 50m0s`,
 		},
 		"What is raised does not wait for that": {
 			given(decidedCPU(), hour, cpuOf(300, 150, 400)),
-			`decides app 300m - (Raise)
+			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"A raise does not take along what still has to wait": {
 			given(atSize(), decidedBefore(), hour, recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
-			`decides app 200m 400Mi (Raise)
+			`decides app 200m 400Mi (ScaleUp)
 			resizes web-1 to app 200m 400Mi of 400m 800Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
 		"0 is a cooldown of its own": {
 			given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.Raise.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
-			`decides app 300m - (Raise)
+			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
@@ -107,7 +107,7 @@ func TestCooldownByDirection(t *testing.T) {
 				p.Raise.Cooldown, p.Lower.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
 			}), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
 			`keeps app 200m 256Mi
-			InCooldown: All pods have the decided size. The next change (Lower) waits until 1h0m0s after the last one; (Raise) waits until 30m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last one; (ScaleUp) waits until 30m0s after the last one
 			2/2 applied, again in 20m0s`,
 		},
 	}.run(t)
@@ -119,21 +119,21 @@ func TestStepLimit(t *testing.T) {
 	table{
 		"A raise goes as far as its step": {
 			given(decidedCPU(), raise, cpuOf(400, 150, 500)),
-			`decides app 250m - (Raise)
+			`decides app 250m - (ScaleUp)
 			resizes web-1 to app 250m 256Mi of 500m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"A step of the other direction does not bound it": {
 			given(decidedCPU(), lower, cpuOf(400, 150, 500)),
-			`decides app 400m - (Raise)
+			`decides app 400m - (ScaleUp)
 			resizes web-1 to app 400m 256Mi of 800m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"What is lowered goes as far as its step, in amounts that people can read": {
 			given(atSize(), decidedBefore(), lower, recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
-			`decides app 180m 231Mi (Lower)
+			`decides app 180m 231Mi (ScaleDown)
 			resizes web-1 to app 180m 231Mi of 360m 462Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
@@ -149,7 +149,7 @@ func TestStepLimit(t *testing.T) {
 			given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))),
 				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
 			`keeps app 350m -
-			InCooldown: All pods have the decided size. The next change (Raise) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
 			1/1 applied, again in 4m0s`,
 		},
 		"A bound is reached at once": {
@@ -173,7 +173,7 @@ func TestStepLimit(t *testing.T) {
 		"Where nothing is requested, there is nothing that a step is a share of": {
 			given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }),
 				template(sized("app", amounts(0, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 128), amounts(0, 0)))), cpuOf(400, 150, 500)),
-			`decides app 400m - (Raise)
+			`decides app 400m - (ScaleUp)
 			resizes web-1 to app 400m 128Mi of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
@@ -181,7 +181,7 @@ func TestStepLimit(t *testing.T) {
 		"The least step is the least bit": {
 			given(raise, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }),
 				template(sized("app", amounts(1, 128), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(1, 128), amounts(0, 0)))), cpuOf(400, 1, 500)),
-			`decides app 2m - (Raise)
+			`decides app 2m - (ScaleUp)
 			resizes web-1 to app 2m 128Mi of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
@@ -193,92 +193,92 @@ func TestWindows(t *testing.T) {
 	const both = "again in 14h0m0s"
 	table{
 		"Outside of the window, a raise waits": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(300, 150, 400)),
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), cpuOf(300, 150, 400)),
 			`keeps app 200m -
-			OutsideWindow: All pods have the decided size. The next change (Raise) waits for the next of updatePolicy.windows
+			OutsideWindow: All pods have the decided size. The next change (ScaleUp) waits for the next of updatePolicy.windows
 			1/1 applied, ` + both,
 		},
 		"And what would be lowered": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(100, 80, 150)),
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), cpuOf(100, 80, 150)),
 			`keeps app 200m -
-			OutsideWindow: All pods have the decided size. The next change (Lower) waits for the next of updatePolicy.windows
+			OutsideWindow: All pods have the decided size. The next change (ScaleDown) waits for the next of updatePolicy.windows
 			1/1 applied, ` + both,
 		},
 		"Before the first decision, too": {
-			given(policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), windows(nightly("Raise")), cpuOf(300, 50, 400)),
+			given(policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), windows(nightly("ScaleUp")), cpuOf(300, 50, 400)),
 			`no decision
-			OutsideWindow: The next change (Raise) waits for the next of updatePolicy.windows
+			OutsideWindow: The next change (ScaleUp) waits for the next of updatePolicy.windows
 			0/2, ` + both,
 		},
 		"Inside of it, nothing waits": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower"), daily("Raise", "Lower")), cpuOf(300, 150, 400)),
-			`decides app 300m - (Raise)
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown"), daily("ScaleUp", "ScaleDown")), cpuOf(300, 150, 400)),
+			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"A direction that no window names does not wait": {
-			given(decidedCPU(), windows(nightly("Lower")), cpuOf(300, 150, 400)),
-			`decides app 300m - (Raise)
+			given(decidedCPU(), windows(nightly("ScaleDown")), cpuOf(300, 150, 400)),
+			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"An open window of one direction does not take along the other": {
-			given(atSize(), decidedBefore(), windows(nightly("Lower"), daily("Raise")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
-			`decides app 200m 400Mi (Raise)
+			given(atSize(), decidedBefore(), windows(nightly("ScaleDown"), daily("ScaleUp")), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
+			`decides app 200m 400Mi (ScaleUp)
 			resizes web-1 to app 200m 400Mi of 400m 800Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
 		"Usage that asks for more now does not wait": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower")), cpuOf(300, 250, 400)),
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), cpuOf(300, 250, 400)),
 			`decides app 300m - (LowerBound)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"Nor does what is outside of what is allowed": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower")), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(120, 0) }), cpuOf(110, 100, 120)),
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(120, 0) }), cpuOf(110, 100, 120)),
 			`decides app 120m - (Bounds)
 			resizes web-1 to app 120m 256Mi of 240m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"The longer of cooldown and window is waited for": {
-			given(decidedCPU(), windows(nightly("Lower")), policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
+			given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (Lower) waits until 24h0m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last one
 			1/1 applied, again in 23h50m0s`,
 		},
 		"A new pod gets the decided size at any time": {
-			given(decidedCPU(), windows(nightly("Raise", "Lower")), pods(pod("web-1", large()), pod("web-2", small())), cpuOf(200, 150, 400)),
+			given(decidedCPU(), windows(nightly("ScaleUp", "ScaleDown")), pods(pod("web-1", large()), pod("web-2", small())), cpuOf(200, 150, 400)),
 			`keeps app 200m -
 			resizes web-2 to app 200m 128Mi of 400m 256Mi
 			Resizing: Pods are being resized in place
 			1/2 changing`,
 		},
 		"A rollout that was decided in a window does not begin after it": {
-			given(rollout, heldApp(), decidedBefore(), windows(nightly("Raise"))),
+			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi
 			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
 			0/2, ` + both,
 		},
 		"Unless what led to it cannot wait": {
-			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("Raise"))),
+			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment rolls out the decided size
 			0/2 changing`,
 		},
 		"What another writer has undone since then can wait": {
-			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.Written = "LowerBound", true }), windows(nightly("Raise"))),
+			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.Written = "LowerBound", true }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, reverted 1 times
 			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
 			0/2, ` + both,
 		},
 		"A rollout waits for windows of the directions that it changes": {
-			given(rollout, heldApp(), decidedBefore(), windows(nightly("Lower"))),
+			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleDown"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment rolls out the decided size
@@ -291,16 +291,16 @@ func TestWindows(t *testing.T) {
 			1/1 applied stalled`,
 		},
 		"And holds up nothing that another window allows": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "bad" }), windows(daily("Raise")), cpuOf(300, 150, 400)),
-			`decides app 300m - (Raise)
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "bad" }), windows(daily("ScaleUp")), cpuOf(300, 150, 400)),
+			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"It does not matter where nothing is changed anyway": {
-			given(policy(func(p *plan.Policy) { p.BadWindow, p.Mode = "bad", "Off" })),
+			given(policy(func(p *plan.Policy) { p.BadWindow, p.Mode = "bad", "Recommend" })),
 			`no decision
-			RecommendOnly: updateMode is Off: recommendations are not applied
+			RecommendOnly: updateMode is Recommend: recommendations are not applied
 			0/2`,
 		},
 	}.run(t)
@@ -429,7 +429,7 @@ func TestQuotas(t *testing.T) {
 		},
 		"Who is over a quota may shrink": {
 			given(quotas(quota("requests.cpu", 100, 400), quota("requests.memory", 1, 400*mebi)), atSize(), decidedBefore(), recommends(rec(amounts(50, 100), amounts(40, 64), amounts(90, 120)))),
-			`decides app 50m 100Mi (Lower)
+			`decides app 50m 100Mi (ScaleDown)
 			resizes web-1 to app 50m 100Mi of 100m 200Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,

@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -249,7 +249,7 @@ type Plan struct {
 // Next decides what to do next.
 func Next(s Situation, policy Policy, now time.Time) Plan {
 	p := next(s, policy, now)
-	idle := s.Deployment.Terminating || policy.Mode == v1beta1.UpdateModeOff || policy.Suspended
+	idle := s.Deployment.Terminating || policy.Mode == v1beta1.UpdateModeRecommend || policy.Suspended
 	if policy.BadWindow != "" && !idle && !p.Stalled && !p.steps() {
 		p.Stalled = true
 		return p.because(v1beta1.ReasonInvalidWindow, policy.BadWindow)
@@ -269,9 +269,9 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	switch {
 	case s.Deployment.Terminating:
 		return p.because(v1beta1.ReasonTerminating, "The Deployment is being deleted")
-	case policy.Mode == v1beta1.UpdateModeOff:
+	case policy.Mode == v1beta1.UpdateModeRecommend:
 		p.Decision = nil
-		return p.because(v1beta1.ReasonRecommendOnly, "updateMode is Off: recommendations are not applied")
+		return p.because(v1beta1.ReasonRecommendOnly, "updateMode is Recommend: recommendations are not applied")
 	case policy.Suspended:
 		if p.Decision != nil {
 			p.PodsAtSize = p.step(s, policy, now).PodsAtSize

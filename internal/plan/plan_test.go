@@ -70,7 +70,7 @@ func recommended(name string) recommend.Container {
 // decision puts 200m and 256Mi in force, ten minutes ago.
 func decision() *plan.Decision {
 	return &plan.Decision{
-		Time: noon.Add(-10 * time.Minute), Reason: "Raise",
+		Time: noon.Add(-10 * time.Minute), Reason: "ScaleUp",
 		Requests: map[string]quantity.Amounts{"app": amounts(200, 256)},
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -226,7 +226,7 @@ func randomPace(r *rand.Rand, p *plan.Policy) {
 	for range r.IntN(3) {
 		parsed, err := window.Parse(window.Spec{
 			Schedule: []string{"*/30 * * * *", "0 2 * * *", "0 0 * * SUN"}[r.IntN(3)], Duration: time.Duration(1+r.IntN(90)) * time.Minute,
-			Directions: [][]window.Direction{{"Raise"}, {"Lower"}, {"Raise", "Lower"}}[r.IntN(3)],
+			Directions: [][]window.Direction{{"ScaleUp"}, {"ScaleDown"}, {"ScaleUp", "ScaleDown"}}[r.IntN(3)],
 		})
 		if err != nil {
 			panic(err)
@@ -251,7 +251,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	if p.Evict != nil {
 		checkEviction(w, p, fail)
 	}
-	if (p.Resize != nil || p.Rewrite != nil || p.Evict != nil) && (w.policy.Suspended || w.policy.Mode == "Off" || w.situation.Deployment.Terminating) {
+	if (p.Resize != nil || p.Rewrite != nil || p.Evict != nil) && (w.policy.Suspended || w.policy.Mode == "Recommend" || w.situation.Deployment.Terminating) {
 		fail("a step where none is allowed")
 	}
 	if p.Rewrite != nil && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
@@ -407,9 +407,9 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 			{w.inForce(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
 			{w.inForce(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
 		} {
-			direction, pace := window.Raise, w.policy.Raise
+			direction, pace := window.ScaleUp, w.policy.Raise
 			if r.after < r.before {
-				direction, pace = window.Lower, w.policy.Lower
+				direction, pace = window.ScaleDown, w.policy.Lower
 			}
 			if r.after == 0 || r.before == 0 || r.after == r.before || r.before < r.floor {
 				continue
@@ -1011,7 +1011,7 @@ func randomWorld(r *rand.Rand) world {
 		}
 	}
 	if some(0.5) {
-		s.Decision = &plan.Decision{Time: noon.Add(time.Duration(r.IntN(1200)-1000) * time.Second), Reason: "Raise", Requests: map[string]quantity.Amounts{}}
+		s.Decision = &plan.Decision{Time: noon.Add(time.Duration(r.IntN(1200)-1000) * time.Second), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{}}
 		for _, c := range s.Deployment.Containers {
 			if a := partly(amount(), 0.2); some(0.8) && a != (quantity.Amounts{}) {
 				s.Decision.Requests[c.Name] = a

@@ -22,7 +22,7 @@ import (
 // Whoever adds a reason, or another place that gives one, adds a line; a test asks for it.
 var situations = map[string]func() world{
 	"terminating": func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
-	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Off" }) },
+	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Recommend" }) },
 	"suspended":   func() world { return given(func(w *world) { w.policy.Suspended = true }) },
 	"nothing held": func() world {
 		return given(rollout, heldApp(), policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} }))
@@ -52,7 +52,7 @@ var situations = map[string]func() world{
 		return given(func(w *world) { w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "web", Memory: "web"}} })
 	},
 	"a window for later": func() world {
-		return given(decidedBefore(), atSize(), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), windows(nightly("Raise")))
+		return given(decidedBefore(), atSize(), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), windows(nightly("ScaleUp")))
 	},
 	"a window that is none": func() world {
 		return given(decidedBefore(), atSize(), policy(func(p *plan.Policy) { p.BadWindow = "it never opens" }))
@@ -114,7 +114,7 @@ var situations = map[string]func() world{
 		return given(orRecreate, decidedBefore(), toEvict, policy(func(p *plan.Policy) { p.MinReplicas = 3 }))
 	},
 	"an eviction, paused":        func() world { return given(orRecreate, decidedBefore(), toEvict, pausedToo) },
-	"a window for the eviction":  func() world { return given(orRecreate, decidedBefore(), toEvict, windows(nightly("Raise"))) },
+	"a window for the eviction":  func() world { return given(orRecreate, decidedBefore(), toEvict, windows(nightly("ScaleUp"))) },
 	"an eviction after the last": func() world { return given(orRecreate, decidedBefore(), pods(infeasible("web-1"))) },
 	"an eviction while not all are available": func() world {
 		return given(orRecreate, decidedBefore(), pods(infeasible("web-1"), notReady(infeasible("web-2"))))
@@ -161,7 +161,7 @@ var situations = map[string]func() world{
 		return given(rollout, decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 }), heldApp())
 	},
 	"a window for the rollout": func() world {
-		return given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "Raise" }), windows(nightly("Raise")))
+		return given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "ScaleUp" }), windows(nightly("ScaleUp")))
 	},
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
@@ -228,7 +228,7 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 		s := &w.situation
 		s.Deployment.Terminating, s.Deployment.RollingOut, s.Deployment.Paused = some(0.05), some(0.3), some(0.2)
 		if some(0.1) {
-			w.policy.Mode = "Off"
+			w.policy.Mode = "Recommend"
 		}
 		w.policy.Suspended = some(0.1)
 		if s.Decision != nil {

@@ -302,8 +302,8 @@ func windowForEviction(in []workload.Pod, sizes []Size, policy Policy, d Decisio
 				c.Resources = actual
 			}
 			for _, r := range resources {
-				moves[window.Raise] = moves[window.Raise] || r.of(size.Requests) > r.of(c.Requests) || r.of(size.Limits) > r.of(c.Limits)
-				moves[window.Lower] = moves[window.Lower] || below(r.of(size.Requests), r.of(c.Requests)) || below(r.of(size.Limits), r.of(c.Limits))
+				moves[window.ScaleUp] = moves[window.ScaleUp] || r.of(size.Requests) > r.of(c.Requests) || r.of(size.Limits) > r.of(c.Limits)
+				moves[window.ScaleDown] = moves[window.ScaleDown] || below(r.of(size.Requests), r.of(c.Requests)) || below(r.of(size.Limits), r.of(c.Limits))
 			}
 		}
 	}

@@ -185,13 +185,13 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 			1/2 changing`,
 		},
 		"Not outside a window": {
-			given(orRecreate, decidedBefore(), windows(nightly("Raise")), pods(infeasible("web-1"), infeasible("web-2"))),
+			given(orRecreate, decidedBefore(), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
 				`			OutsideWindow: Pods are evicted in the next of updatePolicy.windows. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2, again in 14h0m0s`,
 		},
 		"What is urgent waits for no window": {
-			given(orRecreate, decidedBefore(killed), windows(nightly("Raise")), pods(infeasible("web-1"), infeasible("web-2"))),
+			given(orRecreate, decidedBefore(killed), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
 				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity

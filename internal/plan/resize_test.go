@@ -330,7 +330,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A request is not lowered below the ratio to a limit that stays": {
 			given(requestsOnly, pods(pod("web-1", small())), bounds(workload.Bounds{ContainerRatio: workload.Ratios{CPU: 3000}}),
 				recommends(rec(amounts(10, 128), amounts(5, 100), amounts(20, 200)))),
-			`decides app 67m - (Lower)
+			`decides app 67m - (ScaleDown)
 			resizes web-1 to app 67m 128Mi of 200m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,

@@ -34,7 +34,7 @@ type axis struct {
 
 // axes are in the order in which the table tells them: what matters most comes first.
 var axes = []axis{
-	{"mode", []string{"Off", "Initial", "InPlace", "Rollout"}},
+	{"mode", []string{"Recommend", "Initial", "InPlace", "Rollout"}},
 	{"fallback", []string{"Wait", "Recreate", "Rollout"}},
 	{"replicas", []string{"0", "1", "4"}},
 	{"QoS", []string{"Guaranteed", "Burstable", "BestEffort"}},

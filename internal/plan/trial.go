@@ -394,7 +394,7 @@ func avoid(failed []Failed, container string, r resource, current, to int64, why
 
 // keptAsFailed remembers why a request does not go to its target.
 func (w *weighing) keptAsFailed(container string, r resource, f Failed) {
-	w.kept.add(v1beta1.ReasonChangeFailed, container+" "+r.name, fmt.Sprintf(
+	w.kept.add(v1beta1.ReasonChangeReverted, container+" "+r.name, fmt.Sprintf(
 		"stays, since %s was put back (%s); it is tried again once twice as much usage is known, after a week, or when the scaler is edited",
 		r.format(f.Value), f.Saw), false)
 }

@@ -247,7 +247,7 @@ func TestVerdicts(t *testing.T) {
 			if !tc.back {
 				return
 			}
-			if !p.Decided || p.Decision.Reason != "PutBack" || p.Decision.Requests["app"] != amounts(100, 128) || p.Decision.Trial != nil {
+			if !p.Decided || p.Decision.Reason != "Reverted" || p.Decision.Requests["app"] != amounts(100, 128) || p.Decision.Trial != nil {
 				t.Errorf("%s", say(p))
 			}
 			w.settle(t, now)
@@ -257,7 +257,7 @@ func TestVerdicts(t *testing.T) {
 			// The evidence is the same for as long as nothing else is: it stays.
 			for range 50 {
 				now = now.Add(time.Hour)
-				if p := w.settle(t, now); p.Decided || p.Reason != "ChangeFailed" || !p.Applied {
+				if p := w.settle(t, now); p.Decided || p.Reason != "ChangeReverted" || !p.Applied {
 					t.Fatalf("at %s: %s", now, say(p))
 				}
 			}
@@ -546,7 +546,7 @@ func watching(w *world) { w.policy.Observation = watchedFor }
 
 // onTrial is a decision that has halved what was good, just now.
 func onTrial(d *plan.Decision) {
-	d.Time, d.Reason = noon, "Lower"
+	d.Time, d.Reason = noon, "ScaleDown"
 	d.Requests = map[string]quantity.Amounts{"app": amounts(50, 64)}
 	d.Trial = &plan.Trial{Began: noon, Good: map[string]quantity.Amounts{"app": amounts(100, 128)}, Watched: noon}
 }

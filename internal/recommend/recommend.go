@@ -23,10 +23,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // The resources, as the API spells them.
@@ -53,8 +53,8 @@ const (
 	Peak = "Peak"
 	// Volatility is what memory gets for changing as much as it does.
 	Volatility = "Volatility"
-	// ThinEvidence is what CPU gets until a day is known, where the policy adds less.
-	ThinEvidence = "ThinEvidence"
+	// LimitedHistory is what CPU gets until a day is known, where the policy adds less.
+	LimitedHistory = "LimitedHistory"
 	// SafetyMargin is what the policy adds to usage.
 	SafetyMargin = "SafetyMargin"
 	// OOMFloor is memory that an OOM kill has proven necessary. It has a margin of
@@ -64,7 +64,7 @@ const (
 	Minimum = "Minimum"
 	// Kept is a target that would be lower by a history with less evidence than the
 	// one that it was made from.
-	Kept = "Kept"
+	NotLowered = "NotLowered"
 	// MinAllowed is the policy's lower end.
 	MinAllowed = "MinAllowed"
 	// MaxAllowed is the policy's upper end.
@@ -319,7 +319,7 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent}
 	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
 	if margin := policy.perMille(); margin < thinPerMille && isThin(c) {
-		e.add(CPU, ThinEvidence, thinPerMille)
+		e.add(CPU, LimitedHistory, thinPerMille)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -135,7 +135,7 @@ func TestFor(t *testing.T) {
 			want: &Container{
 				Target: amounts(230, 0), LowerBound: amounts(147, 0), UpperBound: amounts(230*181, 0),
 				Uncapped: amounts(230, 0), Observed: 2 * time.Minute,
-				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "ThinEvidence", Value: 230, PerMille: 150}},
+				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "LimitedHistory", Value: 230, PerMille: 150}},
 			},
 		},
 		"spikes of 5 minutes an hour count": {
@@ -251,10 +251,10 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 	kept.Reasons = []Reason{
 		{Resource: "cpu", Code: "RecentPeak", Value: 200},
 		{Resource: "cpu", Code: "SafetyMargin", Value: 230, PerMille: 150},
-		{Resource: "cpu", Code: "Kept", Value: 230},
+		{Resource: "cpu", Code: "NotLowered", Value: 230},
 		{Resource: "memory", Code: "Peak", Value: 400 * mebi},
 		{Resource: "memory", Code: "SafetyMargin", Value: 460 * mebi, PerMille: 150},
-		{Resource: "memory", Code: "Kept", Value: 460 * mebi},
+		{Resource: "memory", Code: "NotLowered", Value: 460 * mebi},
 	}
 	capped := steady()
 	capped.Target, capped.UpperBound, capped.LowerBound = amounts(100, 300), amounts(100, 300), amounts(100, 300)

@@ -67,8 +67,8 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 	}
 	// Kept stays as long as there is less evidence, for usage next to the old target
 	// would else bring and take it with each sample.
-	if isKnown && isWorse && !isSame || before.has(Kept) && (isLess || !isKnown) {
-		out.reasons = append(out.reasons, Reason{Resource: resource, Code: Kept, Value: out.uncapped})
+	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
+		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
 	if isKnown && !isLess && !now.confirms(before, l, evidence, evidenceBefore, p) {
 		out.lower, out.upper = now.lower, now.upper
@@ -131,7 +131,7 @@ func (s settled) steps() []Reason {
 	var steps []Reason
 	for _, r := range s.reasons {
 		switch r.Code {
-		case Kept, MinAllowed, MaxAllowed:
+		case NotLowered, MinAllowed, MaxAllowed:
 		default:
 			if len(steps) < maxSteps {
 				steps = append(steps, r)

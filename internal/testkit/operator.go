@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
 // never is longer than any test.

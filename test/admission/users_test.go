@@ -38,10 +38,10 @@ func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 		before, after runtime.Object
 		needs         may // all of them, and no others
 	}{
-		"making a scaler":                        {after: scaler("web", "Off"), needs: may{patchWeb}},
-		"changing a scaler":                      {before: scaler("web", "Off"), after: scaler("web", "Rollout"), needs: may{patchWeb}},
-		"retargeting a scaler":                   {before: scaler("web", "Off"), after: scaler("api", "Off"), needs: may{patchAPI}},
-		"labelling a scaler":                     {before: scaler("web", "Off"), after: labelled(scaler("web", "Off"))},
+		"making a scaler":                        {after: scaler("web", "Recommend"), needs: may{patchWeb}},
+		"changing a scaler":                      {before: scaler("web", "Recommend"), after: scaler("web", "Rollout"), needs: may{patchWeb}},
+		"retargeting a scaler":                   {before: scaler("web", "Recommend"), after: scaler("api", "Recommend"), needs: may{patchAPI}},
+		"labelling a scaler":                     {before: scaler("web", "Recommend"), after: labelled(scaler("web", "Recommend"))},
 		"making a ScaledDeployment":              {after: owner("", "a"), needs: may{create}},
 		"changing a ScaledDeployment":            {before: owner("", "a"), after: owner("", "b"), needs: may{create, "patch deployments/mine"}},
 		"changing one with a Deployment by name": {before: owner("web", "a"), after: owner("web", "b"), needs: may{create, patchWeb}},

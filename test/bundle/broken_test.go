@@ -55,7 +55,7 @@ var breakages = map[string]struct {
 	},
 	"an example has a value that is refused": {
 		how: func(b *broken) {
-			b.replace(csvFile, `"updateMode": "Off"`, `"updateMode": "Now"`)
+			b.replace(csvFile, `"updateMode": "Recommend"`, `"updateMode": "Now"`)
 		},
 		rule: "examples", words: `Unsupported value: "Now"`,
 	},

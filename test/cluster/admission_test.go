@@ -282,7 +282,7 @@ func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	}
 	refused(t, thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web")), "operator-scalers", "may make and delete no scalers")
 	refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-scalers", "may make and delete no scalers")
-	for _, finalizers := range [][]string{{"autoscaling.verticalscaler.io/give-back"}, nil} {
+	for _, finalizers := range [][]string{{"autoscaling.verticalscaler.io/restore-original-resources"}, nil} {
 		after := w.scaler("web")
 		now := after.DeepCopy()
 		after.Finalizers = finalizers
@@ -411,7 +411,7 @@ func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 		return u.Patch(t.Context(), scalerOf(""), client.RawPatch(types.MergePatchType, []byte(text)))
 	}
 	refused(t, patch(`{"spec":{"deploymentName":"api"}}`), "users", `cannot patch`, `name "api"`)
-	if err := patch(`{"spec":{"updatePolicy":{"updateMode":"Off"}}}`); err != nil {
+	if err := patch(`{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`); err != nil {
 		t.Errorf("changing the mode: %v", err)
 	}
 

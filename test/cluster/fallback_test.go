@@ -44,7 +44,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 		if n := count(accepted(w.writes(w.began)), "deployments"); total(n) != 1 {
 			w.Errorf("writes of Deployments: %v", n)
 		}
-		w.says("web", "Ready", "True", "Working")
+		w.says("web", "Ready", "True", "OperatingNormally")
 	}
 	for name, tc := range map[string]struct {
 		change func(*appsv1.Deployment)
@@ -164,7 +164,7 @@ func TestTheFallbackWaitsForAResizeThatIsPutOff(t *testing.T) {
 		return ""
 	})
 	w.sized("web")
-	heldFirst := w.scaler("web").Status.Held
+	heldFirst := w.scaler("web").Status.OriginalResources
 	if heldFirst == nil || heldFirst.Containers[0].Requests.CPU.String() != "100m" {
 		t.Errorf("held: %+v", heldFirst)
 	}

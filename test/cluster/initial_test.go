@@ -84,7 +84,7 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 	w.uses("web", "app", 300, 300)
 	w.scale("web", inMode("Initial"))
 	w.says("web", "Applied", "False", "NewPodsOnly")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.hasBindings("web")
 
 	// The API server learns of the binding in its own time.
@@ -128,11 +128,11 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 	}
 
 	// Without the mode, new pods are as in the template.
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	w.hasBindings()
 	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.Admission != nil {
-			return fmt.Sprintf("the status still has %+v", s.Status.Admission)
+		if s := w.scaler("web"); s.Status.NewPods != nil {
+			return fmt.Sprintf("the status still has %+v", s.Status.NewPods)
 		}
 		return ""
 	})
@@ -148,15 +148,15 @@ func TestNewPodsGetWhatTheyGotWhileTheScalerIsSuspended(t *testing.T) {
 	w.uses("web", "app", 300, 300)
 	w.scale("web", inMode("Initial"))
 	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) != 1 {
-			return fmt.Sprintf("admission is %+v", s.Status.Admission)
+		if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
+			return fmt.Sprintf("admission is %+v", s.Status.NewPods)
 		}
 		return ""
 	})
-	before := w.scaler("web").Status.Admission
+	before := w.scaler("web").Status.NewPods
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
 	w.says("web", "Applied", "False", "Suspended")
-	if after := w.scaler("web").Status.Admission; !equality.Semantic.DeepEqual(before, after) {
+	if after := w.scaler("web").Status.NewPods; !equality.Semantic.DeepEqual(before, after) {
 		t.Errorf("new pods get %+v, and got %+v", after, before)
 	}
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":false}}`)
@@ -219,8 +219,8 @@ func TestInitialWithItsRightsAndWithout(t *testing.T) {
 	if got := w.bindings(); len(got) > 0 {
 		t.Errorf("bindings of %v", got)
 	}
-	if s := w.scaler("web"); s.Status.Admission == nil || len(s.Status.Admission.Containers) > 0 {
-		t.Errorf("admission is %+v", s.Status.Admission)
+	if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) > 0 {
+		t.Errorf("admission is %+v", s.Status.NewPods)
 	}
 	before := len(account.Forbidden())
 	if before == 0 {

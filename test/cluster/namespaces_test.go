@@ -321,7 +321,7 @@ func worksWithin(t *testing.T, i *install) {
 		w.between("cpu", *requests.Cpu(), "330m", "380m")
 		w.says("web", "ClusterAccess", "False", "NamespacedInstall",
 			strings.Join(i.watched, ", ")+".", "It reads no nodes", "admission policies")
-		w.says("web", "Ready", "True", "Working")
+		w.says("web", "Ready", "True", "OperatingNormally")
 		w.says("late", "TargetFound", "False", "DeploymentNotFound")
 	}
 	// What only the look-up by claim can tell: there is no resync, and the scaler is
@@ -470,7 +470,7 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 	w.uses("web", "app", 300, 300)
 	account, operator := i.run(usage)
 	w.says("web", "ClusterAccess", "False", "NodesForbidden", "may not list and watch nodes")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.sized("web")
 	if n := i.log.count("Nodes are not read"); n != 1 {
 		t.Errorf("the log says %d times that nodes are not read", n)
@@ -493,7 +493,7 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 			t.Errorf("pod %s requests %dm; the largest node has %dm", pod.Name, got, node)
 		}
 	}
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	for _, request := range append(account.Forbidden(), second.Forbidden()...) {
 		// Namespaces of earlier tests, which are being deleted, let nothing be created.
 		if !strings.Contains(request, "/namespaces/") || strings.Contains(request, "/namespaces/"+i.system+"/") {

@@ -251,7 +251,7 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 			w.scale("web", inMode("Rollout"))
 			w.says("web", "Stalled", "True", "Contested", s.writer)
 			w.says("web", "Ready", "False", "Contested", s.writer)
-			w.noted(w.scaler("web").UID, "Held", s.writer)
+			w.noted(w.scaler("web").UID, "Blocked", s.writer)
 			n := w.rewrites(w.began)
 			t.Logf("%d writes of ours, %d of theirs", n, h.healed())
 			if n < 1 || n > 3 {
@@ -294,7 +294,7 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 			h.set(w.manifest(withoutResources))
 			w.sized("web")
 			ownsOnlyResources(t, w.deployment("web"))
-			w.says("web", "Ready", "True", "Working")
+			w.says("web", "Ready", "True", "OperatingNormally")
 			w.remove(testkit.Scaler(w.namespace, "web", "web"))
 			w.gone(testkit.Scaler(w.namespace, "web", "web"))
 		})
@@ -436,7 +436,7 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 			stop()
 			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
 			w.sized("web")
-			w.says("web", "Ready", "True", "Working")
+			w.says("web", "Ready", "True", "OperatingNormally")
 		})
 	}
 	t.Run("and taken up again once the pods are others", func(t *testing.T) {
@@ -511,7 +511,7 @@ func TestAVPAKeepsWhatItSizes(t *testing.T) {
 		w.uses("web", "app", 300, 300)
 		w.scale("web")
 		w.says("web", "Applied", "False", "VPAConflict", "app cpu", "app memory", "VerticalPodAutoscaler old")
-		w.says("web", "Ready", "True", "Working")
+		w.says("web", "Ready", "True", "OperatingNormally")
 		w.rounds(10)
 		if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
 			t.Errorf("resizes: %v", n)
@@ -572,7 +572,7 @@ func TestASuspendedRolloutHoldsStillAndIsGivenBackWhenOff(t *testing.T) {
 	w.uses("web", "app", 300, 300)
 	w.scale("web", inMode("Rollout"))
 	w.sized("web")
-	held := w.scaler("web").Status.Held
+	held := w.scaler("web").Status.OriginalResources
 	mark := env.Mark()
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
 	w.says("web", "Ready", "True", "Suspended")
@@ -581,14 +581,14 @@ func TestASuspendedRolloutHoldsStillAndIsGivenBackWhenOff(t *testing.T) {
 	if n := w.rewrites(mark); n != 0 {
 		t.Errorf("%d writes of the template", n)
 	}
-	if now := w.scaler("web").Status.Held; now == nil || now.UID != held.UID {
+	if now := w.scaler("web").Status.OriginalResources; now == nil || now.UID != held.UID {
 		t.Errorf("held: %+v", now)
 	}
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	w.givenBack(before)
 	w.eventually(func() string {
-		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.Held != nil {
-			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.Held)
+		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
+			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
 		}
 		return ""
 	})

@@ -79,7 +79,7 @@ func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
 		w.uses(name, "side", 300, 300)
 	}
 	w.own("plain", richTemplate)
-	w.own("named", named("other-name"), scaled("Off"))
+	w.own("named", named("other-name"), scaled("Recommend"))
 	w.own("inplace", richTemplate, scaled("InPlace"))
 	w.own("rollout", richTemplate, scaled("Rollout"))
 	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
@@ -87,7 +87,7 @@ func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
 	for _, name := range []string{"inplace", "rollout"} {
 		w.sized(name)
 		w.settled(name)
-		w.ownerSays(name, "Sized", "True", "Working")
+		w.ownerSays(name, "Sized", "True", "OperatingNormally")
 	}
 	w.observed(idleEvidence)
 
@@ -121,7 +121,7 @@ func TestAnOwnerIsWokenByEventsAlone(t *testing.T) {
 	owner := w.own("web", scaled("InPlace"))
 	w.sized("web")
 	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "Working")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 	for before := -1; before != passesOf(t, "scaleddeployment"); {
 		before = passesOf(t, "scaleddeployment")
 		w.rounds(20) // the last events arrive
@@ -149,7 +149,7 @@ func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
 	w.own("plain")
 	w.sized("web")
 	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "Working")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 	deployment, owner := w.deployment("web"), w.owner("web")
 	w.operator.Stop(t)
 	mark := env.Mark()

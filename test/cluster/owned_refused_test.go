@@ -86,7 +86,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			what := fmt.Sprintf("Deployment %s exists and %s", name, tc.whose)
 			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
 			w.ownerSays(name, "Ready", "False", "NotControlled", what)
-			w.ownerSays(name, "Reconciling", "False", "Working")
+			w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
 			owner := w.owner(name)
 			w.noted(owner.UID, "Refused", what)
 
@@ -113,7 +113,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			}
 
 			tc.free(w, name)
-			w.eventually(func() string { return unlike(w.owner(name), "Stalled", "False", "Working") })
+			w.eventually(func() string { return unlike(w.owner(name), "Stalled", "False", "OperatingNormally") })
 			d := w.settled(name)
 			if got := d.Spec.Template.Spec.Containers[0].Image; got != "example.com/mine:1" || *d.Spec.Replicas != 4 {
 				t.Errorf("the Deployment runs %s, %d times", got, *d.Spec.Replicas)
@@ -147,7 +147,7 @@ func TestADeploymentMadeJustBeforeItsNamesakeIsLeftAlone(t *testing.T) {
 func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.scale("web", inMode("Off"))
+	w.scale("web", inMode("Recommend"))
 	before := w.scaler("web")
 	w.create(w.newOwner("web", scaled("InPlace")))
 	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web exists and is controlled by nobody")
@@ -166,7 +166,7 @@ func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.edit("web", scaled("InPlace"))
 	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web")
 	w.remove(testkit.Scaler(w.namespace, "web", ""))
-	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
+	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "OperatingNormally") })
 	w.settled("web")
 	if now := w.scaler("web"); !metav1.IsControlledBy(now, owner) {
 		t.Errorf("the scaler is controlled by %v", now.OwnerReferences)
@@ -212,7 +212,7 @@ func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
 			})
 			w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
 			w.ownerSays(name, "Ready", "False", "Rejected", tc.words)
-			w.ownerSays(name, "Reconciling", "False", "Working")
+			w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
 			if diff := cmp.Diff(before.Spec, w.deployment(name).Spec); diff != "" {
 				t.Errorf("the Deployment (-before +now):\n%s", diff)
 			}
@@ -222,7 +222,7 @@ func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
 			w.noted(owner.UID, "Refused", "Rejected", tc.words)
 			w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner(name).Spec.Template })
 			w.settled(name)
-			w.ownerSays(name, "Stalled", "False", "Working")
+			w.ownerSays(name, "Stalled", "False", "OperatingNormally")
 			if n := w.eventsOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "Warning ") {
 				t.Errorf("events: %q", n)
 			}
@@ -245,7 +245,7 @@ func TestAnOwnerThatIsRefusedFromTheBeginningWorksOnceItIsPutRight(t *testing.T)
 	if diff := cmp.Diff(map[string]string{"app": "other"}, d.Spec.Template.Labels, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	w.ownerSays("web", "Stalled", "False", "Working")
+	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 }
 
 func TestAQuotaOfDeploymentsIsSaidAndAskedAgain(t *testing.T) {
@@ -283,12 +283,12 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":1}}`)
 		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
 		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
-		w.ownerSays("slow", "Reconciling", "False", "Working")
+		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
 		w.noted(owner.UID, "Refused", "ProgressDeadlineExceeded")
 		w.edit("slow", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.NodeSelector = nil })
 		w.settled("slow")
-		w.ownerSays("slow", "Stalled", "False", "Working")
-		w.ownerSays("slow", "Reconciling", "False", "Working")
+		w.ownerSays("slow", "Stalled", "False", "OperatingNormally")
+		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
 	})
 	t.Run("whose pods a quota forbids", func(t *testing.T) {
 		t.Parallel()
@@ -304,7 +304,7 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.create(w.newOwner("web"))
 		w.ownerSays("web", "Ready", "False", "Progressing", "exceeded quota: team")
 		w.ownerSays("web", "Reconciling", "True", "Progressing", "exceeded quota: team")
-		w.ownerSays("web", "Stalled", "False", "Working")
+		w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 		w.eventually(func() string {
 			if n := w.owner("web").Status.AvailableReplicas; n != 2 {
 				return fmt.Sprintf("%d pods are counted", n)

@@ -123,7 +123,7 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 	w.edit("web", named("taken"))
 	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "controlled by nobody")
 	w.ownerSays("web", "Ready", "False", "NotControlled")
-	w.ownerSays("web", "Reconciling", "False", "Working")
+	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
 	if now := w.deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
 		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
 	}
@@ -131,7 +131,7 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 		t.Errorf("the status counts %d pods, of the three that run", o.Status.AvailableReplicas)
 	}
 	w.remove(testkit.Deployment(w.namespace, "taken"))
-	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "Working") })
+	w.eventually(func() string { return unlike(w.owner("web"), "Stalled", "False", "OperatingNormally") })
 	counted(w.settled("web"))
 	if got := w.owned(owner); len(got) != 1 || got[0] != "taken" {
 		t.Errorf("the owner's Deployments are %v", got)
@@ -199,7 +199,7 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 			w.restart()
 		}
 	}
-	isSized := func() bool { return unlike(w.owner("web"), "Sized", "True", "Working") == "" }
+	isSized := func() bool { return unlike(w.owner("web"), "Sized", "True", "OperatingNormally") == "" }
 	interrupted(isSized)
 	w.settled("web")
 	w.sized("web")
@@ -211,8 +211,8 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 	if got := w.owned(w.owner("web")); len(got) != 1 || got[0] != "web-v2" {
 		t.Errorf("the owner's Deployments are %v", got)
 	}
-	if s := w.scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.Held == nil || s.Status.Held.UID != d.UID {
-		t.Errorf("the scaler sizes %s and holds %+v", s.Spec.DeploymentName, s.Status.Held)
+	if s := w.scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID {
+		t.Errorf("the scaler sizes %s and holds %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
 	}
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
 	interrupted(func() bool {

@@ -190,7 +190,7 @@ func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 		}
 		return ""
 	})
-	w.ownerSays("web", "Sized", "True", "Working")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 }
 
 func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
@@ -206,7 +206,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 			w.own(name, scaled(mode), func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(1)) })
 			w.sized(name)
 			w.settled(name)
-			w.ownerSays(name, "Sized", "True", "Working")
+			w.ownerSays(name, "Sized", "True", "OperatingNormally")
 			want := w.deployment(name).Spec.Template.Spec.Containers[0].Resources
 			if taken := want.Requests.Cpu().Cmp(resource.MustParse("330m")) >= 0; taken != (mode == "Rollout") {
 				t.Fatalf("the template asks for %v", want.Requests)
@@ -256,7 +256,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 			})
 			w.settled(name)
 			w.sized(name)
-			w.ownerSays(name, "Sized", "True", "Working")
+			w.ownerSays(name, "Sized", "True", "OperatingNormally")
 
 			s := w.scaler(name)
 			if got := s.Status.Decision; got.Reverts != 0 || !got.Time.Equal(&decision.Time) {
@@ -290,7 +290,7 @@ func TestATemplateThatIsTakenOverIsNoDrift(t *testing.T) {
 	owner := w.own("web", scaled("Rollout"))
 	w.sized("web")
 	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "Working")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 	if n := len(w.sets("web")); n != 2 {
 		t.Errorf("%d ReplicaSets: one rollout makes two", n)
 	}

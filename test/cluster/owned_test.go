@@ -290,13 +290,13 @@ func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 	if len(owner.Finalizers)+len(d.Finalizers)+len(s.Finalizers) > 0 {
 		t.Errorf("finalizers: %v, %v, %v", owner.Finalizers, d.Finalizers, s.Finalizers)
 	}
-	w.ownerSays("web", "Reconciling", "False", "Working")
-	w.ownerSays("web", "Stalled", "False", "Working")
+	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
+	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 
 	w.uses("web", "app", 300, 300)
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.ownerSays("web", "Sized", "True", "Working")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 	w.settled("web")
 	w.asksFor(w.deployment("web"), "100m", "128Mi")
 	if n := len(w.sets("web")); n != 1 {
@@ -487,7 +487,7 @@ func TestTheScalerIsKept(t *testing.T) {
 				return ""
 			})
 			w.noted(owner.UID, "Updated", "Updated VerticalScaler "+name)
-			w.ownerSays(name, "Sized", "True", "Working")
+			w.ownerSays(name, "Sized", "True", "OperatingNormally")
 
 			// Changed by its owner.
 			w.edit(name, func(o *v1beta1.ScaledDeployment) {
@@ -513,7 +513,7 @@ func TestTheScalerIsKept(t *testing.T) {
 				return ""
 			})
 			w.settled(name)
-			w.ownerSays(name, "Sized", "True", "Working")
+			w.ownerSays(name, "Sized", "True", "OperatingNormally")
 		})
 	}
 }
@@ -528,7 +528,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 			w.uses(name, "app", 300, 300)
 			owner := w.own(name, scaled(mode))
 			w.sized(name)
-			if held := w.scaler(name).Status.Held != nil; held != (mode == "Rollout") {
+			if held := w.scaler(name).Status.OriginalResources != nil; held != (mode == "Rollout") {
 				t.Errorf("the scaler holds the template: %t", held)
 			}
 			// The template's own resources change while a scaler has taken them over.
@@ -593,8 +593,8 @@ func TestTemplatesChangeWhileAScalerHoldsResources(t *testing.T) {
 	})
 	w.eventually(func() string {
 		s := w.scaler("web")
-		if s.Status.Held == nil || len(s.Status.Held.Containers) != 2 {
-			return fmt.Sprintf("held: %+v", s.Status.Held)
+		if s.Status.OriginalResources == nil || len(s.Status.OriginalResources.Containers) != 2 {
+			return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
 		}
 		return ""
 	})

@@ -85,7 +85,7 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	w.hasBindings("web")
 
 	w.says("web", "Applied", "False", "DisruptionBudget", "web", "It takes a new pod")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.rounds(30)
 	if n := len(count(w.writes(w.began), "pods/eviction")); w.evictions() > 0 || n != 1 {
 		t.Errorf("%d evictions, %d pods were asked for", w.evictions(), n)
@@ -118,8 +118,8 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 		t.Errorf("the template was written: generation %d, %d ReplicaSets", d.Generation, len(w.sets("web")))
 	}
 	w.noted(w.scaler("web").UID, "Evicted", "Pod ", "decided size")
-	if s := w.scaler("web"); s.Status.Admission == nil || s.Status.Admission.NewestPodTime == nil || s.Status.Admission.MissedBy != "" {
-		t.Errorf("admission is %+v", s.Status.Admission)
+	if s := w.scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
+		t.Errorf("admission is %+v", s.Status.NewPods)
 	}
 	mark := env.Mark()
 	w.rounds(20)

@@ -68,8 +68,8 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	if s.Status.ObservedGeneration != s.Generation || s.Status.Target == nil || s.Status.Target.UID != after.UID || s.Status.Target.Replicas != 3 {
 		t.Errorf("observed generation %d of %d, target %+v", s.Status.ObservedGeneration, s.Generation, s.Status.Target)
 	}
-	if len(s.Finalizers) > 0 || s.Status.Held != nil {
-		t.Errorf("finalizers %v, held %+v: nothing of the Deployment is taken over in place", s.Finalizers, s.Status.Held)
+	if len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
+		t.Errorf("finalizers %v, held %+v: nothing of the Deployment is taken over in place", s.Finalizers, s.Status.OriginalResources)
 	}
 	steps := []string{"cpu 100m->" + cpu.String(), "memory 128Mi->" + memory.String()}
 	if len(s.Status.History) != 1 || !strings.Contains(s.Status.History[0].Message, steps[0]) || !strings.Contains(s.Status.History[0].Message, steps[1]) {
@@ -119,7 +119,7 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	if n := restarts(w.pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
-	if s := w.scaler("web"); s.Status.Decision.Reason != "Lower" {
+	if s := w.scaler("web"); s.Status.Decision.Reason != "ScaleDown" {
 		t.Errorf("decided for %s", s.Status.Decision.Reason)
 	}
 	w.tell("raised and lowered", w.writes(w.began))
@@ -134,7 +134,7 @@ func TestThinEvidenceLowersNothing(t *testing.T) {
 	w.says("web", "Applied", "True", "WithinBounds", "app cpu", "app memory", "upper bound")
 	w.rounds(30)
 	w.says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
 		t.Errorf("resized on thin evidence: %v", n)
 	}
@@ -188,7 +188,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 
 	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
 	w.says("web", "Applied", "False", "NoPods")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
 	w.runs("web")
 	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {

@@ -44,7 +44,7 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
 	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	if n := restarts(w.pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
@@ -96,12 +96,12 @@ func TestRestartsDuringARolloutChangeNothing(t *testing.T) {
 		t.Errorf("%d ReplicaSets: one rollout makes two", n)
 	}
 
-	w.patch(testkit.Scaler(w.namespace, "web", ""), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+	w.patch(testkit.Scaler(w.namespace, "web", ""), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	interrupted(func() bool { return len(w.scaler("web").Finalizers) == 0 })
 	w.givenBack(before)
 	w.eventually(func() string {
-		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.Held != nil {
-			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.Held)
+		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
+			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
 		}
 		return ""
 	})
@@ -157,7 +157,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 			w.between("memory", *now.Memory(), "384Mi", "385Mi")
 		}
 	}
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.rounds(40)
 	kept()
 	w.tell("a lost history", w.writes(mark))

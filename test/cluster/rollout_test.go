@@ -57,13 +57,13 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	}
 
 	s := w.scaler("web")
-	if len(s.Finalizers) != 1 || s.Finalizers[0] != "autoscaling.verticalscaler.io/give-back" {
+	if len(s.Finalizers) != 1 || s.Finalizers[0] != "autoscaling.verticalscaler.io/restore-original-resources" {
 		t.Errorf("finalizers %v", s.Finalizers)
 	}
-	if s.Status.Held == nil || s.Status.Held.UID != d.UID || len(s.Status.Held.Containers) != 2 {
-		t.Fatalf("held: %+v", s.Status.Held)
+	if s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID || len(s.Status.OriginalResources.Containers) != 2 {
+		t.Fatalf("held: %+v", s.Status.OriginalResources)
 	}
-	app, side := s.Status.Held.Containers[0], s.Status.Held.Containers[1]
+	app, side := s.Status.OriginalResources.Containers[0], s.Status.OriginalResources.Containers[1]
 	if app.Requests.CPU.String() != "100m" || app.Requests.Memory.String() != "128Mi" || app.Limits.CPU.String() != "200m" || app.Limits.Memory.String() != "256Mi" {
 		t.Errorf("held of app: %+v", app)
 	}
@@ -176,8 +176,8 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	released := func(w *world) {
 		w.Helper()
 		w.eventually(func() string {
-			if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.Held != nil {
-				return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.Held)
+			if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
+				return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
 			}
 			return ""
 		})
@@ -185,7 +185,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	t.Run("when the scaler is set to Off", func(t *testing.T) {
 		t.Parallel()
 		w, before := taken(t)
-		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
+		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 		w.givenBack(before)
 		released(w)
 		w.says("web", "Ready", "True", "RecommendOnly")
@@ -209,8 +209,8 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		w.givenBack(before)
 		w.runs("web")
 		w.eventually(func() string {
-			if s := w.scaler("web"); s.Status.Held == nil || s.Status.Held.UID != api.UID {
-				return fmt.Sprintf("held: %+v", s.Status.Held)
+			if s := w.scaler("web"); s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != api.UID {
+				return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
 			}
 			return ""
 		})
@@ -238,7 +238,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		w.laterThan("elder")
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
-		w.patch(testkit.Scaler(w.namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Off"}}}`)
+		w.patch(testkit.Scaler(w.namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Recommend"}}}`)
 		w.givenBack(before)
 		released(w)
 		w.says("web", "Stalled", "True", "Conflict", "elder")
@@ -305,7 +305,7 @@ func TestRolloutWaits(t *testing.T) {
 		w.says("web", "Applied", "False", "RolloutPaused")
 		w.rounds(10)
 		untouched(w)
-		w.says("web", "Stalled", "False", "Working")
+		w.says("web", "Stalled", "False", "OperatingNormally")
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = false })
 		w.sized("web")
 	})

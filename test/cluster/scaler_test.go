@@ -48,7 +48,7 @@ func TestOfTwoScalersTheOlderActs(t *testing.T) {
 	if got := requests.Cpu().String(); got != "700m" {
 		t.Errorf("after the takeover cpu is %s", got)
 	}
-	w.says("a-younger", "Ready", "True", "Working")
+	w.says("a-younger", "Ready", "True", "OperatingNormally")
 	w.noted(d.UID, "Decided", "->700m")
 }
 
@@ -61,7 +61,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 		undo   string
 	}{
 		"in mode Off": {
-			change: inMode("Off"), reason: "RecommendOnly",
+			change: inMode("Recommend"), reason: "RecommendOnly",
 			undo: `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`,
 		},
 		"when suspended": {
@@ -278,7 +278,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 		t.Errorf("written after the end: %v", writes)
 	}
 	// A new one by the same name knows nothing of it.
-	w.scale("web", inMode("Off"))
+	w.scale("web", inMode("Recommend"))
 	w.says("web", "Applied", "False", "RecommendOnly")
 	if got := w.scaler("web").Status; got.Decision != nil || len(got.History) > 0 {
 		t.Errorf("decision %+v, history %+v", got.Decision, got.History)
@@ -307,7 +307,7 @@ func TestAnOutageOfTheMetricsLowersNothing(t *testing.T) {
 		t.Errorf("recommended during the outage: %+v", s.Status.Recommendation)
 	}
 	w.usage.Fail(nil)
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.says("web", "RecommendationProvided", "True", "EnoughHistory")
 	w.eventually(func() string {
 		if n := count(w.writes(mark), "pods/resize"); len(n) < 3 {
@@ -327,7 +327,7 @@ func TestMissingUsageNamesThePod(t *testing.T) {
 	pod := w.pods("web")[0]
 	w.usage.refuse(usage.Refused{Pod: pod.Name, Container: "app", Why: usage.Stale})
 	w.says("web", "RecommendationProvided", "True", "MetricsIncomplete", "pod "+pod.Name, "app", "Stale")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.usage.refuse()
 	w.says("web", "RecommendationProvided", "True", "EnoughHistory")
 

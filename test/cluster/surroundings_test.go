@@ -49,7 +49,7 @@ func TestAKubeletThatPutsAResizeOffIsNotAskedAgain(t *testing.T) {
 			}
 			w.annotate(&held, resizeAnnotation, "")
 			w.sized("web")
-			w.says("web", "Ready", "True", "Working")
+			w.says("web", "Ready", "True", "OperatingNormally")
 			if n := count(w.writes(w.began), "pods/resize"); total(n) != 3 {
 				t.Errorf("resizes by pod: %v", n)
 			}
@@ -118,7 +118,7 @@ func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
 			t.Errorf("pod %s has %v, not its own CPU and the decided memory of %v", small, requests, decided)
 		}
 	}
-	w.noted(w.scaler("web").UID, "Held", "NodeCapacity")
+	w.noted(w.scaler("web").UID, "Blocked", "NodeCapacity")
 
 	// The user's way out is at once effective.
 	w.patch(w.scaler("web"), `{"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"*","maxAllowed":{"cpu":"500m"}}]}}}`)
@@ -191,7 +191,7 @@ func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 
 	w.patch(quota, `{"spec":{"hard":{"requests.cpu":"2"}}}`)
 	w.sized("web")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 }
 
 // counts waits until the quota counts so much.
@@ -284,7 +284,7 @@ func TestChangesWaitForTheirWindow(t *testing.T) {
 		}}
 	})
 	w.says("web", "Applied", "False", "OutsideWindow", "updatePolicy.windows")
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.rounds(20)
 	if n := count(w.writes(w.began), "pods/resize"); total(n) != 0 {
 		t.Errorf("resizes by pod outside of the window: %v", n)
@@ -408,7 +408,7 @@ func TestAnHPAKeepsItsResource(t *testing.T) {
 		}
 		return ""
 	})
-	w.says("web", "Ready", "True", "Working")
+	w.says("web", "Ready", "True", "OperatingNormally")
 	w.remove(hpa)
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")

@@ -21,7 +21,7 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 	w := newWorld(t, quick)
 	w.deploy("web")
 	w.uses("web", "app", 400, 400)
-	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.ObservationSeconds = ptr.To[int32](3600) })
+	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](3600) })
 	high := w.sized("web")
 	lowered := func() (names []string) {
 		for _, pod := range w.pods("web") {
@@ -49,15 +49,15 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 	}
 	w.eventually(func() string {
 		s := w.scaler("web").Status
-		if names := lowered(); len(names) > 0 || len(s.Failed) == 0 {
-			return fmt.Sprintf("%v are still lowered, failed %+v", names, s.Failed)
+		if names := lowered(); len(names) > 0 || len(s.RevertedChanges) == 0 {
+			return fmt.Sprintf("%v are still lowered, failed %+v", names, s.RevertedChanges)
 		}
 		return ""
 	})
-	w.noted(w.scaler("web").UID, "PutBack", first[0], "was killed for want of memory")
+	w.noted(w.scaler("web").UID, "Reverted", first[0], "was killed for want of memory")
 	w.restart()
 	w.rounds(40)
-	for _, failed := range w.scaler("web").Status.Failed {
+	for _, failed := range w.scaler("web").Status.RevertedChanges {
 		for _, pod := range w.pods("web") {
 			now := inForce(pod, "app").Requests[corev1.ResourceName(failed.Resource)]
 			if now.Cmp(failed.Value) <= 0 {

@@ -127,8 +127,8 @@ func (w *world) create(obj client.Object) {
 	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.RecommendationPolicy == nil {
 		scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
 	}
-	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.UpdatePolicy.ObservationSeconds == nil {
-		scaler.Spec.UpdatePolicy.ObservationSeconds = ptr.To[int32](0)
+	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.UpdatePolicy.VerificationSeconds == nil {
+		scaler.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](0)
 	}
 	if err := env.Client.Create(w.Context(), obj); err != nil {
 		w.Fatal(err)

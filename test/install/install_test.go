@@ -121,7 +121,7 @@ func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
 			w := func() workload {
 				o := operator(t)
 				defer o.Stop(t)
-				w := owned(t, env.Namespace(t), "ours", v1beta1.UpdateModeOff)
+				w := owned(t, env.Namespace(t), "ours", v1beta1.UpdateModeRecommend)
 				testkit.Eventually(t, soon, func() string {
 					if c := w.condition(t, v1beta1.ConditionReady); c.Status != metav1.ConditionTrue {
 						return fmt.Sprintf("Ready is %+v", c)
@@ -328,7 +328,7 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 				})
 			case "ScaledDeployments":
 				scaled(t, namespace, v1beta1.UpdateModeRollout)
-				o := owned(t, namespace, "owned", v1beta1.UpdateModeOff)
+				o := owned(t, namespace, "owned", v1beta1.UpdateModeRecommend)
 				testkit.Eventually(t, soon, func() string {
 					if c := o.condition(t, v1beta1.ConditionStalled); c.Status != metav1.ConditionTrue || c.Reason != "Forbidden" || !strings.Contains(c.Message, "cannot create resource") {
 						return fmt.Sprintf("Stalled is %+v", c)

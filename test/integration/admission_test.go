@@ -26,8 +26,8 @@ import (
 // into nothing else. Pods are made here as a ReplicaSet's controller makes them.
 func TestTheAPIServerSizesNewPods(t *testing.T) {
 	namespace := env.Namespace(t)
-	sized := func(name string, requests, limits v1beta1.Amounts) v1beta1.AdmittedContainer {
-		return v1beta1.AdmittedContainer{ContainerName: name, Requests: requests, Limits: limits}
+	sized := func(name string, requests, limits v1beta1.Amounts) v1beta1.NewPodContainer {
+		return v1beta1.NewPodContainer{ContainerName: name, Requests: requests, Limits: limits}
 	}
 	amounts := func(cpu, memory string) (a v1beta1.Amounts) {
 		if cpu != "" {
@@ -40,7 +40,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	}
 	scaler := testkit.Scaler(namespace, "sizes", "web")
 	create(t, scaler)
-	scaler.Status.Admission = &v1beta1.Admission{Containers: []v1beta1.AdmittedContainer{
+	scaler.Status.NewPods = &v1beta1.NewPods{Containers: []v1beta1.NewPodContainer{
 		sized("app", amounts("310m", "640Mi"), amounts("620m", "1280Mi")),
 		sized("log", amounts("", "64Mi"), v1beta1.Amounts{}),
 		sized("gone", amounts("1", "1Gi"), v1beta1.Amounts{}),

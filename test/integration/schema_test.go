@@ -122,14 +122,14 @@ func TestScalerSpec(t *testing.T) {
 
 		"suspend is accepted":                     {spec: `{deploymentName: web, suspend: true}`},
 		"a word as suspend is refused":            {spec: `{deploymentName: web, suspend: "yes"}`, want: refusal{"spec.suspend", "must be of type boolean"}},
-		"updateMode Off is accepted":              {spec: `{deploymentName: web, updatePolicy: {updateMode: "Off"}}`},
+		"updateMode Recommend is accepted":        {spec: `{deploymentName: web, updatePolicy: {updateMode: "Recommend"}}`},
 		"updateMode InPlace is accepted":          {spec: `{deploymentName: web, updatePolicy: {updateMode: InPlace}}`},
 		"updateMode Rollout is accepted":          {spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`},
 		"updateMode Initial is accepted":          {spec: `{deploymentName: web, updatePolicy: {updateMode: Initial}}`},
 		"updateMode Recreate is refused":          {spec: `{deploymentName: web, updatePolicy: {updateMode: Recreate}}`, want: refusal{"spec.updatePolicy.updateMode", `Unsupported value: "Recreate": supported values: "Off", "Initial", "InPlace", "Rollout"`}},
 		"updateMode in lower case is refused":     {spec: `{deploymentName: web, updatePolicy: {updateMode: inplace}}`, want: refusal{"spec.updatePolicy.updateMode", `supported values: "Off", "Initial", "InPlace", "Rollout"`}},
 		"an empty updateMode is refused":          {spec: `{deploymentName: web, updatePolicy: {updateMode: ""}}`, want: refusal{"spec.updatePolicy.updateMode", `supported values: "Off", "Initial", "InPlace", "Rollout"`}},
-		"Off without quotes is false, so refused": {spec: `{deploymentName: web, updatePolicy: {updateMode: Off}}`, want: refusal{"spec.updatePolicy.updateMode", `Unsupported value: false: supported values: "Off", "Initial", "InPlace", "Rollout"`}},
+		"Off without quotes is false, so refused": {spec: `{deploymentName: web, updatePolicy: {updateMode: Recommend}}`, want: refusal{"spec.updatePolicy.updateMode", `Unsupported value: false: supported values: "Off", "Initial", "InPlace", "Rollout"`}},
 		"fallback Wait is accepted":               {spec: `{deploymentName: web, updatePolicy: {fallback: Wait}}`},
 		"fallback Rollout is accepted":            {spec: `{deploymentName: web, updatePolicy: {fallback: Rollout}}`},
 		"fallback Recreate is accepted":           {spec: `{deploymentName: web, updatePolicy: {fallback: Recreate, minReplicas: 1}}`},
@@ -340,33 +340,33 @@ func TestDefaults(t *testing.T) {
 	}{
 		"an update policy is filled in": {
 			spec: `{deploymentName: web}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
 		},
 		"a part of an update policy is completed": {
 			spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
 		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a window is completed": {
 			spec: `{deploymentName: web, updatePolicy: {windows: [{schedule: "0 2 * * *", durationMinutes: 60}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120,
-				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [Raise, Lower]}]}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120,
+				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [ScaleUp, ScaleDown]}]}}`,
 		},
 		"a margin is filled in": {
 			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}`,
 		},
 		"quantities stay as they were written": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
 		},
 	}
@@ -400,30 +400,30 @@ func TestPaceOfUpdates(t *testing.T) {
 		spec string
 		want refusal
 	}{
-		"observationSeconds 0 is accepted":            {spec: policy(`observationSeconds: 0`)},
-		"observationSeconds 3600 is accepted":         {spec: policy(`observationSeconds: 3600`)},
-		"observationSeconds below 0 is refused":       {spec: policy(`observationSeconds: -1`), want: refusal{in + "observationSeconds", "should be greater than or equal to 0"}},
-		"observationSeconds above an hour is refused": {spec: policy(`observationSeconds: 3601`), want: refusal{in + "observationSeconds", "should be less than or equal to 3600"}},
-		"tolerancePercent 0 is accepted":              {spec: policy(`tolerancePercent: 0`)},
-		"tolerancePercent 50 is accepted":             {spec: policy(`tolerancePercent: 50`)},
-		"tolerancePercent below 0 is refused":         {spec: policy(`tolerancePercent: -1`), want: refusal{in + "tolerancePercent", "should be greater than or equal to 0"}},
-		"tolerancePercent above 50 is refused":        {spec: policy(`tolerancePercent: 51`), want: refusal{in + "tolerancePercent", "should be less than or equal to 50"}},
+		"verificationSeconds 0 is accepted":            {spec: policy(`verificationSeconds: 0`)},
+		"verificationSeconds 3600 is accepted":         {spec: policy(`verificationSeconds: 3600`)},
+		"verificationSeconds below 0 is refused":       {spec: policy(`verificationSeconds: -1`), want: refusal{in + "verificationSeconds", "should be greater than or equal to 0"}},
+		"verificationSeconds above an hour is refused": {spec: policy(`verificationSeconds: 3601`), want: refusal{in + "verificationSeconds", "should be less than or equal to 3600"}},
+		"tolerancePercent 0 is accepted":               {spec: policy(`tolerancePercent: 0`)},
+		"tolerancePercent 50 is accepted":              {spec: policy(`tolerancePercent: 50`)},
+		"tolerancePercent below 0 is refused":          {spec: policy(`tolerancePercent: -1`), want: refusal{in + "tolerancePercent", "should be greater than or equal to 0"}},
+		"tolerancePercent above 50 is refused":         {spec: policy(`tolerancePercent: 51`), want: refusal{in + "tolerancePercent", "should be less than or equal to 50"}},
 
-		"a pace for each direction is accepted":    {spec: policy(`raise: {cooldownSeconds: 0, maxStepPercent: 1000}, lower: {cooldownSeconds: 86400, maxStepPercent: 99}`)},
-		"directions without a pace are accepted":   {spec: policy(`raise: {}, lower: {}`)},
-		"a cooldown below 0 is refused":            {spec: policy(`raise: {cooldownSeconds: -1}`), want: refusal{in + "raise.cooldownSeconds", "should be greater than or equal to 0"}},
-		"a cooldown above a day is refused":        {spec: policy(`lower: {cooldownSeconds: 86401}`), want: refusal{in + "lower.cooldownSeconds", "should be less than or equal to 86400"}},
-		"a step of nothing is refused":             {spec: policy(`raise: {maxStepPercent: 0}`), want: refusal{in + "raise.maxStepPercent", "should be greater than or equal to 1"}},
-		"a step above eleven times is refused":     {spec: policy(`raise: {maxStepPercent: 1001}`), want: refusal{in + "raise.maxStepPercent", "should be less than or equal to 1000"}},
-		"lowering by all there is is refused":      {spec: policy(`lower: {maxStepPercent: 100}`), want: refusal{in + "lower.maxStepPercent", "must be below 100 for lower: nothing is lowered by all that it has"}},
+		"a pace for each direction is accepted":    {spec: policy(`scaleUp: {cooldownSeconds: 0, maxStepPercent: 1000}, scaleDown: {cooldownSeconds: 86400, maxStepPercent: 99}`)},
+		"directions without a pace are accepted":   {spec: policy(`scaleUp: {}, scaleDown: {}`)},
+		"a cooldown below 0 is refused":            {spec: policy(`scaleUp: {cooldownSeconds: -1}`), want: refusal{in + "scaleUp.cooldownSeconds", "should be greater than or equal to 0"}},
+		"a cooldown above a day is refused":        {spec: policy(`scaleDown: {cooldownSeconds: 86401}`), want: refusal{in + "scaleDown.cooldownSeconds", "should be less than or equal to 86400"}},
+		"a step of nothing is refused":             {spec: policy(`scaleUp: {maxStepPercent: 0}`), want: refusal{in + "scaleUp.maxStepPercent", "should be greater than or equal to 1"}},
+		"a step above eleven times is refused":     {spec: policy(`scaleUp: {maxStepPercent: 1001}`), want: refusal{in + "scaleUp.maxStepPercent", "should be less than or equal to 1000"}},
+		"lowering by all there is is refused":      {spec: policy(`scaleDown: {maxStepPercent: 100}`), want: refusal{in + "scaleDown.maxStepPercent", "must be below 100 for lower: nothing is lowered by all that it has"}},
 		"a window needs a schedule and a duration": {spec: window(`schedule: "0 2 * * SAT", durationMinutes: 60`)},
 		"no schedule is refused":                   {spec: window(`durationMinutes: 60`), want: refusal{inWindow + ".schedule", "Required value"}},
 		"no duration is refused":                   {spec: window(`schedule: "0 2 * * *"`), want: refusal{inWindow + ".durationMinutes", "Required value"}},
 		"a week is the longest duration":           {spec: window(`schedule: "0 2 * * *", durationMinutes: 10080`)},
 		"more than a week is refused":              {spec: window(`schedule: "0 2 * * *", durationMinutes: 10081`), want: refusal{inWindow + ".durationMinutes", "should be less than or equal to 10080"}},
 		"less than a minute is refused":            {spec: window(`schedule: "0 2 * * *", durationMinutes: -1`), want: refusal{inWindow + ".durationMinutes", "should be greater than or equal to 1"}},
-		"one direction is accepted":                {spec: window(`schedule: "0 2 * * *", durationMinutes: 60, directions: [Lower]`)},
-		"an unknown direction is refused":          {spec: window(`schedule: "0 2 * * *", durationMinutes: 60, directions: [Sideways]`), want: refusal{inWindow + ".directions[0]", `supported values: "Raise", "Lower"`}},
+		"one direction is accepted":                {spec: window(`schedule: "0 2 * * *", durationMinutes: 60, directions: [ScaleDown]`)},
+		"an unknown direction is refused":          {spec: window(`schedule: "0 2 * * *", durationMinutes: 60, directions: [Sideways]`), want: refusal{inWindow + ".directions[0]", `supported values: "ScaleUp", "ScaleDown"`}},
 		"no directions are refused":                {spec: window(`schedule: "0 2 * * *", durationMinutes: 60, directions: []`), want: refusal{inWindow + ".directions", "should have at least 1 items"}},
 		"16 windows are accepted":                  {spec: policy(`windows: [` + strings.Repeat(`{schedule: "0 2 * * *", durationMinutes: 60},`, 16) + `]`)},
 		"17 windows are refused":                   {spec: policy(`windows: [` + strings.Repeat(`{schedule: "0 2 * * *", durationMinutes: 60},`, 17) + `]`), want: refusal{in + "windows", "must have at most 16 items"}},
@@ -589,7 +589,7 @@ func TestUnknownFields(t *testing.T) {
 		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, observationSeconds: 120},
+		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 			resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {}}]}}`)
 		if diff := cmp.Diff(want.Object["spec"], scaler.Object["spec"]); diff != "" {
 			t.Errorf("spec (-want +got):\n%s", diff)
@@ -617,8 +617,8 @@ func TestTheGreatestScalerIsAccepted(t *testing.T) {
 // fullSpec has n policies in which everything is as long as it may be.
 func fullSpec(n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 86400, tolerancePercent: 50, observationSeconds: 3600,
-		raise: {cooldownSeconds: 86400, maxStepPercent: 1000}, lower: {cooldownSeconds: 86400, maxStepPercent: 99}, windows: [%s]},
+	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 86400, tolerancePercent: 50, verificationSeconds: 3600,
+		scaleUp: {cooldownSeconds: 86400, maxStepPercent: 1000}, scaleDown: {cooldownSeconds: 86400, maxStepPercent: 99}, windows: [%s]},
 		recommendationPolicy: {safetyMarginPercent: 500}, resourcePolicy: {containerPolicies: [`, strings.Repeat("d", 253),
 		strings.Repeat(`{schedule: "`+strings.Repeat("1,", 45)+`1 2 * * *", timeZone: America/Argentina/ComodRivadavia, durationMinutes: 10080},`, 16))
 	for i := range n {
@@ -728,15 +728,15 @@ func TestScalerStatus(t *testing.T) {
 		"16 reasons are accepted":           {status: `{recommendation: {containerRecommendations: [{containerName: c, reasons: ` + list(16, reason) + `}]}}`},
 		"17 reasons are refused":            {status: `{recommendation: {containerRecommendations: [{containerName: c, reasons: ` + list(17, reason) + `}]}}`, want: refusal{"status.recommendation.containerRecommendations[0].reasons", "must have at most 16 items"}},
 		"a reason for disk is refused":      {status: `{recommendation: {containerRecommendations: [{containerName: c, reasons: [{resource: disk, code: Peak, value: 1}]}]}}`, want: refusal{"status.recommendation.containerRecommendations[0].reasons[0].resource", `supported values: "cpu", "memory"`}},
-		"a decision for 64 is accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, containers: ` + list(64, decided) + `}}`},
-		"a decision for 65 is refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, containers: ` + list(65, decided) + `}}`, want: refusal{"status.decision.containers", "must have at most 64 items"}},
-		"a decision without a time":         {status: `{decision: {reason: Raise}}`, want: refusal{"status.decision.time", "Required value"}},
-		"8 who contest it are accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, reverts: 2, lastRevertTime: "2026-03-01T12:00:00Z", contestedBy: ` + list(8, writer) + `}}`},
-		"9 who contest it are refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, contestedBy: ` + list(9, writer) + `}}`, want: refusal{"status.decision.contestedBy", "must have at most 8 items"}},
-		"a writer of 257 bytes is refused":  {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: Raise, contestedBy: [` + strings.Repeat("a", 257) + `]}}`, want: refusal{"status.decision.contestedBy[0]", "may not be more than 256"}},
-		"64 held containers are accepted":   {status: `{held: {deploymentName: web, uid: u, containers: ` + list(64, held) + `}}`},
-		"65 held containers are refused":    {status: `{held: {deploymentName: web, uid: u, containers: ` + list(65, held) + `}}`, want: refusal{"status.held.containers", "must have at most 64 items"}},
-		"held values without their owner":   {status: `{held: {uid: u}}`, want: refusal{"status.held.deploymentName", "Required value"}},
+		"a decision for 64 is accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, containers: ` + list(64, decided) + `}}`},
+		"a decision for 65 is refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, containers: ` + list(65, decided) + `}}`, want: refusal{"status.decision.containers", "must have at most 64 items"}},
+		"a decision without a time":         {status: `{decision: {reason: ScaleUp}}`, want: refusal{"status.decision.time", "Required value"}},
+		"8 who contest it are accepted":     {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, reverts: 2, lastRevertTime: "2026-03-01T12:00:00Z", contestedBy: ` + list(8, writer) + `}}`},
+		"9 who contest it are refused":      {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, contestedBy: ` + list(9, writer) + `}}`, want: refusal{"status.decision.contestedBy", "must have at most 8 items"}},
+		"a writer of 257 bytes is refused":  {status: `{decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, contestedBy: [` + strings.Repeat("a", 257) + `]}}`, want: refusal{"status.decision.contestedBy[0]", "may not be more than 256"}},
+		"64 held containers are accepted":   {status: `{originalResources: {deploymentName: web, uid: u, containers: ` + list(64, held) + `}}`},
+		"65 held containers are refused":    {status: `{originalResources: {deploymentName: web, uid: u, containers: ` + list(65, held) + `}}`, want: refusal{"status.originalResources.containers", "must have at most 64 items"}},
+		"held values without their owner":   {status: `{originalResources: {uid: u}}`, want: refusal{"status.originalResources.deploymentName", "Required value"}},
 		"a target is accepted":              {status: `{target: {uid: u, generation: 1, replicas: 0, updatedReplicas: 0}}`},
 		"a target without a UID is refused": {status: `{target: {generation: 1, replicas: 0, updatedReplicas: 0}}`, want: refusal{"status.target.uid", "Required value"}},
 	}
@@ -780,8 +780,8 @@ func TestTheGreatestStatusIsStored(t *testing.T) {
 		history = append(history, fmt.Sprintf(`{time: "2026-03-01T12:00:00Z", message: %s}`, strings.Repeat("a", 1024)))
 	}
 	setField(t, scaler, fromYAML(t, fmt.Sprintf(`{recommendation: {containerRecommendations: [%s]}, history: [%s],
-		decision: {time: "2026-03-01T12:00:00Z", reason: Raise, containers: [%s]},
-		held: {deploymentName: web, uid: u, containers: [%s]}}`,
+		decision: {time: "2026-03-01T12:00:00Z", reason: ScaleUp, containers: [%s]},
+		originalResources: {deploymentName: web, uid: u, containers: [%s]}}`,
 		strings.Join(recommendations, ", "), strings.Join(history, ", "), strings.Join(decided, ", "), strings.Join(held, ", "))), "status")
 	if err := env.Client.Status().Update(t.Context(), scaler); err != nil {
 		t.Error(err)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 const csv = "verticalscaler-operator.v0.1.0"

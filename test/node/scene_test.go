@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
@@ -46,7 +46,7 @@ func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) sc
 	if edit != nil {
 		edit(d)
 	}
-	spec.UpdatePolicy.CooldownSeconds, spec.UpdatePolicy.ObservationSeconds = ptr.To(int32(0)), ptr.To(int32(0))
+	spec.UpdatePolicy.CooldownSeconds, spec.UpdatePolicy.VerificationSeconds = ptr.To(int32(0)), ptr.To(int32(0))
 	create(t, d)
 	create(t, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name},

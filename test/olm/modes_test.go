@@ -101,7 +101,7 @@ func allNamespaces(t *testing.T) {
 	t.Log("pods follow the usage")
 
 	sized(t, shop, "ledger", "300m")
-	if held := scaler(t, shop, "ledger").Status.Held; held == nil {
+	if held := scaler(t, shop, "ledger").Status.OriginalResources; held == nil {
 		t.Error("the scaler in Rollout mode does not say what it has taken over")
 	}
 	allow := refuseChanges(t, shop, "ledger")
@@ -109,7 +109,7 @@ func allNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if n := repeats(t, shop, "ledger", "Held"); n < 2 {
+		if n := repeats(t, shop, "ledger", "Blocked"); n < 2 {
 			return fmt.Sprintf("what cannot be given back was told of %d times: %s", n, strings.Join(told(t, shop, "ledger"), ", "))
 		}
 		return ""
@@ -399,7 +399,7 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) *instal
 	}
 	// The same for what is owned.
 	for _, in := range slices.Concat(targets, others) {
-		ownedIn(t, in, name+"-owned", v1beta1.UpdateModeOff)
+		ownedIn(t, in, name+"-owned", v1beta1.UpdateModeRecommend)
 	}
 	for _, in := range targets {
 		available(t, in, name+"-owned")

@@ -91,14 +91,14 @@ func putBack(t *testing.T, namespace, name string) {
 func keepsWhatItOwns(t *testing.T, namespace string) {
 	t.Helper()
 	const name, renamed = "orders", "orders-v2"
-	ownedIn(t, namespace, name, v1beta1.UpdateModeOff)
+	ownedIn(t, namespace, name, v1beta1.UpdateModeRecommend)
 	available(t, namespace, name)
 	t.Log("a ScaledDeployment has its Deployment and its scaler made")
 
 	putBack(t, namespace, name)
 	patch(t, scaler(t, namespace, name), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
 	eventually(t, func() string {
-		if mode := scaler(t, namespace, name).Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeOff {
+		if mode := scaler(t, namespace, name).Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeRecommend {
 			return fmt.Sprintf("the scaler's mode is %s: it is not put back", mode)
 		}
 		return ""

@@ -27,7 +27,7 @@ import (
 const (
 	deleteCRDs = "kubectl delete customresourcedefinition scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
 	getOwners  = "kubectl get scaleddeployments --all-namespaces"
-	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.held}{"\n"}{end}'`
+	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
 )
 
 // uninstall removes the operator in the order of the documentation.
@@ -71,17 +71,17 @@ func uninstall(t *testing.T) {
 	t.Log("the Deployment and the scaler of a ScaledDeployment outlive it, where they shall")
 
 	// A scaler that holds values goes first, or is switched off.
-	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'`, "NAMESPACE", at, "NAME", "books")
+	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}'`, "NAMESPACE", at, "NAME", "books")
 	eventually(t, func() string {
-		if s := scaler(t, at, "books"); s.Status.Held != nil || len(s.Finalizers) > 0 {
-			return fmt.Sprintf("the scaler that was switched off still holds %v, with the finalizers %v", s.Status.Held, s.Finalizers)
+		if s := scaler(t, at, "books"); s.Status.OriginalResources != nil || len(s.Finalizers) > 0 {
+			return fmt.Sprintf("the scaler that was switched off still holds %v, with the finalizers %v", s.Status.OriginalResources, s.Finalizers)
 		}
 		return ""
 	})
 	if cpu := deployment(t, at, "books").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "100m" {
 		t.Errorf("the template of books requests %s CPU, not the 100m that were there before", cpu)
 	}
-	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.held)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
+	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.originalResources)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
 	for _, name := range []string{"ledger", "orders"} {
 		givenBack(t, at, name)
 		runs(t, at, name)
@@ -179,7 +179,7 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	scale(t, plain, "web", v1beta1.UpdateModeInPlace)
 	scale(t, busy, "ledger", v1beta1.UpdateModeRollout)
-	ownedIn(t, ours, "orders", v1beta1.UpdateModeOff)
+	ownedIn(t, ours, "orders", v1beta1.UpdateModeRecommend)
 	available(t, ours, "orders")
 	sized(t, at, "ledger", "300m")
 	sized(t, plain, "web", "300m")
@@ -196,7 +196,7 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), scaler(t, at, "ledger")); err != nil {
 		t.Fatal(err)
 	}
-	if s := scaler(t, at, "ledger"); s.DeletionTimestamp == nil || !slices.Contains(s.Finalizers, v1beta1.GiveBackFinalizer) {
+	if s := scaler(t, at, "ledger"); s.DeletionTimestamp == nil || !slices.Contains(s.Finalizers, v1beta1.RestoreFinalizer) {
 		t.Fatalf("the scaler that holds values does not wait for an operator: %+v", s.ObjectMeta)
 	}
 

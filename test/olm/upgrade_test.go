@@ -261,7 +261,7 @@ func kept(s *v1beta1.VerticalScaler) map[string]any {
 		"target":     s.Status.Target,
 		"sizes":      targets(s),
 		"decision":   s.Status.Decision,
-		"held":       s.Status.Held,
+		"held":       s.Status.OriginalResources,
 		"history":    s.Status.History,
 		"summary":    s.Status.Summary,
 	}

@@ -89,7 +89,7 @@ func (o *operator) remove(ctx context.Context, c client.WithWatch, object client
 	defer o.mu.Unlock()
 	key := client.ObjectKeyFromObject(object)
 	var scaler v1beta1.VerticalScaler
-	if err := c.Get(ctx, key, &scaler); err == nil && slices.Contains(scaler.Finalizers, v1beta1.GiveBackFinalizer) {
+	if err := c.Get(ctx, key, &scaler); err == nil && slices.Contains(scaler.Finalizers, v1beta1.RestoreFinalizer) {
 		scaler.Finalizers = nil
 		if err := c.Update(ctx, &scaler); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (o *operator) keep(ctx context.Context, c client.Client, key client.ObjectK
 	owner.Status = v1beta1.ScaledDeploymentStatus{ObservedGeneration: owner.Generation, Selector: "app=" + key.Name}
 	for kind, status := range map[string]metav1.ConditionStatus{"Ready": "False", "Reconciling": "True", "Stalled": "False", "Sized": "True"} {
 		owner.Status.Conditions = append(owner.Status.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: "Working", ObservedGeneration: owner.Generation, LastTransitionTime: metav1.NewTime(time.Unix(1, 0)),
+			Type: kind, Status: status, Reason: "OperatingNormally", ObservedGeneration: owner.Generation, LastTransitionTime: metav1.NewTime(time.Unix(1, 0)),
 		})
 	}
 	if o.owned != nil {
@@ -218,7 +218,7 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 	for kind, status := range map[string]metav1.ConditionStatus{
 		"Ready": "True", "TargetFound": "True", "RecommendationProvided": "False", "Applied": "False", "Reconciling": "False", "Stalled": "False",
 	} {
-		reason := "Working"
+		reason := "OperatingNormally"
 		if inert && kind == "TargetFound" {
 			status, reason = "False", "Conflict"
 		}
@@ -233,7 +233,7 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 	if err := c.Status().Update(ctx, scaler.DeepCopy()); err != nil {
 		return err
 	}
-	if scaler.DeletionTimestamp == nil && len(finalizers) > 0 && scaler.Status.Held == nil {
+	if scaler.DeletionTimestamp == nil && len(finalizers) > 0 && scaler.Status.OriginalResources == nil {
 		var live v1beta1.VerticalScaler
 		if err := c.Get(ctx, key, &live); err != nil {
 			return err

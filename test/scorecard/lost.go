@@ -43,8 +43,8 @@ func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
 			say("history entry %q is gone", entry.Message)
 		}
 	}
-	if was.Held != nil {
-		lost = append(lost, lostOfHeld(was.Held, is.Held)...)
+	if was.OriginalResources != nil {
+		lost = append(lost, lostOfHeld(was.OriginalResources, is.OriginalResources)...)
 	}
 	for _, finalizer := range before.Finalizers {
 		if !slices.Contains(now.Finalizers, finalizer) {
@@ -94,7 +94,7 @@ func lostOfDecision(was, is *v1beta1.Decision) (lost []string) {
 
 // lostOfHeld names the values found that are no longer on record. They must be the very
 // same: they are what a user gets back.
-func lostOfHeld(was, is *v1beta1.Held) (lost []string) {
+func lostOfHeld(was, is *v1beta1.OriginalResources) (lost []string) {
 	if is == nil {
 		return []string{"the values found in the pod template are no longer held"}
 	}
@@ -102,7 +102,7 @@ func lostOfHeld(was, is *v1beta1.Held) (lost []string) {
 		lost = append(lost, fmt.Sprintf("held is of Deployment %s (%s) and was of %s (%s)", is.DeploymentName, is.UID, was.DeploymentName, was.UID))
 	}
 	for _, w := range was.Containers {
-		i := slices.IndexFunc(is.Containers, func(c v1beta1.HeldContainer) bool { return c.ContainerName == w.ContainerName })
+		i := slices.IndexFunc(is.Containers, func(c v1beta1.OriginalContainerResources) bool { return c.ContainerName == w.ContainerName })
 		if i < 0 {
 			lost = append(lost, fmt.Sprintf("what is held of container %s is gone", w.ContainerName))
 			continue

@@ -68,8 +68,8 @@ func sayStored(s stored) string {
 		return err.Error()
 	}
 	held := 0
-	if scaler.Status.Held != nil {
-		held = len(scaler.Status.Held.Containers)
+	if scaler.Status.OriginalResources != nil {
+		held = len(scaler.Status.OriginalResources.Containers)
 	}
 	containers, _, _ := unstructured.NestedSlice(s.checkpoint.Object, "spec", "containers")
 	return fmt.Sprintf("its claim, decision, %d history entries, what is held of %d containers and what was learned about %d are kept",
@@ -102,7 +102,7 @@ func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (los
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a-guard-of-" + deployment.GetName()},
 		Spec: v1beta1.VerticalScalerSpec{
 			DeploymentName: deployment.GetName(),
-			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeOff}},
+			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeRecommend}},
 		},
 	}
 	if err := create(ctx, c, guard); err != nil {

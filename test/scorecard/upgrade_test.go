@@ -51,10 +51,10 @@ func TestEachVersionHasStoredAllThatCouldBeLost(t *testing.T) {
 			if s.Target.UID != one.deployment.GetUID() {
 				t.Errorf("the target of %s is another Deployment", scaler.Name)
 			}
-			if s.Held != nil {
-				held += len(s.Held.Containers)
-				if s.Held.UID != one.deployment.GetUID() || !slices.Contains(scaler.Finalizers, v1beta1.GiveBackFinalizer) {
-					t.Errorf("%s holds something of %s, and has the finalizers %v", scaler.Name, s.Held.UID, scaler.Finalizers)
+			if s.OriginalResources != nil {
+				held += len(s.OriginalResources.Containers)
+				if s.OriginalResources.UID != one.deployment.GetUID() || !slices.Contains(scaler.Finalizers, v1beta1.RestoreFinalizer) {
+					t.Errorf("%s holds something of %s, and has the finalizers %v", scaler.Name, s.OriginalResources.UID, scaler.Finalizers)
 				}
 			}
 			owned += len(one.deployment.GetManagedFields())
@@ -165,13 +165,13 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			state: "fail", words: []string{`history entry "LowerBound: app cpu 50m->206m`},
 		},
 		"not without what is held": {
-			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Held = nil } },
+			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.OriginalResources = nil } },
 			state:    "fail", words: []string{"stored-rollout of v0.1.0: the values found in the pod template are no longer held"},
 		},
 		"not with other values held": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
-					if h := s.Status.Held; h != nil {
+					if h := s.Status.OriginalResources; h != nil {
 						h.Containers[0].Requests.CPU = ptr.To(resource.MustParse("51m"))
 						h.Containers = h.Containers[:1]
 					}

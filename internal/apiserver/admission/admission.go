@@ -50,7 +50,7 @@ const (
 		` && o.name == params.spec.deploymentName + '-' + object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `'])`
 
 	// sizes are those of the scaler's status.
-	sizes = `has(params.status) && has(params.status.admission) && has(params.status.admission.containers) ? params.status.admission.containers : []`
+	sizes = `has(params.status) && has(params.status.newPods) && has(params.status.newPods.containers) ? params.status.newPods.containers : []`
 
 	// fitting are the pod's containers that get a size: those that have limits exactly where
 	// the size has some. A template that has changed since would otherwise get requests above

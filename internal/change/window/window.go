@@ -24,8 +24,8 @@ type Direction string
 
 // The directions.
 const (
-	Raise Direction = "Raise"
-	Lower Direction = "Lower"
+	ScaleUp   Direction = "ScaleUp"
+	ScaleDown Direction = "ScaleDown"
 )
 
 // Spec is a window as people write it.

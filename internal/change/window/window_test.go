@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var both = []Direction{Raise, Lower}
+var both = []Direction{ScaleUp, ScaleDown}
 
 func at(t *testing.T, s string) time.Time {
 	t.Helper()
@@ -89,7 +89,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 			map[string]string{"2028-02-29T00:30:00Z": open, "2028-02-28T00:00:00Z": "24h0m0s"},
 		},
 		"a direction that no window names is always open": {
-			[]Spec{{Schedule: "0 2 * * *", Duration: time.Hour, Directions: []Direction{Lower}}},
+			[]Spec{{Schedule: "0 2 * * *", Duration: time.Hour, Directions: []Direction{ScaleDown}}},
 			map[string]string{"2026-06-10T12:00:00Z": open},
 		},
 		"without windows it is always open": {nil, map[string]string{"2026-06-10T12:00:00Z": open}},
@@ -98,7 +98,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ws := parsed(t, tc.windows...)
 			for when, want := range tc.raise {
-				isOpen, in := ws.Opens(Raise, at(t, when))
+				isOpen, in := ws.Opens(ScaleUp, at(t, when))
 				got := in.String()
 				if isOpen {
 					got = open
@@ -134,13 +134,13 @@ func TestWhatIsNoWindow(t *testing.T) {
 				t.Fatalf("Parse() says %v, want %s", err, tc.want)
 			}
 			for h := range 48 {
-				if open, in := (Windows{w}).Opens(Raise, at(t, "2026-06-10T00:00:00Z").Add(time.Duration(h)*time.Hour)); open || in != 0 {
+				if open, in := (Windows{w}).Opens(ScaleUp, at(t, "2026-06-10T00:00:00Z").Add(time.Duration(h)*time.Hour)); open || in != 0 {
 					t.Fatalf("it opens: %t, in %s", open, in)
 				}
 			}
 			// A good one beside it still opens.
 			good := parsed(t, Spec{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both})
-			if open, _ := append(good, w).Opens(Raise, at(t, "2026-06-10T02:10:00Z")); !open {
+			if open, _ := append(good, w).Opens(ScaleUp, at(t, "2026-06-10T02:10:00Z")); !open {
 				t.Error("one that is not understood closes another")
 			}
 		})
@@ -158,17 +158,17 @@ func TestAWindowOpensWhenItSays(t *testing.T) {
 			Duration: time.Duration(1+r.IntN(1440)) * time.Minute, Directions: both,
 		})
 		now := at(t, "2025-01-01T00:00:00Z").Add(time.Duration(r.Int64N(int64(3 * 365 * 24 * time.Hour)))).Truncate(time.Second)
-		open, in := ws.Opens(Lower, now)
+		open, in := ws.Opens(ScaleDown, now)
 		if open {
 			continue
 		}
 		if in <= 0 {
 			t.Fatalf("seed %d: closed at %s, and never opens", seed, now)
 		}
-		if early, _ := ws.Opens(Lower, now.Add(in-time.Second)); early {
+		if early, _ := ws.Opens(ScaleDown, now.Add(in-time.Second)); early {
 			t.Errorf("seed %d: %+v opens before it says: %s after %s", seed, ws[0].spec, in, now)
 		}
-		if then, _ := ws.Opens(Lower, now.Add(in)); !then {
+		if then, _ := ws.Opens(ScaleDown, now.Add(in)); !then {
 			t.Errorf("seed %d: %+v is not open when it says: %s after %s", seed, ws[0].spec, in, now)
 		}
 	}
@@ -184,7 +184,7 @@ func TestEqual(t *testing.T) {
 		"schedule":   func(s *Spec) { s.Schedule = "0 3 * * *" },
 		"zone":       func(s *Spec) { s.TimeZone = "Europe/Berlin" },
 		"duration":   func(s *Spec) { s.Duration = time.Minute },
-		"directions": func(s *Spec) { s.Directions = []Direction{Lower} },
+		"directions": func(s *Spec) { s.Directions = []Direction{ScaleDown} },
 	} {
 		other := spec
 		change(&other)

@@ -40,11 +40,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // leaseName is the name of the leader's lease.

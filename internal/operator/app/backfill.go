@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/backfill"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/backfill"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
 

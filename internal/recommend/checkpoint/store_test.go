@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -68,7 +68,7 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			recs: []recommend.Container{{
 				Name: "app", Target: quantity.Amounts{CPUMillis: 310, MemoryBytes: 640 * mebi},
 				LowerBound: quantity.Amounts{CPUMillis: 1}, UpperBound: quantity.Amounts{CPUMillis: 9999}, Observed: 99 * time.Hour,
-				Reasons: []recommend.Reason{{Resource: "cpu", Code: "Kept", Value: 1}},
+				Reasons: []recommend.Reason{{Resource: "cpu", Code: "NotLowered", Value: 1}},
 			}},
 		},
 		"an OOM kill is saved, although no number has moved": {

@@ -10,8 +10,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 )
 
 const (

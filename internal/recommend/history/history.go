@@ -19,9 +19,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 

@@ -115,7 +115,7 @@ func TestMonitor(t *testing.T) {
 		"no scaler":               {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
 		"a scaler of another":     {story{happens(watch.Added, scaler(func(s *v1beta1.VerticalScalerSpec) { s.DeploymentName = "api" })), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
 		"a scaler that is gone":   {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Deleted, scaler()), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
-		"mode Off":                {story{happens(watch.Added, scaler(inMode("Off"))), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"mode Off":                {story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
 		"suspended":               {story{happens(watch.Added, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
 		"suspended a moment ago":  {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
 		"suspended two specs ago": {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, edited), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
@@ -156,7 +156,7 @@ func TestMonitor(t *testing.T) {
 		},
 		"a template that is let go": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
 		"a template that is put back": {
-			story{happens(watch.Added, scaler(inMode("Off"))), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+			story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
 				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
 			}))}, 1, "",
 		},

@@ -15,8 +15,8 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	backtested "github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
