@@ -95,7 +95,7 @@ func TestTheRoleGivesWhatTheCachesNeed(t *testing.T) {
 	for file, want := range map[string][]right{
 		"manager.yaml": cachedRights(), "manager_cluster.yaml": nodeRights, "metrics_auth.yaml": metricsRights,
 	} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", file))
 		if err != nil {
 			t.Fatal(err)
 		}

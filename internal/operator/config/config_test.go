@@ -226,7 +226,7 @@ func TestShippedFiles(t *testing.T) {
 	local.Health.BindAddress = "127.0.0.1:8081"
 	local.LeaderElection.Enabled = false
 	for file, want := range map[string]Operator{"config.yaml": Default(), "local.yaml": local} {
-		got, err := Load(filepath.Join("..", "..", "config", "manager", file))
+		got, err := Load(filepath.Join("..", "..", "..", "config", "manager", file))
 		if err != nil {
 			t.Error(err)
 			continue

@@ -54,7 +54,7 @@ func TestScrapePlainly(t *testing.T) {
 
 // Whoever is woken by an alert finds its section, and each section has its alert.
 func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "runbook.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runbook.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 func TestObjectsFitWhatIsInstalled(t *testing.T) {
 	file := func(path ...string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "config"}, path...)...))
+		text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "..", "config"}, path...)...))
 		if err != nil {
 			t.Fatal(err)
 		}
