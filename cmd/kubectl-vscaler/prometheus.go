@@ -240,7 +240,7 @@ func (s *sized) complete(requests quantity.Amounts) error {
 	return nil
 }
 
-// read asks for a day at a time, so that one can see how far it is.
+// read asks for one day at a time, to be able to show progress.
 func (p *past) read(ctx context.Context, name types.NamespacedName, containers []sized) (peaks, error) {
 	source, err := p.source()
 	if err != nil {
@@ -255,47 +255,59 @@ func (p *past) read(ctx context.Context, name types.NamespacedName, containers [
 		return nil, fmt.Errorf("asking Prometheus about Deployment %s: %w", name, err)
 	}
 
-	used := peaks{}
-	refused := map[usage.Refusal]int{}
-	var warnings []string
+	answer := answers{used: peaks{}, refused: map[usage.Refusal]int{}, step: p.step}
 	from, days := p.now.Add(-p.since), int((p.since+day-1)/day)
 	for i := range days {
 		p.say(fmt.Sprintf("Reading usage from Prometheus: day %d of %d", i+1, days))
 		start, end := from.Add(time.Duration(i)*day), p.now
 		if i+1 < days {
-			end = start.Add(day - 1) // the next day begins with what comes then
+			end = start.Add(day - 1) // the next day begins with the next sample
 		}
-		err := source.Range(ctx, target, start, end, func(c prometheus.Chunk) {
-			used.add(c.Samples, p.step)
-			for why, n := range c.Refused {
-				refused[why] += n
-			}
-			for _, warning := range c.Warnings {
-				if !slices.Contains(warnings, warning) && len(warnings) < maxWarnings {
-					warnings = append(warnings, warning)
-				}
-			}
-		})
-		if err != nil {
+		if err := source.Range(ctx, target, start, end, answer.add); err != nil {
 			return nil, p.explain(err)
 		}
 	}
-	if len(used) == 0 {
-		return nil, fmt.Errorf("Prometheus at %s knows no usage of Deployment %s since %s. It was asked for\n  %s\n  %s%s", //nolint:staticcheck // a name, and what was asked is for copying
-			p.address, name, from.UTC().Format(time.RFC3339), cpu, memory, told(refused))
+	if len(answer.used) == 0 {
+		return nil, fmt.Errorf("Prometheus at %s knows no usage of Deployment %s since %s. The queries were\n  %s\n  %s%s", //nolint:staticcheck // a name, and queries to copy
+			p.address, name, from.UTC().Format(time.RFC3339), cpu, memory, countsOf(answer.refused))
 	}
-	for _, c := range containers {
-		if used[c.name] == nil {
-			p.warn(fmt.Sprintf("Prometheus knows no usage of container %q, which is left out", c.name))
+	p.warnAbout(answer, containers)
+	return answer.used, nil
+}
+
+// answers collects what Prometheus answers.
+type answers struct {
+	used     peaks
+	refused  map[usage.Refusal]int
+	warnings []string // no more than maxWarnings
+	step     time.Duration
+}
+
+func (a *answers) add(c prometheus.Chunk) {
+	a.used.add(c.Samples, a.step)
+	for why, n := range c.Refused {
+		a.refused[why] += n
+	}
+	for _, warning := range c.Warnings {
+		if !slices.Contains(a.warnings, warning) && len(a.warnings) < maxWarnings {
+			a.warnings = append(a.warnings, warning)
 		}
 	}
-	for _, warning := range warnings {
+}
+
+// warnAbout warns about usage that is missing and points that were not used.
+func (p *past) warnAbout(a answers, containers []sized) {
+	for _, c := range containers {
+		if a.used[c.name] == nil {
+			p.warn(fmt.Sprintf("Prometheus knows no usage of container %q; the backtest leaves it out", c.name))
+		}
+	}
+	for _, warning := range a.warnings {
 		p.warn("Prometheus: " + warning)
 	}
-	if len(refused) > 0 {
-		p.warn("not all that Prometheus answered is of use" + told(refused))
+	if len(a.refused) > 0 {
+		p.warn("some points from Prometheus could not be used" + countsOf(a.refused))
 	}
-	return used, nil
 }
 
 func (p *past) explain(err error) error {
@@ -307,8 +319,8 @@ func (p *past) explain(err error) error {
 	return fmt.Errorf("asking Prometheus at %s: %s%w", p.address, hint, err)
 }
 
-// told lists the points that were not used, by reason.
-func told(refused map[usage.Refusal]int) string {
+// countsOf lists the points that were not used, by reason.
+func countsOf(refused map[usage.Refusal]int) string {
 	var words []string
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
 		words = append(words, fmt.Sprintf("%d %s", refused[why], why))

@@ -227,7 +227,7 @@ func TestWhatPrometheusLeavesOutIsTold(t *testing.T) {
 		answer(w, r)
 	})
 	_, errOut, code := run(t, nil, "backtest", "--prometheus="+prometheus, "--deployment=web", "--requests=app=1/1Gi,proxy=1/1Gi", "--policy=static")
-	if want := "warning: Prometheus knows no usage of container \"proxy\", which is left out\n"; code != 0 || errOut != want {
+	if want := "warning: Prometheus knows no usage of container \"proxy\"; the backtest leaves it out\n"; code != 0 || errOut != want {
 		t.Errorf("exit code %d: %q, want %q", code, errOut, want)
 	}
 }

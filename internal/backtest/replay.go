@@ -61,54 +61,61 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	var (
 		out     Outcome
 		days    = calendar{}
-		inForce = atLeast(t.Requests)
-		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: inForce})
+		current = atLeast(t.Requests)
+		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: current})
 		warmUp  = int64(o.WarmUp / time.Second)
 	)
+	if o.Record && len(t.Samples) > 0 {
+		out.Changes = append(out.Changes, Change{t.Samples[0].At, current})
+	}
 	for i, sample := range t.Samples {
-		isKilled := t.HasMemory && sample.MemoryBytes > inForce.MemoryBytes
-		if i == 0 && o.Record {
-			out.Changes = append(out.Changes, Change{sample.At, inForce})
+		isKilled := t.HasMemory && sample.MemoryBytes > current.MemoryBytes
+		isMeasured := sample.At-t.Samples[0].At >= warmUp
+		switch {
+		case isMeasured:
+			out.Measures.add(sample, current, t.HasMemory, float64(t.seconds(i))/hourSeconds)
+			days.add(sample.At, isKilled)
+		case isKilled:
+			out.Measures.WarmUpKills++
 		}
 		if isKilled && o.Record {
 			out.Kills = append(out.Kills, sample.At)
 		}
-		isMeasured := sample.At-t.Samples[0].At >= warmUp
-		if isMeasured {
-			out.Measures.add(sample, inForce, t.HasMemory, float64(t.seconds(i))/hourSeconds)
-			days.add(sample.At, isKilled)
-		} else if isKilled {
-			out.Measures.WarmUpKills++
-		}
 
-		next, ok := policy.Next(Observation{
-			Start:       time.Unix(sample.At, 0).UTC(),
-			Step:        t.Step,
-			CPUMillis:   sample.CPUMillis,
-			MemoryBytes: min(sample.MemoryBytes, inForce.MemoryBytes),
-			OOMKilled:   isKilled,
-			Requests:    inForce,
-		})
+		next, ok := nextRequests(policy, t, sample, current, isKilled)
 		if !ok {
 			continue
 		}
-		next = atLeast(next)
-		if !t.HasMemory {
-			next.MemoryBytes = inForce.MemoryBytes
-		}
-		if !isChange(inForce, next) {
-			continue
-		}
-		inForce = next
+		current = next
 		if isMeasured {
 			out.Measures.Resizes++
 		}
 		if o.Record && i+1 < len(t.Samples) {
-			out.Changes = append(out.Changes, Change{t.Samples[i+1].At, inForce})
+			out.Changes = append(out.Changes, Change{t.Samples[i+1].At, current})
 		}
 	}
 	out.Measures.Days, out.Measures.KillDays = days.count()
 	return out
+}
+
+// nextRequests asks the policy for the requests after a sample. ok is false where they stay.
+func nextRequests(policy Policy, t Trace, sample Sample, current quantity.Amounts, isKilled bool) (next quantity.Amounts, ok bool) {
+	next, ok = policy.Next(Observation{
+		Start:       time.Unix(sample.At, 0).UTC(),
+		Step:        t.Step,
+		CPUMillis:   sample.CPUMillis,
+		MemoryBytes: min(sample.MemoryBytes, current.MemoryBytes),
+		OOMKilled:   isKilled,
+		Requests:    current,
+	})
+	if !ok {
+		return current, false
+	}
+	next = atLeast(next)
+	if !t.HasMemory {
+		next.MemoryBytes = current.MemoryBytes
+	}
+	return next, isChange(current, next)
 }
 
 func atLeast(a quantity.Amounts) quantity.Amounts {

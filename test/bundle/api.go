@@ -177,8 +177,8 @@ func internalObjects(b *Bundle) (out []string) {
 	return out
 }
 
-// examples wants an example of each kind, all of them to be what an API server
-// accepts, and their statuses to show every field that there is.
+// examples requires an example of each kind. An API server must accept all of them, and their
+// statuses together must show every field.
 func examples(b *Bundle) (out []string) {
 	if b.ExamplesError != nil {
 		return []string{"alm-examples cannot be read: " + b.ExamplesError.Error()}
@@ -188,34 +188,39 @@ func examples(b *Bundle) (out []string) {
 		if schema == nil {
 			continue // the rule for CRDs complains
 		}
-		shown, count := map[string]bool{}, 0
-		for _, example := range b.Examples {
-			if example.GetKind() != d.Kind || !strings.HasSuffix(example.GetAPIVersion(), "/"+d.Version) {
-				continue
-			}
-			count++
-			for _, problem := range refusals(schema, example) {
+		of := slices.DeleteFunc(slices.Clone(b.Examples), func(example *unstructured.Unstructured) bool {
+			return example.GetKind() != d.Kind || !strings.HasSuffix(example.GetAPIVersion(), "/"+d.Version)
+		})
+		if len(of) == 0 {
+			out = append(out, fmt.Sprintf("%s has no example", d.Kind))
+		}
+		shown := map[string]bool{}
+		for _, example := range of {
+			for _, problem := range exampleProblems(schema, example, shown) {
 				out = append(out, fmt.Sprintf("%s %s: %s", d.Kind, example.GetName(), problem))
 			}
-			status, _, err := unstructured.NestedMap(example.Object, "status")
-			if err != nil {
-				out = append(out, fmt.Sprintf("%s %s: %v", d.Kind, example.GetName(), err))
-			}
-			if _, has := schema.Properties["status"]; has && len(status) == 0 {
-				out = append(out, fmt.Sprintf("%s %s has no status", d.Kind, example.GetName()))
-			}
-			for key := range status {
-				shown[key] = true
-			}
-		}
-		if count == 0 {
-			out = append(out, fmt.Sprintf("%s has no example", d.Kind))
 		}
 		for _, key := range slices.Sorted(maps.Keys(schema.Properties["status"].Properties)) {
 			if !shown[key] {
 				out = append(out, fmt.Sprintf("no example of %s shows status.%s", d.Kind, key))
 			}
 		}
+	}
+	return out
+}
+
+// exampleProblems checks one example and adds the status fields that it has to shown.
+func exampleProblems(schema *apiextensionsv1.JSONSchemaProps, example *unstructured.Unstructured, shown map[string]bool) []string {
+	out := refusals(schema, example)
+	status, _, err := unstructured.NestedMap(example.Object, "status")
+	if err != nil {
+		out = append(out, err.Error())
+	}
+	if _, has := schema.Properties["status"]; has && len(status) == 0 {
+		out = append(out, "has no status")
+	}
+	for key := range status {
+		shown[key] = true
 	}
 	return out
 }

@@ -62,8 +62,8 @@ func images(b *Bundle) (out []string) {
 	return out
 }
 
-// platforms wants the labels, by which catalogs filter, to be what the pods are
-// scheduled by.
+// platforms requires the labels that catalogs filter by to match the platforms that the pods
+// are scheduled on.
 func platforms(b *Bundle) (out []string) {
 	labelled := map[string][]string{}
 	for key, value := range b.CSV.Labels {
@@ -74,15 +74,7 @@ func platforms(b *Bundle) (out []string) {
 		}
 	}
 	for _, d := range b.deployments() {
-		required := map[string][]string{}
-		affinity := ptr.Deref(ptr.Deref(d.Spec.Template.Spec.Affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
-		for _, term := range ptr.Deref(affinity.RequiredDuringSchedulingIgnoredDuringExecution, corev1.NodeSelector{}).NodeSelectorTerms {
-			for _, e := range term.MatchExpressions {
-				if e.Operator == corev1.NodeSelectorOpIn {
-					required[e.Key] = append(required[e.Key], e.Values...)
-				}
-			}
-		}
+		required := requiredNodeLabels(d.Spec.Template.Spec)
 		for _, key := range []string{"kubernetes.io/arch", "kubernetes.io/os"} {
 			slices.Sort(labelled[key])
 			slices.Sort(required[key])
@@ -92,6 +84,20 @@ func platforms(b *Bundle) (out []string) {
 		}
 	}
 	return out
+}
+
+// requiredNodeLabels are the values that the pod's node affinity requires, by label.
+func requiredNodeLabels(spec corev1.PodSpec) map[string][]string {
+	required := map[string][]string{}
+	affinity := ptr.Deref(ptr.Deref(spec.Affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
+	for _, term := range ptr.Deref(affinity.RequiredDuringSchedulingIgnoredDuringExecution, corev1.NodeSelector{}).NodeSelectorTerms {
+		for _, e := range term.MatchExpressions {
+			if e.Operator == corev1.NodeSelectorOpIn {
+				required[e.Key] = append(required[e.Key], e.Values...)
+			}
+		}
+	}
+	return required
 }
 
 // watchedNamespaces wants OLM to say which namespaces are watched.
@@ -127,44 +133,52 @@ func requestsLimitsProbes(b *Bundle) (out []string) {
 	return out
 }
 
-// restricted is the restricted pod security standard, and a file system that cannot
-// be written.
+// restricted is the restricted pod security standard, and a read-only file system.
 func restricted(b *Bundle) (out []string) {
 	for _, d := range b.deployments() {
-		spec := d.Spec.Template.Spec
-		pod := ptr.Deref(spec.SecurityContext, corev1.PodSecurityContext{})
-		if !ptr.Deref(pod.RunAsNonRoot, false) || ptr.Deref(pod.RunAsUser, 0) == 0 {
-			out = append(out, "the pod may run as root")
+		out = append(out, unrestrictedPod(d.Spec.Template.Spec)...)
+		for _, c := range containersOf(d.Spec.Template.Spec) {
+			out = append(out, unrestrictedContainer(c)...)
 		}
-		if pod.SeccompProfile == nil || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			out = append(out, "the pod has not the runtime's seccomp profile")
+	}
+	return out
+}
+
+func unrestrictedPod(spec corev1.PodSpec) (out []string) {
+	pod := ptr.Deref(spec.SecurityContext, corev1.PodSecurityContext{})
+	if !ptr.Deref(pod.RunAsNonRoot, false) || ptr.Deref(pod.RunAsUser, 0) == 0 {
+		out = append(out, "the pod may run as root")
+	}
+	if pod.SeccompProfile == nil || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		out = append(out, "the pod does not use the runtime's seccomp profile")
+	}
+	if spec.HostNetwork || spec.HostPID || spec.HostIPC {
+		out = append(out, "the pod shares namespaces of its node")
+	}
+	for _, v := range spec.Volumes {
+		if v.ConfigMap == nil && v.EmptyDir == nil && v.Projected == nil && v.Secret == nil && v.DownwardAPI == nil {
+			out = append(out, fmt.Sprintf("volume %s is of a kind that is not allowed", v.Name))
 		}
-		if spec.HostNetwork || spec.HostPID || spec.HostIPC {
-			out = append(out, "the pod shares namespaces of its node")
-		}
-		for _, v := range spec.Volumes {
-			if v.ConfigMap == nil && v.EmptyDir == nil && v.Projected == nil && v.Secret == nil && v.DownwardAPI == nil {
-				out = append(out, fmt.Sprintf("volume %s is of a kind that is not allowed", v.Name))
-			}
-		}
-		for _, c := range containersOf(spec) {
-			s := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
-			if ptr.Deref(s.AllowPrivilegeEscalation, true) || ptr.Deref(s.Privileged, false) {
-				out = append(out, fmt.Sprintf("container %s may gain privileges", c.Name))
-			}
-			if s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") || len(s.Capabilities.Add) > 0 {
-				out = append(out, fmt.Sprintf("container %s has capabilities", c.Name))
-			}
-			if !ptr.Deref(s.ReadOnlyRootFilesystem, false) {
-				out = append(out, fmt.Sprintf("container %s can write to its file system", c.Name))
-			}
-			if s.RunAsNonRoot != nil && !*s.RunAsNonRoot || s.RunAsUser != nil && *s.RunAsUser == 0 {
-				out = append(out, fmt.Sprintf("container %s may run as root", c.Name))
-			}
-			if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 }) {
-				out = append(out, fmt.Sprintf("container %s takes a port of its node", c.Name))
-			}
-		}
+	}
+	return out
+}
+
+func unrestrictedContainer(c corev1.Container) (out []string) {
+	s := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
+	if ptr.Deref(s.AllowPrivilegeEscalation, true) || ptr.Deref(s.Privileged, false) {
+		out = append(out, fmt.Sprintf("container %s may gain privileges", c.Name))
+	}
+	if s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") || len(s.Capabilities.Add) > 0 {
+		out = append(out, fmt.Sprintf("container %s has capabilities", c.Name))
+	}
+	if !ptr.Deref(s.ReadOnlyRootFilesystem, false) {
+		out = append(out, fmt.Sprintf("container %s can write to its file system", c.Name))
+	}
+	if !ptr.Deref(s.RunAsNonRoot, true) || ptr.Deref(s.RunAsUser, 1) == 0 {
+		out = append(out, fmt.Sprintf("container %s may run as root", c.Name))
+	}
+	if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 }) {
+		out = append(out, fmt.Sprintf("container %s uses a port of its node", c.Name))
 	}
 	return out
 }

@@ -102,21 +102,23 @@ func noPowerfulRights(b *Bundle) (out []string) {
 		}
 		for _, verb := range []string{"escalate", "bind", "impersonate"} {
 			if slices.Contains(g.rule.Verbs, verb) {
-				out = append(out, fmt.Sprintf("%s: the verb %s lends the rights of others", g.where, verb))
+				out = append(out, fmt.Sprintf("%s: the verb %s grants the rights of others", g.where, verb))
 			}
 		}
-		for _, p := range tooPowerful {
-			if !slices.Contains(g.rule.APIGroups, p.group) || !slices.Contains(g.rule.Resources, p.resource) {
-				continue
-			}
-			for _, verb := range g.rule.Verbs {
-				if g.operator && neededByTheOperator[verb+" "+p.resource] {
-					continue
-				}
-				if len(p.verbs) == 0 || slices.Contains(p.verbs, verb) {
-					out = append(out, fmt.Sprintf("%s: %s %s is too powerful", g.where, verb, p.resource))
-				}
-			}
+		for _, verb := range g.rule.Verbs {
+			out = append(out, g.tooPowerful(verb)...)
+		}
+	}
+	return out
+}
+
+// tooPowerful names the resources on which the grant allows the verb and should not.
+func (g grant) tooPowerful(verb string) (out []string) {
+	for _, p := range tooPowerful {
+		granted := slices.Contains(g.rule.APIGroups, p.group) && slices.Contains(g.rule.Resources, p.resource)
+		isNeeded := g.operator && neededByTheOperator[verb+" "+p.resource]
+		if granted && !isNeeded && (len(p.verbs) == 0 || slices.Contains(p.verbs, verb)) {
+			out = append(out, fmt.Sprintf("%s: %s %s is too powerful", g.where, verb, p.resource))
 		}
 	}
 	return out

@@ -150,27 +150,27 @@ func newRecord(traces []backtest.Trace, rules []backtest.Rule, outcomes [][]back
 	return r, nil
 }
 
-// drawn is what the bootstrap has told.
+// drawn holds the results of all bootstrap draws.
 type drawn struct {
 	draws int
 	// ratios to VPA, by group, rule and measure.
 	ratios [][][measureCount][]float64
-	// targets are those of the groups that there are; reached is how many draws reach each
-	// of them, and together how many reach all those of a profile.
+	// targets are the targets of the groups at hand. reached counts the draws that reach each
+	// target; together counts, by profile, the draws that reach all of its targets.
 	targets  []target
 	reached  []int
 	together map[profile.Profile]int
+	place    map[string]int // of a group, by its name
 }
 
 func draw(s sample, members [][]float64, o options) drawn {
-	d := drawn{draws: o.draws, together: map[profile.Profile]int{}}
-	place := map[string]int{}
+	d := drawn{draws: o.draws, together: map[profile.Profile]int{}, place: map[string]int{}}
 	for g, group := range o.groups {
-		place[group.name] = g
+		d.place[group.name] = g
 		d.ratios = append(d.ratios, make([][measureCount][]float64, len(s.part)))
 	}
 	for _, t := range targets() {
-		if _, ok := place[t.group]; ok {
+		if _, ok := d.place[t.group]; ok {
 			d.targets = append(d.targets, t)
 		}
 	}
@@ -184,28 +184,38 @@ func draw(s sample, members [][]float64, o options) drawn {
 				counted[i] = times[i] * members[g][i]
 			}
 			of[g] = s.of(counted)
-			for r := range of[g] {
-				for m := range measures {
-					d.ratios[g][r][m] = append(d.ratios[g][r][m], ratio(of[g][r][m], of[g][0][m]))
-				}
-			}
+			d.addRatios(g, of[g])
 		}
-		missed := map[profile.Profile]bool{}
-		for i, t := range d.targets {
-			g := place[t.group]
-			if t.isReached(of[g][0], of[g][ruleOf(t.profile)]) {
-				d.reached[i]++
-			} else {
-				missed[t.profile] = true
-			}
-		}
-		for _, p := range profile.All() {
-			if !missed[p] {
-				d.together[p]++
-			}
-		}
+		d.countReached(of)
 	})
 	return d
+}
+
+// addRatios adds one draw of a group, by rule.
+func (d *drawn) addRatios(group int, of []values) {
+	for r := range of {
+		for m := range measures {
+			d.ratios[group][r][m] = append(d.ratios[group][r][m], ratio(of[r][m], of[0][m]))
+		}
+	}
+}
+
+// countReached counts the targets that one draw reaches.
+func (d *drawn) countReached(of [][]values) {
+	missed := map[profile.Profile]bool{}
+	for i, t := range d.targets {
+		g := d.place[t.group]
+		if t.isReached(of[g][0], of[g][ruleOf(t.profile)]) {
+			d.reached[i]++
+		} else {
+			missed[t.profile] = true
+		}
+	}
+	for _, p := range profile.All() {
+		if !missed[p] {
+			d.together[p]++
+		}
+	}
 }
 
 // ruleOf is the place of a profile's rule in rules.
