@@ -22,79 +22,78 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-// rules are all that there are, in the order in which they are shown.
+// rules are all policies, in the order in which they are shown.
 var rules = []backtest.Rule{engine.Rule(), vpa.Rule(), backtest.Static()}
 
-// against are those that the others are compared with.
+// against are the policies that the others are compared with.
 var against = []string{"static", "vpa"}
 
 var outputs = []string{"table", "wide", "json", "yaml", "html"}
 
-// longestWarmUp is more than anybody has recorded.
+// longestWarmUp is longer than any known recording.
 const longestWarmUp = 366 * 24 * time.Hour
 
-const backtestLong = `Replay recorded usage, and show what each policy would have reserved, and what would have gone short.
+const backtestLong = `Replay recorded usage. The report shows what each policy would have reserved, and where resources would have been short.
 
-Usage is read from tables of comma-separated values, compressed with gzip or not, or from Prometheus. The arguments are
-files, folders with files that end in .csv or .csv.gz, or "-" for standard input. Two kinds of tables are told apart by
-their header; the order of columns and rows does not matter:
+The command reads usage from CSV tables, plain or compressed with gzip, or from Prometheus. The arguments are files,
+folders with files that end in .csv or .csv.gz, or "-" for standard input. The header tells the two kinds of tables apart.
+The order of columns and rows does not matter:
 
   series,timestamp,cpu_cores,memory_bytes    usage: the average of CPU and the peak of memory since the timestamp, which
                                              is in seconds since 1970 or like 2026-01-05T00:05:00Z
-  series,step_s,init_cpu,init_mem            what is known of each container: the length of its intervals, and today's
-                                             requests in cores and bytes
+  series,step_s,init_cpu,init_mem            containers: the length of their intervals, and their current requests in
+                                             cores and bytes
 
-With --prometheus, there are no arguments: Prometheus is asked for the usage of the pods of --deployment, or of the
-Deployment of --scaler. Where it has several pods, the largest usage of any of them counts in each interval, for CPU and
-for memory: one request holds for all pods. Today's requests are the largest of its pods in the cluster of your
-kubeconfig; what they do not request, --cpu-request and --memory-request stand in for. With --requests, no cluster is
-needed. Credentials for Prometheus come from the files that flags name, and from nowhere else.
+With --prometheus, there are no arguments. The command asks Prometheus for the usage of the pods of --deployment, or of
+the Deployment of --scaler. With several pods, the largest usage of any pod counts in each interval, for CPU and for
+memory, because one request applies to all pods. The current requests are the largest of its pods in the cluster of your
+kubeconfig; --cpu-request and --memory-request stand in for requests that are not set. With --requests, no cluster is
+needed. Credentials for Prometheus come only from the files that the flags name.
 
 The policies are:
 
-  ours     VerticalScaler with its defaults, resizing in place: the code that the operator runs. --profile is what
-           spec.recommendationPolicy.profile would be
-  vpa      the Vertical Pod Autoscaler's rule with its defaults, resizing in place
-  static   today's requests, never changed
+  verticalscaler   VerticalScaler with its defaults, resizing in place: the code that the operator runs. --profile
+                   corresponds to spec.recommendationPolicy.profile
+  vpa              the Vertical Pod Autoscaler's rule with its defaults, resizing in place
+  static           the current requests, never changed
 
-Usage is taken as what a container wants: it does not react to what is reserved. The memory limit is the memory request,
-and there is no CPU limit. A container that wants more memory than its limit is killed, and wants what was recorded
-for the next interval. An answer takes effect with the next interval, and every resize succeeds.
+The replay assumes that usage does not depend on what is reserved. The memory limit equals the memory request, and there
+is no CPU limit. A container that needs more memory than its limit is OOM-killed; in the next interval it needs what was
+recorded. A new request takes effect with the next interval, and every resize succeeds.
 
-What the operator has stored cannot be replayed: a VerticalScalerCheckpoint holds peaks of usage and what rules would have
-cost, not its course over time.
+The operator's own checkpoints cannot be replayed: a VerticalScalerCheckpoint holds peaks and costs, not usage over time.
 
-Exit codes: 0 for a report, 1 where something has failed, 2 where the command line makes no sense.`
+Exit codes: 0: report written, 1: failure, 2: invalid usage.`
 
 const backtestExample = `  # All policies, for the containers in a folder
   %[1]s backtest internal/backtest/testdata/traces
 
-  # Each container on its own, all of its time measured
+  # A line for each container, measured from the beginning
   %[1]s backtest internal/backtest/testdata/traces -o wide --warm-up 0
 
-  # A page with plots, for a browser
+  # An HTML page with plots
   %[1]s backtest internal/backtest/testdata/traces -o html --output-file backtest.html
 
   # What fewer resizes would cost
   %[1]s backtest internal/backtest/testdata/traces --profile Calm
 
-  # Usage from somewhere else, of containers that request 500m and 512Mi today
-  gunzip -c usage.csv.gz | %[1]s backtest - --cpu-request 500m --memory-request 512Mi --policy ours,static -o json
+  # Usage from standard input, of containers that currently request 500m and 512Mi
+  gunzip -c usage.csv.gz | %[1]s backtest - --cpu-request 500m --memory-request 512Mi --policy verticalscaler,static -o json
 
-  # A Deployment's last eight days, from Prometheus; its requests from the cluster
+  # The last eight days of a Deployment from Prometheus; its requests from the cluster
   %[1]s backtest --prometheus http://localhost:9090 --deployment web -n shop
 
-  # A scaler's Deployment, from a Prometheus that wants a token; and keep what was read, to replay it later
+  # A scaler's Deployment, from a Prometheus that requires a token; save the usage to replay it later
   %[1]s backtest --prometheus https://prometheus.example.com --prometheus-token-file token --prometheus-ca-file ca.crt --scaler web -n shop --since 336h --save usage
 
   # Without a cluster
   %[1]s backtest --prometheus http://localhost:9090 --deployment web -n shop --requests app=500m/1Gi,proxy=100m/64Mi`
 
-// backtestOptions are what the command line says.
+// backtestOptions are the flags.
 type backtestOptions struct {
 	genericiooptions.IOStreams
 	cluster *cluster
@@ -134,18 +133,18 @@ func newBacktest(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Co
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&o.policies, "policy", o.policies, "The policies to replay, in the order to show them.")
-	flags.StringVar(&o.profile, "profile", o.profile, "The profile of the policy ours: "+strings.Join(profileNames(), ", ")+".")
+	flags.StringVar(&o.profile, "profile", o.profile, "The profile of the policy verticalscaler: "+strings.Join(profileNames(), ", ")+".")
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format of the report: "+strings.Join(outputs, ", ")+".")
-	flags.StringVar(&o.outputFile, "output-file", "", "A file for the report. Standard output without.")
-	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container that is replayed, but not measured.")
-	flags.StringVar(&o.cpu, "cpu-request", "", "Today's CPU request, such as 500m, of containers for which nothing else tells it.")
-	flags.StringVar(&o.memory, "memory-request", "", "Today's memory request, such as 512Mi, of containers for which nothing else tells it.")
-	flags.IntVar(&o.workers, "workers", 0, "The number of replays at the same time. 0 is one for each processor.")
+	flags.StringVar(&o.outputFile, "output-file", "", "The file to write the report to. Defaults to stdout.")
+	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each trace that is replayed but not measured.")
+	flags.StringVar(&o.cpu, "cpu-request", "", "The current CPU request, such as 500m, of containers whose request is not known otherwise.")
+	flags.StringVar(&o.memory, "memory-request", "", "The current memory request, such as 512Mi, of containers whose request is not known otherwise.")
+	flags.IntVar(&o.workers, "workers", 0, "The number of concurrent replays. 0 means one for each processor.")
 	o.past.bind(c)
 	for flag, values := range map[string][]string{"policy": ruleNames(), "profile": profileNames(), "output": outputs} {
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
-			panic(err) // there is no such flag
+			panic(err) // a flag that does not exist
 		}
 	}
 	return c
@@ -236,7 +235,7 @@ func (o *backtestOptions) rules() ([]backtest.Rule, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, errors.New("--policy names none")
+		return nil, errors.New("--policy is empty")
 	}
 	return chosen, nil
 }
@@ -292,7 +291,7 @@ func (o *backtestOptions) validate(paths []string) error {
 	return nil
 }
 
-// write writes the report to the file, if there is one.
+// write writes the report to --output-file, or else to stdout.
 func (o *backtestOptions) write(report *backtest.Report) error {
 	if o.outputFile == "" {
 		return o.writeTo(o.Out, report)
@@ -300,8 +299,7 @@ func (o *backtestOptions) write(report *backtest.Report) error {
 	return writeFile(o.outputFile, func(w io.Writer) error { return o.writeTo(w, report) })
 }
 
-// writeFile writes a file that is complete or not there: it is written beside, and then
-// moved.
+// writeFile writes a file atomically: it writes a temporary file and renames it.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -309,7 +307,7 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(file.Name()) // the first error is the one to tell
+			_ = os.Remove(file.Name()) // the first error is reported
 		}
 	}()
 	err = write(file)
@@ -337,7 +335,7 @@ func (o *backtestOptions) writeTo(w io.Writer, report *backtest.Report) error {
 	return report.WriteTable(w, o.output == "wide")
 }
 
-// progress is one line on a terminal that is written over.
+// progress is one line on a terminal that each message overwrites.
 type progress struct {
 	to     io.Writer // nil for none
 	length int

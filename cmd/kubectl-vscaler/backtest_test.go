@@ -38,7 +38,7 @@ func TestBacktest(t *testing.T) {
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
-	for _, want := range []string{"5 containers and 30 container-days of usage, after a warm-up of 3 days\n", "\nours ", "\nvpa ", "\nstatic "} {
+	for _, want := range []string{"5 containers and 30 container-days of usage, after a warm-up of 3 days\n", "\nverticalscaler ", "\nvpa ", "\nstatic "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q in:\n%s", want, out)
 		}
@@ -98,7 +98,7 @@ func TestBacktestProfiles(t *testing.T) {
 	ours := map[string]backtest.PolicyReport{}
 	for _, name := range profileNames() {
 		var report backtest.Report
-		out, errOut, code := run(t, nil, "backtest", folder, "-o", "json", "--policy", "static,ours", "--profile", name)
+		out, errOut, code := run(t, nil, "backtest", folder, "-o", "json", "--policy", "static,verticalscaler", "--profile", name)
 		if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil {
 			t.Fatalf("%s: %d, %s, %v", name, code, errOut, err)
 		}
@@ -126,12 +126,12 @@ func TestBacktestRefuses(t *testing.T) {
 	}{
 		"nothing to replay":     {[]string{"backtest"}, 2, "no usage to replay: name files or a folder, or - for standard input, or use --prometheus"},
 		"a file that is not":    {[]string{"backtest", "none.csv"}, 1, "stat none.csv: no such file or directory"},
-		"a folder without any":  {[]string{"backtest", scratch}, 1, "read " + scratch + ": the folder has no .csv and no .csv.gz"},
-		"unknown requests":      {[]string{"backtest", leak}, 1, `series "leak": today's requests are not known: give --cpu-request and --memory-request, or a table with the header series,init_cpu,init_mem`},
-		"an unknown policy":     {[]string{"backtest", leak, "--policy=best"}, 2, `--policy "best" is not one of ours, vpa, static`},
+		"a folder without any":  {[]string{"backtest", scratch}, 1, "read " + scratch + ": the folder has no .csv or .csv.gz files"},
+		"unknown requests":      {[]string{"backtest", leak}, 1, `series "leak": the current requests are not known: set --cpu-request and --memory-request, or add a table with the header series,init_cpu,init_mem`},
+		"an unknown policy":     {[]string{"backtest", leak, "--policy=best"}, 2, `--policy "best" is not one of verticalscaler, vpa, static`},
 		"a policy twice":        {[]string{"backtest", leak, "--policy=vpa,vpa"}, 2, "--policy names vpa twice"},
 		"an unknown profile":    {[]string{"backtest", leak, "--profile=calm"}, 2, `--profile "calm" is not one of Balanced, Frugal, Safe, Calm`},
-		"no policy":             {[]string{"backtest", leak, "--policy="}, 2, `--policy names none`},
+		"no policy":             {[]string{"backtest", leak, "--policy="}, 2, `--policy is empty`},
 		"an unknown format":     {[]string{"backtest", leak, "-o", "xml"}, 2, `--output "xml" is not one of table, wide, json, yaml, html`},
 		"an unknown flag":       {[]string{"backtest", leak, "--best"}, 2, `unknown flag: --best: see "kubectl vscaler backtest --help"`},
 		"a negative warm-up":    {[]string{"backtest", leak, "--warm-up=-1h"}, 2, "--warm-up must be from 0 to 8784h0m0s"},
@@ -192,7 +192,7 @@ func TestExamplesRun(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for want, args := range map[string][]string{
-		"ours\nvpa\nstatic\n:4\n":             {"__complete", "backtest", "--policy", ""},
+		"verticalscaler\nvpa\nstatic\n:4\n":             {"__complete", "backtest", "--policy", ""},
 		"Balanced\nFrugal\nSafe\nCalm\n:4\n":  {"__complete", "backtest", "--profile", ""},
 		"table\nwide\njson\nyaml\nhtml\n:4\n": {"__complete", "backtest", "-o", ""},
 		"csv\ngz\n:8\n":                       {"__complete", "backtest", ""},

@@ -23,7 +23,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// cluster is the one that kubectl would talk to. Nothing is read of it before it is
+// cluster is the cluster that kubectl would use. The kubeconfig is read when it is first
 // needed.
 type cluster struct {
 	config clientcmd.ClientConfig
@@ -37,8 +37,8 @@ func newCluster(root *cobra.Command) *cluster {
 	return &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
 }
 
-// namespace is that of --namespace, or of the kubeconfig's context. There need not be
-// a kubeconfig.
+// namespace is the value of --namespace, or the namespace of the kubeconfig's context. It works
+// without a kubeconfig.
 func (c *cluster) namespace() (string, error) {
 	name, _, err := c.config.Namespace()
 	if clientcmd.IsEmptyConfig(err) {
@@ -47,8 +47,8 @@ func (c *cluster) namespace() (string, error) {
 	return name, err
 }
 
-// open makes a client for the few kinds that are read. They are known beforehand, so
-// that the API server need not be asked for all that it serves.
+// open creates a client for the few kinds that the plugin reads. They are known in advance, which
+// saves the discovery requests.
 func (c *cluster) open() (client.Client, error) {
 	config, err := c.config.ClientConfig()
 	if err != nil {
@@ -76,15 +76,15 @@ func deploymentOf(ctx context.Context, c client.Reader, scaler types.NamespacedN
 	return s.Spec.DeploymentName, nil
 }
 
-// sized is a container and what it requests. 0 stands for nothing.
+// sized is a container and its requests. 0 means that the request is not set.
 type sized struct {
 	name     string
 	requests quantity.Amounts
 }
 
-// containersOf are those of a Deployment, with the most that any of its pods requests
-// today: a scaler, LimitRange or webhook may have seen to it that it is not what the
-// template says. Without pods, the template tells.
+// containersOf are the containers of a Deployment, with the largest request of any of its pods. A
+// scaler, LimitRange or webhook may have changed them, so that they differ from the template.
+// Without pods, the requests are those of the template.
 func containersOf(ctx context.Context, c client.Reader, name types.NamespacedName) ([]sized, error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, name, &deployment); err != nil {

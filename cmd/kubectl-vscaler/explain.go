@@ -27,19 +27,18 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-const explainLong = `Explain a scaler in words: why its numbers are what they are, whether they are in force, and if not, why not, and what
-would unblock it.
+const explainLong = `Explain a scaler: how its numbers came about, whether they are applied, and if not, what blocks them and how to unblock
+it.
 
-The steps from usage to each number are those of the scaler's status, and are calculated again here: the text says whether
-that leads to the same number. Nothing is changed, and nothing but the API server is asked.
+The scaler's status holds the steps from usage to each number. The command calculates them again and reports a difference.
+It changes nothing and reads only from the API server.
 
-It takes the right to get the VerticalScaler. The Deployment and its pods are read as far as you may; what could not be read is
-said at the end.
+The command requires the permission to get the VerticalScaler. It reads the Deployment and its pods if it may, and lists at
+the end what it could not read.
 
-Exit codes: 0 for an explanation, whatever it says, 1 where something has failed or does not exist, 2 where the command line
-makes no sense.`
+Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
 
-const explainExample = `  # Why is it not applied?
+const explainExample = `  # Why is the recommendation not applied?
   %[1]s explain web -n shop
 
   # The same as data
@@ -51,7 +50,7 @@ func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Com
 	output := "text"
 	c := &cobra.Command{
 		Use:     "explain NAME",
-		Short:   "Explain a scaler's numbers, and what keeps them from being applied",
+		Short:   "Explain a scaler's numbers and what blocks them",
 		Long:    explainLong,
 		Example: fmt.Sprintf(explainExample, commandName),
 		Args: func(_ *cobra.Command, args []string) error {
@@ -94,15 +93,15 @@ func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Com
 	}
 	c.Flags().StringVarP(&output, "output", "o", output, "The format: "+strings.Join(explainOutputs, ", ")+".")
 	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(explainOutputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // a flag that does not exist
 	}
 	return c
 }
 
-// errNotInstalled is what a list says of a kind that the API server does not know.
-var errNotInstalled = errors.New("the API server knows no VerticalScalers: the operator is not installed")
+// errNotInstalled is the error for a list of a kind that the API server does not serve.
+var errNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
 
-// evidenceOf reads what there is to explain a scaler with. Only the scaler is needed.
+// evidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
 func evidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (e explain.Evidence, err error) {
 	var scaler v1beta1.VerticalScaler
 	if err := c.Get(ctx, name, &scaler); err != nil {
@@ -141,7 +140,7 @@ func evidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName)
 	return e, nil
 }
 
-// notFound says what there is instead, as far as it may be read.
+// notFound names the scalers of a Deployment by that name, if it may list them.
 func notFound(ctx context.Context, c client.Reader, name types.NamespacedName) error {
 	var scalers v1beta1.VerticalScalerList
 	if err := c.List(ctx, &scalers, client.InNamespace(name.Namespace)); err != nil {
@@ -162,7 +161,7 @@ func notFound(ctx context.Context, c client.Reader, name types.NamespacedName) e
 	return fmt.Errorf("VerticalScaler %s not found", name)
 }
 
-// completeNames completes the names of scalers, without holding the shell up for long.
+// completeNames completes the names of scalers. It returns quickly, to keep the shell responsive.
 func (c *cluster) completeNames(command *cobra.Command, args []string, word string) (names []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	namespace, err := c.namespace()
@@ -187,10 +186,10 @@ func (c *cluster) completeNames(command *cobra.Command, args []string, word stri
 	return names, none
 }
 
-// completeWithin is how long somebody waits who has pressed a key.
+// completeWithin is how long a completion may take.
 const completeWithin = 3 * time.Second
 
-// warnOnce says each warning once, however often it comes.
+// warnOnce prints each warning once.
 func warnOnce(w io.Writer) func(what string, err error) {
 	said := map[string]bool{}
 	return func(what string, err error) {

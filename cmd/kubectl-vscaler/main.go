@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-vscaler is a plugin of kubectl: with it in the PATH, "kubectl vscaler"
-// works.
+// Command kubectl-vscaler is a kubectl plugin. When it is in the PATH, kubectl runs it as
+// "kubectl vscaler".
 package main
 
 import (
@@ -24,18 +24,17 @@ func main() {
 	}
 }
 
-// The exit codes: 1 where the work has failed, 2 where what was asked for makes no sense, 3
-// where what was asked about is not as it should be.
+// The exit codes: 1 for a failure, 2 for invalid usage, 3 for a failed check.
 const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotReady = 3
 )
 
-// errNotReady is an answer, for those who have asked for it.
-var errNotReady = errors.New("not all of them are Ready")
+// errNotReady is the result of --check.
+var errNotReady = errors.New("not all scalers are Ready")
 
-// usageError is what the caller has to correct on the command line.
+// usageError is an error that the user must correct on the command line.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }

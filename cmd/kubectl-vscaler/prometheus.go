@@ -29,19 +29,19 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// longestSince is what the operator's own configuration allows.
+	// longestSince is the limit of the operator's own configuration.
 	longestSince = 90 * day
-	// leastRateWindow holds two scrapes, even where one takes place in two minutes.
+	// leastRateWindow covers two scrapes, even with a scrape interval of two minutes.
 	leastRateWindow = 4 * time.Minute
-	// queryTimeout is for one query. What takes longer is asked for in smaller parts.
+	// queryTimeout applies to one query. The source splits a query that takes longer.
 	queryTimeout = time.Minute
-	// maxAnswer is the longest answer in bytes, when decompressed.
+	// maxAnswer is the largest decompressed response, in bytes.
 	maxAnswer = 32 << 20
-	// maxWarnings is how many of Prometheus's are shown.
+	// maxWarnings is the number of Prometheus warnings that are shown.
 	maxWarnings = 3
 )
 
-// pastOptions are what the command line says about Prometheus.
+// pastOptions are the flags for Prometheus.
 type pastOptions struct {
 	address    string
 	labels     map[string]string
@@ -58,29 +58,29 @@ type pastOptions struct {
 func (o *pastOptions) bind(c *cobra.Command) {
 	o.since, o.step = 8*day, 5*time.Minute
 	flags := c.Flags()
-	flags.StringVar(&o.address, "prometheus", "", "The address of the Prometheus to ask, instead of files. It knows what the kubelets' cAdvisor tells.")
-	flags.StringVar(&o.deployment, "deployment", "", "The Deployment whose usage Prometheus is asked for.")
-	flags.StringVar(&o.scaler, "scaler", "", "The VerticalScaler whose Deployment it is, instead of --deployment.")
-	flags.StringSliceVar(&o.requests, "requests", nil, "All containers to replay and today's requests, such as app=500m/1Gi. No cluster is asked then.")
-	flags.DurationVar(&o.since, "since", o.since, "How far into the past Prometheus is asked.")
-	flags.DurationVar(&o.step, "step", o.step, "The length of the intervals that usage is read in.")
-	flags.StringVar(&o.save, "save", "", "A folder for the usage that Prometheus tells, as tables that can be replayed.")
-	flags.StringToStringVar(&o.labels, "prometheus-label", nil, "A label that series must have besides, such as cluster=east.")
-	flags.StringVar(&o.tokenFile, "prometheus-token-file", "", "A file with the token for Prometheus. It is sent over https only.")
-	flags.StringVar(&o.caFile, "prometheus-ca-file", "", "A file with who vouches for Prometheus's certificate, in PEM. Those of the system without.")
+	flags.StringVar(&o.address, "prometheus", "", "The URL of the Prometheus to read usage from, instead of files. It must scrape the kubelets' cAdvisor metrics.")
+	flags.StringVar(&o.deployment, "deployment", "", "The Deployment whose usage to read from Prometheus.")
+	flags.StringVar(&o.scaler, "scaler", "", "The VerticalScaler whose Deployment to read, instead of --deployment.")
+	flags.StringSliceVar(&o.requests, "requests", nil, "The containers to replay and their current requests, such as app=500m/1Gi. No cluster is read then.")
+	flags.DurationVar(&o.since, "since", o.since, "How far back to read usage.")
+	flags.DurationVar(&o.step, "step", o.step, "The resolution of the usage.")
+	flags.StringVar(&o.save, "save", "", "The folder to save the usage to, as tables that can be replayed.")
+	flags.StringToStringVar(&o.labels, "prometheus-label", nil, "An additional label matcher, such as cluster=east.")
+	flags.StringVar(&o.tokenFile, "prometheus-token-file", "", "The file with the bearer token for Prometheus. The token is sent over https only.")
+	flags.StringVar(&o.caFile, "prometheus-ca-file", "", "The CA bundle (PEM) for Prometheus. Defaults to the CAs of the system.")
 }
 
-// needPrometheus are the flags that make no sense without --prometheus.
+// needPrometheus are the flags that require --prometheus.
 var needPrometheus = []string{
 	"deployment", "scaler", "requests", "since", "step", "save", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
 }
 
-// validate says what is wrong with the command line.
+// validate checks the flags.
 func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Duration) error {
 	if !c.Flags().Changed("prometheus") {
 		for _, flag := range needPrometheus {
 			if c.Flags().Changed(flag) {
-				return fmt.Errorf("--%s needs --prometheus", flag)
+				return fmt.Errorf("--%s requires --prometheus", flag)
 			}
 		}
 		return nil
@@ -88,13 +88,13 @@ func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Dur
 	address, err := url.Parse(o.address)
 	switch {
 	case len(paths) > 0:
-		return errors.New("usage comes from --prometheus or from files, not from both")
+		return errors.New("use either --prometheus or files, not both")
 	case err == nil && (address.RawQuery != "" || address.ForceQuery || address.Fragment != ""):
-		return errors.New("--prometheus must be an address without ? and #")
+		return errors.New("--prometheus must be a URL without ? and #")
 	case (o.deployment == "") == (o.scaler == ""):
-		return errors.New("--prometheus needs --deployment or --scaler: one of them")
+		return errors.New("--prometheus requires either --deployment or --scaler")
 	case o.scaler != "" && len(o.requests) > 0:
-		return errors.New("--requests needs --deployment: a scaler is read from the cluster, as requests are")
+		return errors.New("--requests requires --deployment: a scaler can only be read from the cluster")
 	case o.step < time.Minute || o.step > time.Hour || o.step%time.Second != 0:
 		return errors.New("--step must be from 1m to 1h, in whole seconds")
 	case o.since < 2*o.step || o.since > longestSince:
@@ -104,7 +104,7 @@ func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Dur
 	}
 	for name := range o.labels {
 		if !model.LegacyValidation.IsValidLabelName(name) {
-			return fmt.Errorf("--prometheus-label %q is no name of a label", name)
+			return fmt.Errorf("--prometheus-label %q is not a valid label name", name)
 		}
 	}
 	if _, err := o.containers(); err != nil {
@@ -116,7 +116,7 @@ func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Dur
 	return nil
 }
 
-// source averages CPU over the interval, and looks for the peak of memory in it.
+// source reads the average of CPU and the peak of memory in each interval.
 func (o *pastOptions) source() (*prometheus.Source, error) {
 	return prometheus.New(prometheus.Options{
 		Address:         o.address,
@@ -131,7 +131,7 @@ func (o *pastOptions) source() (*prometheus.Source, error) {
 	})
 }
 
-// containers are those of --requests.
+// containers are the containers of --requests.
 func (o *pastOptions) containers() (all []sized, err error) {
 	for _, text := range o.requests {
 		name, amounts, hasName := strings.Cut(text, "=")
@@ -159,7 +159,7 @@ type past struct {
 	pastOptions
 	cluster *cluster
 	now     time.Time
-	say     func(string) // tells how far it is
+	say     func(string) // shows progress
 	warn    func(string)
 }
 
@@ -178,7 +178,7 @@ func (p *past) Traces(ctx context.Context, requests quantity.Amounts) ([]backtes
 		return nil, err
 	}
 
-	// What is replayed now is what would be replayed from the files: the same tables.
+	// The replay reads the same tables that --save writes.
 	var amounts, sizes bytes.Buffer
 	series := func(container string) string { return name.String() + "/" + container }
 	used.write(&amounts, series)
@@ -190,14 +190,14 @@ func (p *past) Traces(ctx context.Context, requests quantity.Amounts) ([]backtes
 	}
 	var reader backtest.Reader
 	for _, table := range []*bytes.Buffer{&amounts, &sizes} {
-		if err := reader.Read("Prometheus's answer", table); err != nil {
+		if err := reader.Read("the response of Prometheus", table); err != nil {
 			return nil, err
 		}
 	}
 	return reader.Traces(requests)
 }
 
-// target finds out which Deployment it is, what containers it has and what they request.
+// target returns the Deployment, its containers and their requests.
 func (p *past) target(ctx context.Context) (name types.NamespacedName, containers []sized, err error) {
 	if name.Namespace, err = p.cluster.namespace(); err != nil {
 		return name, nil, err
@@ -209,7 +209,7 @@ func (p *past) target(ctx context.Context) (name types.NamespacedName, container
 	p.say("Reading requests from the cluster")
 	c, err := p.cluster.open()
 	if err != nil {
-		return name, nil, fmt.Errorf("the cluster tells today's requests, or --requests does: %w", err)
+		return name, nil, fmt.Errorf("reading the current requests from the cluster (or set --requests): %w", err)
 	}
 	if p.scaler != "" {
 		if name.Name, err = deploymentOf(ctx, c, types.NamespacedName{Namespace: name.Namespace, Name: p.scaler}); err != nil {
@@ -220,7 +220,7 @@ func (p *past) target(ctx context.Context) (name types.NamespacedName, container
 	return name, containers, err
 }
 
-// complete fills in what is not requested.
+// complete fills in requests that are not set.
 func (s *sized) complete(requests quantity.Amounts) error {
 	for _, a := range []struct {
 		what, flag string
@@ -234,7 +234,7 @@ func (s *sized) complete(requests quantity.Amounts) error {
 			*a.into = a.standIn
 		}
 		if *a.into == 0 {
-			return fmt.Errorf("it requests no %s: give %s to compare with", a.what, a.flag)
+			return fmt.Errorf("it has no %s request: set %s to compare with", a.what, a.flag)
 		}
 	}
 	return nil
@@ -314,7 +314,7 @@ func (p *past) explain(err error) error {
 	hint := ""
 	var said *prometheus.Error
 	if errors.As(err, &said) && said.Unauthorized {
-		hint = "it wants other credentials (--prometheus-token-file): "
+		hint = "the credentials were rejected (--prometheus-token-file): "
 	}
 	return fmt.Errorf("asking Prometheus at %s: %s%w", p.address, hint, err)
 }
@@ -331,8 +331,8 @@ func countsOf(refused map[usage.Refusal]int) string {
 	return "; points refused: " + strings.Join(words, ", ")
 }
 
-// peaks is what any of the pods used most, by container and interval: one request holds
-// for all of them.
+// peaks is the largest usage of any pod, by container and interval: one request applies to
+// all pods.
 type peaks map[string]map[int64]quantity.Amounts
 
 // add merges samples. Their time is the end of the interval.
@@ -372,8 +372,8 @@ func writeSizes(w io.Writer, containers []sized, step time.Duration, series func
 
 func cores(millis int64) string { return fmt.Sprintf("%d.%03d", millis/1000, millis%1000) }
 
-// save writes the tables to a folder, whose tables can be replayed together. No name in
-// Kubernetes has an underscore, so that the files of two Deployments never meet.
+// save writes the tables to a folder. All tables of a folder can be replayed together. Names in
+// Kubernetes have no underscore, so the files of two Deployments never collide.
 func save(folder string, name types.NamespacedName, amounts, sizes []byte) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // usage is no secret
 		return err

@@ -12,13 +12,13 @@ import (
 
 const commandName = "kubectl vscaler"
 
-// newRoot makes the command without any state of its own: tests make one for each case.
+// newRoot creates the command. It keeps no state, so each test creates its own.
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-vscaler",
 		Short: "Work with VerticalScaler",
 		Long:  "Work with VerticalScaler, which keeps the CPU and memory of Deployments' pods at what they need.",
-		// kubectl finds the plugin by its file's name; help shows what people type.
+		// kubectl finds the plugin by its file name; help shows what users type.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: commandName},
 		Version:       version,
 		Args:          noCommand,
@@ -37,7 +37,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// noCommand refuses what is no subcommand.
+// noCommand rejects unknown subcommands.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

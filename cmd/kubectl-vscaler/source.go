@@ -18,8 +18,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// source is where recorded usage comes from. Requests stand in for those of containers
-// whose today's requests the source does not know.
+// source provides recorded usage. The given requests stand in for containers whose current
+// requests the source does not know.
 type source interface {
 	Traces(ctx context.Context, requests quantity.Amounts) ([]backtest.Trace, error)
 }
@@ -54,7 +54,7 @@ func (f files) Traces(ctx context.Context, requests quantity.Amounts) ([]backtes
 	}
 	traces, err := reader.Traces(requests)
 	if errors.Is(err, backtest.ErrNoRequests) {
-		return nil, fmt.Errorf("%w: give --cpu-request and --memory-request, or a table with the header series,init_cpu,init_mem", err)
+		return nil, fmt.Errorf("%w: set --cpu-request and --memory-request, or add a table with the header series,init_cpu,init_mem", err)
 	}
 	return traces, err
 }
@@ -80,7 +80,7 @@ func tablesIn(path string) ([]string, error) {
 		}
 	}
 	if len(tables) == 0 {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("the folder has no .csv and no .csv.gz")}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("the folder has no .csv or .csv.gz files")}
 	}
 	slices.Sort(tables)
 	return tables, nil

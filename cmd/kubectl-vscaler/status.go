@@ -25,36 +25,36 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const statusLong = `Show how scalers are doing, and the ScaledDeployments beside them: a line for each.
+const statusLong = `Show the status of scalers and ScaledDeployments, one line each.
 
-  CPU, MEMORY   what a pod requests, now -> as it shall be
-  PODS          the pods that have the wanted size / all pods
-  REASON        why it is as it is; "explain NAME" says it in words
-  CHANGED       how long ago sizes were decided last
-  SAVED-CORES   what the pods at their size request less than the pod template would have them, all pods together;
-  SAVED-GIB     less than 0 for more. A dash where that is not known: nothing is decided, or the Deployment cannot be read
+  CPU, MEMORY   the requests of a pod, current -> target
+  PODS          pods at the target size / all pods
+  REASON        the reason for the current state; "explain NAME" explains it
+  CHANGED       the time since the last decision
+  SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
+  SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
 
-It takes the right to list VerticalScalers. ScaledDeployments and Deployments are read as far as you may.
+The command requires the permission to list VerticalScalers. It reads ScaledDeployments and Deployments if it may.
 
-Exit codes: 0, 1 where something has failed or does not exist, 2 where the command line makes no sense, and with --check 3
-where something that is shown is not Ready. Learning, waiting and suspended are Ready.`
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found a scaler that is not Ready. Scalers
+that are learning, waiting or suspended are Ready.`
 
 const statusExample = `  # All scalers of a namespace
   %[1]s status -n shop
 
-  # All of the cluster, and what to do about each
+  # All namespaces, with advice for each scaler
   %[1]s status -A -o wide
 
-  # Until you have seen enough: a line whenever one of them changes
+  # Watch two scalers: a line for each change
   %[1]s status web api --watch
 
   # In a script
   %[1]s status web --check -o json`
 
-// watchEvery is how often --watch looks.
+// watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
-// statusOptions are what the command line says.
+// statusOptions are the flags.
 type statusOptions struct {
 	genericiooptions.IOStreams
 	cluster *cluster
@@ -73,7 +73,7 @@ func newStatus(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	o := &statusOptions{IOStreams: streams, cluster: cluster, clock: clock.RealClock{}, output: "table"}
 	c := &cobra.Command{
 		Use:               "status [NAME...]",
-		Short:             "Show how scalers are doing",
+		Short:             "Show the status of scalers",
 		Long:              statusLong,
 		Example:           fmt.Sprintf(statusExample, commandName),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -82,11 +82,11 @@ func newStatus(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format: "+strings.Join(statusOutputs, ", ")+".")
-	flags.BoolVar(&o.noHeaders, "no-headers", false, "Leave the header of the table out.")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "Go on, with a line for each change.")
-	flags.BoolVar(&o.check, "check", false, "Exit with code 3 where something that is shown is not Ready.")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "Omit the header of the table.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Watch for changes and print a line for each.")
+	flags.BoolVar(&o.check, "check", false, "Exit with code 3 if a listed scaler is not Ready.")
 	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(statusOutputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // a flag that does not exist
 	}
 	return c
 }
@@ -96,11 +96,11 @@ func (o *statusOptions) run(ctx context.Context, names []string) error {
 	case !slices.Contains(statusOutputs, o.output):
 		return usageError{fmt.Errorf("--output %q is not one of %s", o.output, strings.Join(statusOutputs, ", "))}
 	case o.everywhere && len(names) > 0:
-		return usageError{errors.New("a name does not go with --all-namespaces")}
+		return usageError{errors.New("a name cannot be combined with --all-namespaces")}
 	case o.watch && o.isData():
-		return usageError{errors.New("--watch goes with the outputs table and wide")}
+		return usageError{errors.New("--watch requires the output table or wide")}
 	case o.watch && o.check:
-		return usageError{errors.New("--check does not go with --watch, which has no end")}
+		return usageError{errors.New("--check cannot be combined with --watch")}
 	}
 	namespace, err := o.namespace()
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *statusOptions) run(ctx context.Context, names []string) error {
 	return r.missing(overview)
 }
 
-// namespace is "" for all.
+// namespace is "" for all namespaces.
 func (o *statusOptions) namespace() (string, error) {
 	if o.everywhere {
 		return metav1.NamespaceAll, nil
@@ -139,9 +139,9 @@ func (o *statusOptions) namespace() (string, error) {
 
 func nothingIn(namespace string) string {
 	if namespace == metav1.NamespaceAll {
-		return "There are no VerticalScalers."
+		return "No VerticalScalers found."
 	}
-	return "There are no VerticalScalers in namespace " + namespace + "."
+	return "No VerticalScalers found in namespace " + namespace + "."
 }
 
 func (o *statusOptions) isData() bool { return o.output == "json" || o.output == "yaml" }
@@ -156,7 +156,7 @@ func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 	return overview.WriteTable(o.Out, o.clock.Now(), explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare})
 }
 
-// follow writes what has changed, until it is stopped.
+// follow writes changes until it is stopped.
 func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explain.Overview) error {
 	ticker := o.clock.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -180,7 +180,7 @@ func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explai
 	}
 }
 
-// changed is what of an overview was not in the last one.
+// changed returns the lines of an overview that the previous one did not have.
 func changed(last, now explain.Overview) (news explain.Overview) {
 	seen := map[string]bool{}
 	for _, r := range last.Scalers {
@@ -205,20 +205,20 @@ func changed(last, now explain.Overview) (news explain.Overview) {
 func said(row any) string {
 	out, err := json.Marshal(row)
 	if err != nil {
-		panic(err) // it holds nothing but text and numbers
+		panic(err) // it holds only text and numbers
 	}
 	return fmt.Sprintf("%T %s", row, out)
 }
 
-// statusReader reads scalers and what belongs to them.
+// statusReader reads scalers and the objects that belong to them.
 type statusReader struct {
 	client    client.Reader
 	namespace string // "" for all
 	names     []string
 	warn      func(what string, err error)
 
-	// versions are those of the scalers that deployments were read for: while none has
-	// changed, they are not read again.
+	// versions are the resource versions of the scalers when deployments were read. They are
+	// read again only after a scaler has changed.
 	versions    string
 	deployments map[types.NamespacedName]*appsv1.Deployment
 }
@@ -254,7 +254,7 @@ func (r *statusReader) isNamed(name string) bool {
 	return len(r.names) == 0 || slices.Contains(r.names, name)
 }
 
-// readDeployments reads those of the scalers: where there are names, one by one.
+// readDeployments reads the Deployments of the scalers: one by one if scalers are named.
 func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
 	var versions strings.Builder
 	for i := range scalers {
@@ -275,14 +275,14 @@ func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.Ve
 			case err == nil:
 				r.deployments[key] = &d
 			case !apierrors.IsNotFound(err):
-				r.warn("what is saved is not shown", err)
+				r.warn("savings are not shown", err)
 			}
 		}
 		return
 	}
 	var list appsv1.DeploymentList
 	if err := r.client.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
-		r.warn("what is saved is not shown", err)
+		r.warn("savings are not shown", err)
 		return
 	}
 	for i := range list.Items {
@@ -290,7 +290,7 @@ func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.Ve
 	}
 }
 
-// missing is an error for names that nothing has.
+// missing is an error for names that do not exist.
 func (r *statusReader) missing(o explain.Overview) error {
 	var errs []error
 	for _, name := range r.names {

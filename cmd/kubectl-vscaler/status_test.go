@@ -171,23 +171,23 @@ func TestStatus(t *testing.T) {
 		"all namespaces":         {[]string{"-A", "--no-headers"}, nil, 0, []string{"shop " + late, "shop " + web, "", "shop " + owner}, ""},
 		"a name":                 {[]string{"web"}, nil, 0, []string{header, web}, ""},
 		"a name that nobody has": {[]string{"web", "who"}, nil, 1, []string{header, web}, "VerticalScaler shop/who not found"},
-		"an empty namespace":     {[]string{"-n", "empty"}, nil, 0, nil, "There are no VerticalScalers in namespace empty.\n"},
+		"an empty namespace":     {[]string{"-n", "empty"}, nil, 0, nil, "No VerticalScalers found in namespace empty.\n"},
 		"checked and Ready":      {[]string{"web", "--check"}, nil, 0, []string{header, web}, ""},
-		"checked and not Ready":  {[]string{"--check", "late", "--no-headers"}, nil, 3, []string{late, "", owner}, "not all of them are Ready"},
+		"checked and not Ready":  {[]string{"--check", "late", "--no-headers"}, nil, 3, []string{late, "", owner}, "not all scalers are Ready"},
 		"no Deployments": {
 			nil,
 			[]string{apps},
 			0,
 			[]string{header, late, strings.Replace(web, "0.54 1.06", "- -", 1), "", owners, owner},
-			"warning: what is saved is not shown: you may not\n",
+			"warning: savings are not shown: you may not\n",
 		},
 		"no ScaledDeployments": {nil, []string{ours + "/namespaces/shop/scaled"}, 0, []string{header, late, web}, "warning: ScaledDeployments are not shown: you may not\n"},
 		"no scalers":           {nil, []string{ours}, 1, nil, "listing VerticalScalers: you may not"},
-		"not installed":        {[]string{"-n", "elsewhere"}, nil, 1, nil, "the API server knows no VerticalScalers: the operator is not installed"},
+		"not installed":        {[]string{"-n", "elsewhere"}, nil, 1, nil, "the API server does not serve VerticalScalers: is the operator installed?"},
 		"a bad output":         {[]string{"-o", "html"}, nil, 2, nil, `--output "html" is not one of table, wide, json, yaml`},
-		"a name everywhere":    {[]string{"-A", "web"}, nil, 2, nil, "a name does not go with --all-namespaces"},
-		"watching data":        {[]string{"-w", "-o", "json"}, nil, 2, nil, "--watch goes with the outputs table and wide"},
-		"watching for an end":  {[]string{"-w", "--check"}, nil, 2, nil, "--check does not go with --watch, which has no end"},
+		"a name everywhere":    {[]string{"-A", "web"}, nil, 2, nil, "a name cannot be combined with --all-namespaces"},
+		"watching data":        {[]string{"-w", "-o", "json"}, nil, 2, nil, "--watch requires the output table or wide"},
+		"watching for an end":  {[]string{"-w", "--check"}, nil, 2, nil, "--check cannot be combined with --watch"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestExplain(t *testing.T) {
 		"a bad output":         {[]string{"web", "-o", "table"}, nil, 2, []string{`--output "table" is not one of text, json, yaml`}, ""},
 		"nobody by that name":  {[]string{"who"}, nil, 1, []string{"VerticalScaler shop/who not found"}, ""},
 		"forbidden":            {[]string{"web"}, []string{ours}, 1, []string{"reading VerticalScaler shop/web: you may not"}, ""},
-		"not installed":        {[]string{"web", "-n", "elsewhere"}, nil, 1, []string{"the API server knows no VerticalScalers: the operator is not installed"}, ""},
+		"not installed":        {[]string{"web", "-n", "elsewhere"}, nil, 1, []string{"the API server does not serve VerticalScalers: is the operator installed?"}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,25 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package backtest replays recorded usage against policies that size containers, and
-// measures what each of them would have reserved, and what would have gone short.
+// measures what each of them would have reserved, and where resources would have been short.
 //
-// Its promises: the same traces and policies lead to the same report, byte for byte,
-// on any number of processors; and nothing is measured that a policy could have known
-// beforehand, since an answer takes effect with the next interval.
+// It promises two things. The same traces and policies lead to the same report, byte for byte,
+// on any number of processors. A policy never knows an interval in advance: its answer takes
+// effect with the next interval.
 //
 // The model, which is the same for all policies:
 //
 //   - A trace holds, for each interval, the average CPU and the peak of memory that a
-//     container wants. It does not react to what is reserved.
-//   - What is reserved is a request of each resource. The memory limit is the memory
+//     container needs. It does not depend on what is reserved.
+//   - A policy reserves a request of each resource. The memory limit equals the memory
 //     request; there is no CPU limit.
-//   - Memory above the limit is an OOM kill. The policy sees memory cut at the limit,
-//     and that there was a kill. The next interval wants what the trace says, so that a
-//     policy that does nothing is killed again.
+//   - Memory above the limit is an OOM kill. The policy sees the kill and memory at the
+//     limit. The next interval needs what the trace says: if the policy does nothing, the
+//     container is killed again.
 //   - A change of either request is one resize. It always succeeds, and restarts nothing.
 //
-// There is no clock in here, and no file: traces are read from readers, and reports are
-// written to writers.
+// The package reads no clock and opens no files: traces come from readers, reports go to
+// writers.
 package backtest
 
 import (
@@ -33,9 +33,9 @@ import (
 type Rule struct {
 	// Name is short, and unique within a report.
 	Name string
-	// About says in a sentence what the rule is.
+	// About describes the rule in one sentence.
 	About string
-	// New begins with a container about which nothing is known yet.
+	// New returns the policy for a container without history.
 	New func(Container) Policy
 }
 
@@ -44,17 +44,16 @@ type Container struct {
 	Name string
 	// Step is the length of the intervals.
 	Step time.Duration
-	// HasMemory says that the trace tells memory. Without, only CPU is sized.
+	// HasMemory says that the trace includes memory. If false, only CPU is sized.
 	HasMemory bool
-	// Requests are those that the container begins with.
+	// Requests are the initial requests.
 	Requests quantity.Amounts
 }
 
-// Policy sizes one container. It is told every interval, in order, by one goroutine.
+// Policy sizes one container. One goroutine calls it with every interval, in order.
 type Policy interface {
-	// Next is told what happened in an interval, and answers what to request from the
-	// next one on, and whether that is anything new. Memory is ignored where the trace
-	// tells none.
+	// Next receives an interval and returns the requests from the next interval on, and
+	// whether they are new. Memory is ignored if the trace includes none.
 	Next(Observation) (quantity.Amounts, bool)
 }
 
@@ -64,13 +63,13 @@ type Observation struct {
 	Start time.Time
 	// Step is its length.
 	Step time.Duration
-	// CPUMillis is the average CPU used, in millicores and parts of them.
+	// CPUMillis is the average CPU used, in fractional millicores.
 	CPUMillis float64
 	// MemoryBytes is the peak of memory, at most the limit.
 	MemoryBytes int64
-	// OOMKilled says that more memory was wanted than the limit.
+	// OOMKilled says that the container needed more memory than its limit.
 	OOMKilled bool
-	// Requests are those in force during the interval.
+	// Requests are the requests during the interval.
 	Requests quantity.Amounts
 }
 
@@ -78,7 +77,7 @@ type Observation struct {
 func Static() Rule {
 	return Rule{
 		Name:  "static",
-		About: "today's requests, never changed",
+		About: "the current requests, never changed",
 		New:   func(Container) Policy { return static{} },
 	}
 }

@@ -19,10 +19,10 @@ func BenchmarkRun(b *testing.B) {
 	for _, step := range []time.Duration{5 * time.Minute, time.Minute} {
 		made := traces.Make(50, 30*24*time.Hour, step)
 		for name, rules := range map[string][]backtest.Rule{
-			"all":    {engine.Rule(), vpa.Rule(), backtest.Static()},
-			"ours":   {engine.Rule()},
-			"vpa":    {vpa.Rule()},
-			"static": {backtest.Static()},
+			"all":            {engine.Rule(), vpa.Rule(), backtest.Static()},
+			"verticalscaler": {engine.Rule()},
+			"vpa":            {vpa.Rule()},
+			"static":         {backtest.Static()},
 		} {
 			b.Run(name+"/"+step.String(), func(b *testing.B) {
 				for b.Loop() {

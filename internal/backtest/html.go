@@ -20,7 +20,7 @@ var pageText string
 var page = template.Must(template.New("page").Parse(pageText))
 
 const (
-	// mostPlots bounds the page: those containers are plotted that want the most CPU.
+	// mostPlots limits the page to the containers that use the most CPU.
 	mostPlots = 100
 
 	plotWidth, plotHeight = 720, 150
@@ -76,7 +76,7 @@ type dayView struct {
 	Text string
 }
 
-// WriteHTML writes one page that holds all it needs. It needs outcomes that were recorded.
+// WriteHTML writes one self-contained page. The replay must have run with Options.Record.
 func (r *Report) WriteHTML(w io.Writer) error {
 	first := r.Policies[0]
 	view := pageView{

@@ -37,9 +37,9 @@ const (
 var known = []string{columnSeries, columnTimestamp, columnCPU, columnMemory, columnStep, columnInitCPU, columnInitMemory}
 
 const (
-	// latest is the last time that is believed: the end of the year 2199.
+	// latest is the latest accepted time: the end of the year 2199.
 	latest = 7_258_118_399
-	// longestStep is the longest interval: with a longer one, nothing could be learned.
+	// longestStep is the longest interval from which a policy can learn.
 	longestStep = daySeconds
 	// longestName bounds what a report has to print.
 	longestName = 253
@@ -51,10 +51,10 @@ const (
 //	web,1767225600,0.41,523239424                 web,300,2,1073741824
 //	web,2026-01-01T00:05:00Z,0.39,523304960
 //
-// On the left is usage, on the right what is known of the containers beforehand: the
-// length of the intervals, and today's requests. The header tells the two apart. The
-// order of columns, rows and tables does not matter. Memory is 0 throughout where it
-// was not recorded; without a step, it is the most frequent distance of timestamps.
+// The left table is usage. The right table describes containers: the length of the intervals and
+// the current requests. The header tells the two apart. The order of columns, rows and tables does
+// not matter. Memory that was not recorded is 0 throughout. Without a step, the interval is the
+// most frequent distance of timestamps.
 //
 // The zero value is ready for use.
 type Reader struct {
@@ -65,7 +65,7 @@ type Reader struct {
 // series is what has been read of one container.
 type series struct {
 	rows []row
-	// about says that a table of containers has told what follows.
+	// about says that a table of containers has set the fields that follow.
 	about      bool
 	table      int
 	step       int64 // 0 for not told
@@ -81,7 +81,7 @@ type row struct {
 	table, line int32
 }
 
-// Read reads a table. Its name is for errors, which tell the line.
+// Read reads a table. Errors quote its name and the line.
 func (r *Reader) Read(name string, from io.Reader) error {
 	if r.series == nil {
 		r.series = map[string]*series{}
@@ -152,7 +152,7 @@ func skipMark(r *bufio.Reader) io.Reader {
 	return r
 }
 
-// csvError tells lines as all errors here do.
+// csvError gives the line as the other errors do.
 func csvError(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
@@ -172,7 +172,7 @@ func columnsOf(header []string) (columns, error) {
 			continue
 		}
 		if _, ok := c[name]; ok {
-			return nil, fmt.Errorf("line 1: the column %s is there twice", name)
+			return nil, fmt.Errorf("line 1: the column %s appears twice", name)
 		}
 		c[name] = i
 	}
@@ -182,7 +182,7 @@ func columnsOf(header []string) (columns, error) {
 	}
 	for _, name := range needed {
 		if _, ok := c[name]; !ok {
-			return nil, fmt.Errorf("line 1: there is no column %s; usage has the header series,timestamp,cpu_cores,memory_bytes", name)
+			return nil, fmt.Errorf("line 1: the column %s is missing; usage has the header series,timestamp,cpu_cores,memory_bytes", name)
 		}
 	}
 	return c, nil
@@ -285,7 +285,7 @@ func (r *Reader) addContainer(c columns, record []string) error {
 		return err
 	}
 	if s.about {
-		return fmt.Errorf("series %q is described for the second time, first in %s", c.text(record, columnSeries), r.tables[s.table])
+		return fmt.Errorf("series %q is described twice, first in %s", c.text(record, columnSeries), r.tables[s.table])
 	}
 	s.about, s.table = true, len(r.tables)-1
 	s.step, s.cpuMillis, s.memory = int64(step), int64(math.Ceil(cores*1000-1e-6)), int64(math.Ceil(memory))
@@ -304,17 +304,17 @@ func (r *Reader) of(name string) (*series, error) {
 	return s, nil
 }
 
-// ErrNoRequests is returned where today's requests of a container are not known.
-var ErrNoRequests = errors.New("today's requests are not known")
+// ErrNoRequests is returned if the current requests of a container are not known.
+var ErrNoRequests = errors.New("the current requests are not known")
 
-// Traces makes traces of what has been read, sorted by name. Containers that no table
-// tells the requests of have the given ones; what is 0 there is not known.
+// Traces returns the traces read so far, sorted by name. The given requests apply to containers
+// that no table describes; 0 means that a request is not known.
 func (r *Reader) Traces(requests quantity.Amounts) ([]Trace, error) {
 	var traces []Trace
 	for _, name := range slices.Sorted(maps.Keys(r.series)) {
 		s := r.series[name]
 		if len(s.rows) == 0 {
-			continue // described, but its usage is not among the tables
+			continue // described, but without usage
 		}
 		t, err := r.trace(name, s, requests)
 		if err != nil {
@@ -323,7 +323,7 @@ func (r *Reader) Traces(requests quantity.Amounts) ([]Trace, error) {
 		traces = append(traces, t)
 	}
 	if len(traces) == 0 {
-		return nil, errors.New("there is no usage to replay")
+		return nil, errors.New("no usage to replay")
 	}
 	return traces, nil
 }
@@ -339,11 +339,11 @@ func (r *Reader) trace(name string, s *series, requests quantity.Amounts) (Trace
 		}
 	}
 	if len(s.rows) < 2 {
-		return Trace{}, errors.New("there is only one row, and two at least are needed")
+		return Trace{}, errors.New("there is only one row; at least two are required")
 	}
 	step := cmp.Or(s.step, usualDistance(s.rows))
 	if step > longestStep {
-		return Trace{}, fmt.Errorf("its rows are usually %s apart, and at most %s is of use", seconds(step), seconds(longestStep))
+		return Trace{}, fmt.Errorf("its rows are usually %s apart; the longest supported interval is %s", seconds(step), seconds(longestStep))
 	}
 	t := Trace{
 		Name: name, Table: r.tables[s.rows[0].table], Step: seconds(step), HasMemory: s.hasMemory,

@@ -105,10 +105,10 @@ func TestReaderRefuses(t *testing.T) {
 		want   string
 	}{
 		"an empty file":       {[]string{""}, "a.csv: is empty: a header was expected, such as series,timestamp,cpu_cores,memory_bytes"},
-		"a header alone":      {[]string{head}, "there is no usage to replay"},
-		"a file without head": {[]string{"web,0,1,1\n"}, "a.csv: line 1: there is no column series; usage has the header series,timestamp,cpu_cores,memory_bytes"},
-		"no CPU":              {[]string{"series,timestamp\n"}, "a.csv: line 1: there is no column cpu_cores; usage has the header series,timestamp,cpu_cores,memory_bytes"},
-		"a column twice":      {[]string{"series,timestamp,cpu_cores,series\n"}, "a.csv: line 1: the column series is there twice"},
+		"a header alone":      {[]string{head}, "no usage to replay"},
+		"a file without head": {[]string{"web,0,1,1\n"}, "a.csv: line 1: the column series is missing; usage has the header series,timestamp,cpu_cores,memory_bytes"},
+		"no CPU":              {[]string{"series,timestamp\n"}, "a.csv: line 1: the column cpu_cores is missing; usage has the header series,timestamp,cpu_cores,memory_bytes"},
+		"a column twice":      {[]string{"series,timestamp,cpu_cores,series\n"}, "a.csv: line 1: the column series appears twice"},
 		"words for numbers":   {[]string{head + "web,0,1,1\nweb,300,much,1\n"}, `a.csv: line 3: cpu_cores is "much", which is not a number`},
 		"NaN":                 {[]string{head + "web,0,1,NaN\n"}, `a.csv: line 2: memory_bytes is "NaN", which is not a number`},
 		"infinity":            {[]string{head + "web,0,Inf,1\n"}, `a.csv: line 2: cpu_cores is Inf, which is not from 0 to 10000`},
@@ -124,11 +124,11 @@ func TestReaderRefuses(t *testing.T) {
 			[]string{head + "web,0,1,1\nweb,300,1,1\n", head + "web,300,1,1\n"},
 			`series "web": there are two rows for the timestamp 300: a.csv line 3, and b.csv line 2`,
 		},
-		"one row":            {[]string{head + "web,0,1,1\n"}, `series "web": there is only one row, and two at least are needed`},
-		"a row every week":   {[]string{head + "web,0,1,1\nweb,604800,1,1\n"}, `series "web": its rows are usually 168h0m0s apart, and at most 24h0m0s is of use`},
-		"a container twice":  {[]string{"series,init_cpu\nweb,1\nweb,2\n"}, `a.csv: line 3: series "web" is described for the second time, first in a.csv`},
+		"one row":            {[]string{head + "web,0,1,1\n"}, `series "web": there is only one row; at least two are required`},
+		"a row every week":   {[]string{head + "web,0,1,1\nweb,604800,1,1\n"}, `series "web": its rows are usually 168h0m0s apart; the longest supported interval is 24h0m0s`},
+		"a container twice":  {[]string{"series,init_cpu\nweb,1\nweb,2\n"}, `a.csv: line 3: series "web" is described twice, first in a.csv`},
 		"half a second":      {[]string{"series,init_cpu,step_s\nweb,1,0.5\n"}, `a.csv: line 2: step_s is 0.5, which is not in whole seconds`},
-		"containers, no CPU": {[]string{"series,init_mem\nweb,1\n"}, `a.csv: line 1: there is no column timestamp; usage has the header series,timestamp,cpu_cores,memory_bytes`},
+		"containers, no CPU": {[]string{"series,init_mem\nweb,1\n"}, `a.csv: line 1: the column timestamp is missing; usage has the header series,timestamp,cpu_cores,memory_bytes`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestReaderWantsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.Traces(quantity.Amounts{CPUMillis: 100})
-	if want := `series "web": today's requests are not known`; err == nil || err.Error() != want {
+	if want := `series "web": the current requests are not known`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// leastCPUMillis and leastMemoryBytes are requested in any case, whatever a policy
-	// answers: slack is a share of what is requested.
+	// leastCPUMillis and leastMemoryBytes are the smallest requests, whatever a policy
+	// answers: slack is a share of the request.
 	leastCPUMillis   = 1
 	leastMemoryBytes = 4 << 20
 
@@ -26,17 +26,17 @@ const (
 	hourSeconds = 60 * 60
 )
 
-// Outcome is what came of one container under one policy.
+// Outcome is the result for one container under one policy.
 type Outcome struct {
 	Measures Measures
-	// Changes are the requests that were in force, and from when on; the first of them
-	// are today's. Kills are the intervals with an OOM kill. Both are kept only where
-	// they were asked for, in seconds since 1970.
+	// Changes are the requests and the times from which on they applied, beginning with the
+	// initial requests. Kills are the intervals with an OOM kill, in seconds since 1970. Both
+	// are kept only with Options.Record.
 	Changes []Change
 	Kills   []int64
 }
 
-// Change is a time from which on requests are in force.
+// Change is a time from which on requests apply, in seconds since 1970.
 type Change struct {
 	At       int64
 	Requests quantity.Amounts
@@ -44,15 +44,15 @@ type Change struct {
 
 // Options say how traces are replayed.
 type Options struct {
-	// WarmUp is the time at the beginning of each trace that is replayed, but not
-	// measured: policies learn meanwhile. 0 measures everything.
+	// WarmUp is the time at the beginning of each trace that is replayed but not
+	// measured, so that policies can learn. 0 measures everything.
 	WarmUp time.Duration
-	// Record keeps what a plot needs.
+	// Record keeps the data for a plot.
 	Record bool
 	// Workers is the number of replays at the same time; 0 is one for each processor.
 	Workers int
-	// Progress, if not nil, is told after each replay how many are done, of all. Calls do
-	// not overlap.
+	// Progress, if not nil, is called after each replay with the number of replays done and
+	// the number of all. Calls do not overlap.
 	Progress func(done, all int)
 }
 

@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Report is what a backtest has found. Numbers are rounded, so that a report is the
-// same on every machine.
+// Report is the result of a backtest. Numbers are rounded, so that a report is the same on
+// every machine.
 type Report struct {
 	// WarmUpSeconds were replayed at the beginning of each trace, but not measured.
 	WarmUpSeconds int64 `json:"warmUpSeconds"`
-	// Policies are about all containers together, in the order asked for.
+	// Policies are the results over all containers, in the requested order.
 	Policies []PolicyReport `json:"policies"`
 	// Comparisons hold one entry for each policy and each one that it is compared with.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// Containers are about each container alone, sorted by name.
+	// Containers are the results for each container, sorted by name.
 	Containers []ContainerReport `json:"containers"`
 	// Skipped are the containers that were not measured, and why.
 	Skipped []Skipped `json:"skipped,omitempty"`
@@ -73,9 +73,9 @@ type CPUFigures struct {
 	// then over containers. FleetSlackPercent is that of all that is requested.
 	SlackPercent      float64 `json:"slackPercent"`
 	FleetSlackPercent float64 `json:"fleetSlackPercent"`
-	// StarvedPercent is the share of time with more wanted than requested, and
-	// UnservedPercent the share of what is wanted that is above the request: the mean over
-	// containers. On a node with room, it would be served all the same.
+	// StarvedPercent is the share of time in which a container needs more than its request.
+	// UnservedPercent is the share of the needed CPU that is above the request. Both are means
+	// over containers. A node with free capacity would still serve it.
 	StarvedPercent  float64 `json:"starvedPercent"`
 	UnservedPercent float64 `json:"unservedPercent"`
 }
@@ -91,7 +91,7 @@ type MemoryFigures struct {
 	OOMKills                int     `json:"oomKills"`
 	OOMContainerDays        int     `json:"oomContainerDays"`
 	OOMContainerDaysPercent float64 `json:"oomContainerDaysPercent"`
-	// WarmUpOOMKills are not among them.
+	// WarmUpOOMKills are kills before the measured time.
 	WarmUpOOMKills int `json:"warmUpOOMKills"`
 }
 
@@ -106,9 +106,8 @@ type Comparison struct {
 	ResizesPerDay          float64  `json:"resizesPerDay"`
 }
 
-// Evaluate replays all traces with all rules, and reports. Traces that end before the
-// warm-up does are skipped. Each policy is compared with those of the others that are
-// named in against.
+// Evaluate replays all traces with all rules and returns the report. It skips traces that end
+// before the warm-up. It compares each policy with the policies that against names.
 func Evaluate(traces []Trace, rules []Rule, against []string, o Options) (*Report, error) {
 	report := &Report{WarmUpSeconds: int64(o.WarmUp / time.Second)}
 	for _, t := range traces {

@@ -17,8 +17,8 @@ var header = []string{
 	"POLICY", "CORES", "CPU SLACK", "STARVED", "UNSERVED", "GIB", "MEMORY SLACK", "OOM KILLS", "OOM DAYS", "RESIZES/DAY",
 }
 
-// WriteTable writes the report for people: a line for each policy and, if isWide, for
-// each container and policy.
+// WriteTable writes the report as a table: a line for each policy and, if isWide, for each
+// container and policy.
 func (r *Report) WriteTable(w io.Writer, isWide bool) error {
 	var b strings.Builder
 	first := r.Policies[0]
@@ -86,7 +86,7 @@ func cells(f Figures) []string {
 	return append(out, fmt.Sprintf("%.2f", f.ResizesPerDay))
 }
 
-// sentence tells a comparison in words.
+// sentence is a comparison in words.
 func sentence(c Comparison) string {
 	parts := []string{moreOrLess(c.CPURequestedPercent) + " CPU"}
 	if c.MemoryRequestedPercent != nil {

@@ -9,27 +9,27 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Trace is what one container wanted over time.
+// Trace is what one container needed over time.
 type Trace struct {
 	Name string
-	// Table is the name of the table with the first sample. It is for telling traces apart
-	// by where they are from; empty where they were not read.
+	// Table is the name of the table with the first sample, which tells where a trace is from.
+	// Empty if the trace was not read from a table.
 	Table string
 	// Step is the length of the intervals.
 	Step time.Duration
 	// Requests are those that the container has today.
 	Requests quantity.Amounts
-	// HasMemory says that memory was recorded. It was not where it is 0 throughout.
+	// HasMemory says that memory was recorded: it is not 0 throughout.
 	HasMemory bool
 	// Samples are in the order of time, at least two, no two of them at the same time.
 	Samples []Sample
 }
 
-// Sample is what was wanted in one interval.
+// Sample is what was needed in one interval.
 type Sample struct {
 	// At is the beginning of the interval, in seconds since 1970.
 	At int64
-	// CPUMillis is the average, in millicores and parts of them.
+	// CPUMillis is the average, in fractional millicores.
 	CPUMillis float64
 	// MemoryBytes is the peak.
 	MemoryBytes int64

@@ -115,7 +115,7 @@ func TestThePluginExplains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := newPlugin(w, env.Config)
-	if _, errOut, code := p.run("status"); code != 0 || !strings.HasPrefix(errOut, "There are no VerticalScalers in namespace ") {
+	if _, errOut, code := p.run("status"); code != 0 || !strings.HasPrefix(errOut, "No VerticalScalers found in namespace ") {
 		t.Errorf("of nothing: exit code %d: %s", code, errOut)
 	}
 
@@ -178,7 +178,7 @@ func TestThePluginExplains(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, rows[name], want)
 		}
 	}
-	if code != 3 || !strings.Contains(errOut, "not all of them are Ready") {
+	if code != 3 || !strings.Contains(errOut, "not all scalers are Ready") {
 		t.Errorf("exit code %d: %s\n%s", code, errOut, out)
 	}
 	if out, _, _ := p.run("__complete", "explain", "y"); !strings.HasPrefix(out, "younger\tDeployment web\n") {
@@ -212,7 +212,7 @@ func TestThePluginDoesWithoutRights(t *testing.T) {
 		return ""
 	})
 	out, errOut, _ := p.run("status")
-	if !strings.Contains(out, "web") || strings.Count(errOut, "warning: ") != 2 || !strings.Contains(errOut, "what is saved is not shown") {
+	if !strings.Contains(out, "web") || strings.Count(errOut, "warning: ") != 2 || !strings.Contains(errOut, "savings are not shown") {
 		t.Errorf("status: %s%s", errOut, out)
 	}
 	out, errOut, code := p.run("explain", "web")

@@ -63,7 +63,7 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 		if p.Name == "static" && (cores != 0.1 || p.CPU.StarvedPercent < 99) {
 			t.Errorf("today's requests are not those of the pods: %+v", p)
 		}
-		if p.Name == "ours" && (cores < 0.2 || cores > 0.3) {
+		if p.Name == "verticalscaler" && (cores < 0.2 || cores > 0.3) {
 			t.Errorf("what is recommended does not rest on 0.2 cores: %+v", p)
 		}
 	}

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine lets the operator's own history, recommendation and plan size a
-// container in a backtest: the very functions that a pass of the operator calls.
+// Package engine sizes a container in a backtest with the operator's own history, recommendation
+// and plan: the functions that a reconcile calls.
 package engine
 
 import (
@@ -31,23 +31,23 @@ const (
 	podUID = "pod"
 )
 
-// beginning is when traces begin that count their seconds from an arbitrary midnight: a
-// history knows no times as old as that. It is whole weeks after 1970.
+// beginning is the start of traces that count their seconds from an arbitrary midnight, because
+// a history does not accept times as old as 1970. It is a whole number of weeks after 1970.
 var beginning = 10 * 52 * 7 * 24 * time.Hour
 
-// Rule is the operator's rule under the name ours.
+// Rule is the operator's rule under the name verticalscaler.
 func Rule() backtest.Rule {
 	rule := Of(profile.Balanced)
 	rule.About = "VerticalScaler with its defaults, resizing in place"
 	return rule
 }
 
-// Of is that rule with a profile.
+// Of is the operator's rule with a profile.
 func Of(p profile.Profile) backtest.Rule {
 	params := recommend.DefaultParams()
 	params.History.Prices = profile.Of(p).Prices
 	return backtest.Rule{
-		Name:  "ours",
+		Name:  "verticalscaler",
 		About: fmt.Sprintf("VerticalScaler with the profile %s, resizing in place", p),
 		New: func(c backtest.Container) backtest.Policy {
 			params := params
@@ -79,9 +79,9 @@ type policy struct {
 	wake    time.Time
 }
 
-// Next feeds the interval as one sample, and then makes one pass: what an operator does
-// that collects usage once in an interval of that length. The same average several times
-// over would be usage that stands still in between, and no container's does.
+// Next adds the interval as one sample and then reconciles once, like an operator that collects
+// usage once per interval. Repeating the same average several times would simulate constant usage
+// within the interval, which no container has.
 func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	if p.started.IsZero() {
 		if o.Start.Year() < 1971 {
@@ -106,8 +106,8 @@ func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return p.pass(o.Requests, now)
 }
 
-// isQuiet says that a pass would do what the last one did: nothing. A plan depends on
-// time only as far as it says when to look again.
+// isQuiet says that a reconcile would do nothing again. Time alone changes a plan only when its
+// RequeueAfter has passed.
 func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 	before := p.recommended
 	return before != nil && p.settled && (p.wake.IsZero() || now.Before(p.wake)) &&

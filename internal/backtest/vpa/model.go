@@ -24,7 +24,7 @@ const (
 	oomRatio    = 1.2
 	oomLeastAdd = 100 << 20
 
-	// most is the largest amount that there is.
+	// most is the largest amount.
 	most = 1e14
 )
 
@@ -35,7 +35,7 @@ type Amounts struct{ CPUMillis, MemoryBytes int64 }
 // is changed at once.
 type Recommendation struct{ Target, Lower, Upper Amounts }
 
-// Model is what VPA's recommender knows of one container with one pod.
+// Model is the state of VPA's recommender for one container with one pod.
 type Model struct {
 	cpu, memory histogram
 
@@ -49,7 +49,7 @@ type Model struct {
 	hasWindow, hasCPU bool
 }
 
-// NewModel makes a model that knows nothing.
+// NewModel returns a model without history.
 func NewModel() *Model {
 	return &Model{cpu: newHistogram(cpuScheme), memory: newHistogram(memoryScheme)}
 }
@@ -68,8 +68,8 @@ func (m *Model) AddCPU(at, millis int64) {
 // AddMemory does the same for memory.
 func (m *Model) AddMemory(at, bytes int64) { m.addPeak(at, bytes, false) }
 
-// AddOOMKill says that the container was killed with this request of memory. It counts
-// as a peak well above what was not enough, but not above the peak of an earlier kill.
+// AddOOMKill records that the container was OOM-killed with this memory request. It counts as a
+// peak above the request, but not above the peak of an earlier kill.
 func (m *Model) AddOOMKill(at, request int64) {
 	used := max(request, m.peak)
 	m.addPeak(at, max(used+oomLeastAdd, amount(float64(used)*oomRatio)), true)
@@ -98,7 +98,7 @@ func (m *Model) addPeak(at, bytes int64, isKill bool) {
 	}
 }
 
-// Recommend makes a recommendation of what is known.
+// Recommend returns the recommendation.
 func (m *Model) Recommend() Recommendation {
 	c := m.confidence()
 	lower, upper := math.Pow(1+0.001/c, -2), 1+1/c
@@ -132,7 +132,7 @@ func withMargin(value float64) int64 {
 	return base + scaled(base, margin)
 }
 
-// scaled multiplies. Nothing times infinity is nothing: there is no history yet.
+// scaled multiplies. Without history, 0 times infinity is 0.
 func scaled(v int64, factor float64) int64 {
 	if v == 0 {
 		return 0

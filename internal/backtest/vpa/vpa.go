@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package vpa is the rule of the Vertical Pod Autoscaler, release 1.8, with its default
-// settings and updates in place, written anew from its formulas and constants. It is for
+// settings and updates in place, implemented from its formulas and constants. It serves as a
 // comparison only.
 //
 // The recommender (Model) keeps a distribution of CPU samples, and one of the daily peaks
@@ -15,13 +15,13 @@
 //
 // An OOM kill counts as a daily peak of 1.2 times the request, or 100 MiB more than it.
 //
-// The updater (Policy) puts the target in force when a request is outside of the bounds;
+// The updater (Policy) applies the target when a request is outside of the bounds;
 // or when the pod is 12 hours old and the relative changes of CPU and memory add up to
 // 10 %; or when the container was killed within 10 minutes of its start. A resize in place
 // does not make the pod younger.
 //
 // Its promise: target and bounds are those of VPA's own library to the last byte, and its
-// updater accepts a pod exactly when Policy does; hack/vpa tests both.
+// updater accepts a pod exactly when Policy does. hack/vpa tests both.
 package vpa
 
 import (
@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// oldEnough is the age from which on a pod is changed though it is within bounds.
+	// oldEnough is the age from which on a pod is changed even though it is within bounds.
 	oldEnough = 12 * time.Hour
 	// leastChange is the sum of the relative changes that is then worth it.
 	leastChange = 0.1
@@ -93,7 +93,7 @@ func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return quantity.Amounts(r.Target), true
 }
 
-// Pod is what the updater looks at.
+// Pod is the updater's view of a pod.
 type Pod struct {
 	Requests Amounts
 	Started  time.Time
@@ -109,7 +109,7 @@ func (p *Pod) Kill(now time.Time) {
 	p.KilledFrom, p.KilledAt, p.ContainerStarted = p.ContainerStarted, now, now
 }
 
-// IsUpdated says whether the updater would put the target in force.
+// IsUpdated says whether the updater would apply the target.
 func (p Pod) IsUpdated(r Recommendation, now time.Time) bool {
 	var (
 		isOutside = p.Requests.CPUMillis < r.Lower.CPUMillis || p.Requests.CPUMillis > r.Upper.CPUMillis ||

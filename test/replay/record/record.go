@@ -66,7 +66,7 @@ type targetRecord struct {
 	Group   string `json:"group"`
 	Target  string `json:"target"`
 	VPA     number `json:"vpa"`
-	Ours    number `json:"ours"`
+	Ours    number `json:"verticalScaler"`
 	// OfVPA is the ratio of the two.
 	OfVPA     estimate `json:"ofVPA"`
 	IsReached bool     `json:"isReached"`

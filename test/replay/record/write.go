@@ -49,7 +49,7 @@ func (r *record) write(w io.Writer, l layout) error {
 	}
 
 	l.title(&b, "targets")
-	rows := [][]string{{"profile", "group", "target", "vpa", "ours", "of vpa's", "reached", "of draws"}}
+	rows := [][]string{{"profile", "group", "target", "vpa", "verticalscaler", "of vpa's", "reached", "of draws"}}
 	for _, t := range r.Targets {
 		rows = append(rows, []string{
 			t.Profile, t.Group, t.Target, t.measure.show(float64(t.VPA)), t.measure.show(float64(t.Ours)),
