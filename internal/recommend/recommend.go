@@ -1,22 +1,21 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend turns the history of a container into what it needs: a target,
-// what it needs at least and at most, and the steps that led there.
+// Package recommend turns the history of a container into a recommendation: a target, a lower and
+// an upper bound, and the steps that led to the target.
 //
 // The promises:
 //
-//   - LowerBound <= Target <= UpperBound, all within what the policy allows, with no
-//     overflow whatever the input.
-//   - Evidence only grows: a target is not lowered with less observed usage than it
-//     was published with. A lost history can raise a workload, never shrink it.
-//   - Memory is never below the peak or the OOM floor, but for maxAllowed.
-//   - What has not moved is not touched: while usage stays as it is, so does every
-//     field of the answer, but for some doublings of the evidence.
+//   - LowerBound <= Target <= UpperBound, all within the policy's bounds, without overflow for
+//     any input.
+//   - Evidence only grows: a target is not lowered with less observed usage than it was
+//     published with. A lost history can raise a workload, but never shrink it.
+//   - Memory is never below the peak or the OOM floor, except because of maxAllowed.
+//   - Steady usage changes nothing: while usage stays the same, every field of the result stays
+//     the same, except when the evidence has doubled.
 //
-// The last one needs the previous answer, which is therefore an argument. It may
-// come from a status that somebody else wrote or wiped; whatever it holds, the other
-// promises stand.
+// The last promise requires the previous result, which is therefore an argument. It may come from
+// a status that another client wrote or wiped. The other promises hold whatever it contains.
 package recommend
 
 import (
@@ -37,73 +36,73 @@ const (
 
 // The codes of reasons, as the API spells them.
 const (
-	// RecentPeak is a level held by the highest CPU usage of the last quarter of an hour
-	// to three hours.
+	// RecentPeak is the highest CPU usage of the last quarter of an hour to three hours.
 	RecentPeak = "RecentPeak"
-	// RecentUsage is one held by the mean CPU usage of about the last half-hour, and by
-	// how far usage is from it as a rule.
+	// RecentUsage is the mean CPU usage of about the last half-hour plus its usual
+	// deviation.
 	RecentUsage = "RecentUsage"
-	// DayPeak and WeekPeak are held by the highest CPU usage of a day, without rare
-	// spikes or with them, and of eight days.
+	// DayPeak is the highest CPU usage of a day, with or without rare spikes; WeekPeak that
+	// of eight days.
 	DayPeak  = "DayPeak"
 	WeekPeak = "WeekPeak"
-	// SameTime is held by the highest CPU usage around this time of the last days.
+	// SameTime is the highest CPU usage around the same time of the last days.
 	SameTime = "SameTime"
 	// Peak is the highest memory usage in the memory window.
 	Peak = "Peak"
-	// Volatility is what memory gets for changing as much as it does.
+	// Volatility is the memory margin that follows from how much usage changes.
 	Volatility = "Volatility"
-	// LimitedHistory is what CPU gets until a day is known, where the policy adds less.
+	// LimitedHistory is the CPU margin until a day of usage has been observed, if the policy
+	// adds less.
 	LimitedHistory = "LimitedHistory"
-	// SafetyMargin is what the policy adds to usage.
+	// SafetyMargin is the margin of the policy.
 	SafetyMargin = "SafetyMargin"
-	// OOMFloor is memory that an OOM kill has proven necessary. It has a margin of
-	// its own, and gets no other.
+	// OOMFloor is the memory that an OOM kill has proven necessary. It includes its own margin
+	// and gets no other.
 	OOMFloor = "OOMFloor"
-	// Minimum is the least that is ever recommended.
+	// Minimum is the smallest recommendation.
 	Minimum = "Minimum"
-	// Kept is a target that would be lower by a history with less evidence than the
-	// one that it was made from.
+	// NotLowered is a published target that the current history would lower, but with less
+	// evidence than the target was published with.
 	NotLowered = "NotLowered"
-	// MinAllowed is the policy's lower end.
+	// MinAllowed is the policy's minAllowed.
 	MinAllowed = "MinAllowed"
-	// MaxAllowed is the policy's upper end.
+	// MaxAllowed is the policy's maxAllowed.
 	MaxAllowed = "MaxAllowed"
 )
 
-// Policy is what the user wants for one container.
+// Policy is the user's policy for one container.
 type Policy struct {
-	// Profile chooses the margin of memory. Prices of CPU are the history's.
+	// Profile selects the memory margin. The prices of CPU are in the history's Params.
 	Profile profile.Profile
-	// MarginPercent is added to the level of CPU, and is the least that memory gets on
-	// top of its peak. 0 to 500.
+	// MarginPercent is added to the level of CPU, and is the smallest margin of memory. 0 to
+	// 500.
 	MarginPercent int
-	// CPU and Memory say which resources are recommended at all.
+	// CPU and Memory say which resources are recommended.
 	CPU, Memory bool
-	// MinAllowed and MaxAllowed bound the answer; 0 is no bound. Where they
-	// contradict each other, MaxAllowed wins.
+	// MinAllowed and MaxAllowed bound the result; 0 is no bound. If they contradict each
+	// other, MaxAllowed wins.
 	MinAllowed, MaxAllowed quantity.Amounts
 }
 
-// Container is what one container needs. Amounts of a resource that is not
-// controlled, or not known yet, are 0.
+// Container is the recommendation for one container. Amounts of a resource that is not controlled
+// or not known yet are 0.
 type Container struct {
 	Name string
-	// Target is what should be requested.
+	// Target is the recommended request.
 	Target quantity.Amounts
-	// LowerBound is the least with which the container is likely to be well off.
+	// LowerBound is the request below which the container is likely to lack resources.
 	LowerBound quantity.Amounts
-	// UpperBound is the most that it is likely to need.
+	// UpperBound is the most that the container is likely to need.
 	UpperBound quantity.Amounts
 	// Uncapped is the target before MinAllowed and MaxAllowed.
 	Uncapped quantity.Amounts
-	// Observed is the evidence that the target rests on, in whole seconds. It is not
-	// refreshed with each answer, but when something else changes or it has doubled.
+	// Observed is the evidence for the target, in whole seconds. It is updated when another
+	// field changes or when it has doubled.
 	Observed time.Duration
 	// Reasons are the steps from usage to target, CPU first.
 	Reasons []Reason
-	// OOMFloor is the memory below which the container is known to be killed, in
-	// bytes; 0 without a kill.
+	// OOMFloor is the memory below which the container is known to be OOM-killed, in bytes; 0
+	// without a kill.
 	OOMFloor int64
 }
 
@@ -117,8 +116,8 @@ type Reason struct {
 	PerMille int64
 }
 
-// Recompute makes the target anew from its steps, in order. What For says is always
-// what its own steps lead to.
+// Recompute computes the target from its steps, in order. The target that For returns is always
+// the result of its own steps.
 //
 //	RecentPeak 200m, SafetyMargin 15 % → 230m    and MaxAllowed 220m → 220m
 func Recompute(steps []Reason) int64 {
@@ -142,37 +141,35 @@ func (r Reason) after(amount int64) int64 {
 	return min(amount, most)
 }
 
-// Params say how much evidence is wanted, and how small a change is none.
+// Params say how much evidence is required and which changes are too small to count.
 type Params struct {
-	// History are those that the history was made with.
+	// History are the parameters of the history.
 	History history.Params
 
-	// MinEvidence is the observed time before the first answer. From 0 to hours.
+	// MinEvidence is the observed time before the first recommendation. From 0 to hours.
 	// Default 2 min: three samples at one a minute. An OOM kill does not wait for it.
 	MinEvidence time.Duration
 
-	// FullEvidence is the observed time from which on more does not prove more,
-	// since the history forgets what is older. It is also the longest for which a
-	// lost history keeps a target up. Default 8 days, the memory window.
+	// FullEvidence is the observed time from which on more time adds no evidence, because the
+	// history forgets older usage. It is also the longest time for which a lost history keeps
+	// a target from being lowered. Default 8 days, the memory window.
 	FullEvidence time.Duration
 
-	// ConfidenceUnit is the observed time after which there is no doubt that a day was
-	// seen. The upper bound is twice what usage asks for after a quarter of it. Until it
-	// has passed, margins are higher: a peak that was not seen yet is likely to come.
-	// Default 24 h.
+	// ConfidenceUnit is the observed time that certainly covers a day. After a quarter of it,
+	// the upper bound is twice the target. Until it has passed, margins are higher, because a
+	// higher peak is still likely. Default 24 h.
 	ConfidenceUnit time.Duration
 
-	// RaiseCPUPercent and RaiseMemoryPercent are how far above the published target
-	// usage must ask for more. From 0 to 20. Default 12 for CPU, which is raised for
-	// less as soon as it does not suffice; and 2 for memory, which cannot wait for that.
+	// RaiseCPUPercent and RaiseMemoryPercent are the distance above the published target from
+	// which on it is raised. From 0 to 20. Default 12 for CPU, which is also raised as soon as
+	// usage exceeds it, and 2 for memory.
 	RaiseCPUPercent, RaiseMemoryPercent int
 
-	// LowerPercent is how far below it usage must ask for less. From 0 to 20. Default
-	// 10.
+	// LowerPercent is the distance below the published target from which on it is lowered. From
+	// 0 to 20. Default 10.
 	LowerPercent int
 
-	// BoundsTolerancePercent is the same for the bounds. Default 20: nobody acts on
-	// their last digits.
+	// BoundsTolerancePercent is the same for the bounds. Default 20.
 	BoundsTolerancePercent int
 
 	// MinCPUMillis is the least CPU recommended, in millicores. Default 10.
@@ -182,7 +179,7 @@ type Params struct {
 	MinMemoryBytes int64
 }
 
-// DefaultParams are those used unless configured otherwise.
+// DefaultParams are the defaults.
 func DefaultParams() Params {
 	return Params{
 		History:                history.DefaultParams(),
@@ -198,16 +195,14 @@ func DefaultParams() Params {
 	}
 }
 
-// MaxPerMille is the highest margin of a step, in thousandths. It keeps absurd ones from
-// overflowing.
+// MaxPerMille is the highest margin of a step, in thousandths. It prevents overflow.
 const MaxPerMille = 5_000
 
-// For says what a container needs by its history, which may be nil where it was
-// lost. previous is the last answer, or nil. The result is false while nothing can
-// be said yet.
+// For returns the recommendation for a container. The history may be nil if it was lost. previous
+// is the last result, or nil. ok is false while there is no recommendation yet.
 //
-// With less than MinEvidence, an OOM kill is enough to recommend memory, and a
-// previous answer stands, as far as the policy still allows it.
+// With less than MinEvidence, an OOM kill is enough to recommend memory, and a previous result
+// stays within the policy's bounds.
 func For(name string, h *history.Container, policy Policy, previous *Container, p Params) (Container, bool) {
 	if h == nil {
 		h = &history.Container{}
@@ -244,7 +239,7 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		out.put(Memory, memory)
 		isSame = isSame && memory.isOld
 
-		// The floor fades with every sample; its old value serves until the rest moves.
+		// The floor fades with every sample; keep the old value until another field changes.
 		out.OOMFloor = oomFloor
 		if memory.isOld && oomFloor > 0 && oomFloor <= before.OOMFloor {
 			out.OOMFloor = before.OOMFloor
@@ -256,22 +251,22 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 	return out, out.Target != quantity.Amounts{}
 }
 
-// estimate is what usage asks for, before anything previous and before the policy's
-// bounds. Its zero value stands for not enough evidence.
+// estimate is the recommendation from usage alone, before the previous result and the policy's
+// bounds count. The zero value means that there is not enough evidence.
 type estimate struct {
 	target, lower, upper int64
-	// needed is what an old target must not stay below, however close it is.
+	// needed is the least that an old target must have, however close it is.
 	needed int64
-	// proven is what an old lower bound must not stay below: memory without which the
-	// container is known to fail.
+	// proven is the least that an old lower bound must have: memory without which the container
+	// is known to fail.
 	proven int64
-	// raise and fall are the shares, in percent, by which an old target may be less
-	// and more than this one without being moved.
+	// raise and fall are the percentages by which an old target may be below and above this one
+	// without being changed.
 	raise, fall int64
 	reasons     []Reason
 }
 
-// step moves an estimate's target up to an amount, if it is not there yet.
+// step raises an estimate's target to an amount, if it is lower.
 func (e *estimate) step(resource, code string, amount int64) {
 	if amount > e.target || len(e.reasons) == 0 {
 		e.target = amount
@@ -279,7 +274,7 @@ func (e *estimate) step(resource, code string, amount int64) {
 	}
 }
 
-// add moves it up by a margin.
+// add raises an estimate's target by a margin.
 func (e *estimate) add(resource, code string, perMille int64) {
 	step := Reason{Resource: resource, Code: code, PerMille: perMille}
 	if step.Value = step.after(e.target); step.Value > e.target {
@@ -288,7 +283,7 @@ func (e *estimate) add(resource, code string, perMille int64) {
 	}
 }
 
-// codeOf says what a basis of CPU is called.
+// codeOf is the reason code of a basis of CPU.
 func codeOf(b ensemble.Basis) string {
 	switch b {
 	case ensemble.Mean, ensemble.Mean2:
@@ -304,49 +299,48 @@ func codeOf(b ensemble.Basis) string {
 	}
 }
 
-// cpuEstimate asks for the level that is held by the ensemble's cheapest candidate, and
-// the policy's margin. The level is already one to be held: it has risen at once with
-// usage, and falls slowly. The bounds say how far a request may be from it:
+// cpuEstimate is the level of the ensemble's cheapest candidate plus the policy's margin. The level
+// already rises at once with usage and falls slowly. The bounds say how far a request may be from
+// it:
 //
 //	level   margin   target   bounds after 8 days
 //	200m         -     200m     177m..209m
 //	200m      15 %     230m     204m..241m
 //
-// A request below what is used now is too small however close it is; the lower bound
-// then is the target.
+// A request below current usage is too small, however close it is. The lower bound is then the
+// target.
 func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
 	need := h.CPU()
 	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent}
 	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
-	if margin := policy.perMille(); margin < thinPerMille && isThin(c) {
-		e.add(CPU, LimitedHistory, thinPerMille)
+	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
+		e.add(CPU, LimitedHistory, limitedPerMille)
 	} else {
 		e.add(CPU, SafetyMargin, margin)
 	}
 	e.step(CPU, Minimum, p.MinCPUMillis)
 
 	e.lower = narrowed(e.target*100/(100+int64(p.RaiseCPUPercent)), c/4)
-	if isThin(c) {
-		e.raise = max(e.raise, thinPerMille/10) // what the margin is for
+	if isLimited(c) {
+		e.raise = max(e.raise, limitedPerMille/10) // usage may use the margin
 	}
 	e.lower = max(e.lower, min(p.MinCPUMillis, e.target))
 	e.upper = widened(e.target, c/4, quantity.MaxCPUMillis)
 	return e
 }
 
-// memoryEstimate asks for the peak of the memory window and a margin, and for the OOM
-// floor as it is. A percentile would not do: a container that lacks memory for a moment
-// is dead, and a fading one forgets a peak after two days.
+// memoryEstimate is the peak of the memory window plus a margin, or the OOM floor if it is higher. A
+// percentile is not enough: a container that lacks memory for a moment is OOM-killed, and a fading
+// percentile forgets a peak after two days.
 //
-// The margin is the profile's, by the workload's own volatility, or by the growth of
-// the last slot where that is more; and at least the policy's. Growth is what a leak or
-// a filling cache shows: it will go on. The profile's is doubled while evidence is thin.
+// The margin is the profile's margin for the workload's volatility, or the growth of the last slot
+// if that is more, but at least the policy's margin. Growth is typical of a leak or a filling cache
+// and is likely to go on. The profile's margin is doubled while the history is limited.
 //
-// A peak that creeps up changes nothing while it leaves half of the margin: that is what
-// the margin is for.
+// A peak that rises slowly changes nothing while it uses less than half of the margin.
 //
-// Below the peak or the floor, the container is known to fail. The lower bound is right
-// below the target, so that what asks for more is answered at once:
+// Below the peak or the floor, the container is known to fail. The lower bound is just below the
+// target, so that rising usage raises the request at once:
 //
 //	peak      floor      volatility   margin   target    bounds after 8 days
 //	400 MiB   -                0.02     10 %   440 MiB   432..460 MiB
@@ -362,7 +356,7 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 		m := profile.Of(policy.Profile).Memory
 		share := max(m.PerChange*h.Volatility(), h.Growth())
 		volatility := int64(math.Round(1000 * min(max(share, m.Least), m.Most)))
-		if isThin(c) {
+		if isLimited(c) {
 			volatility *= 2
 		}
 		if margin := policy.perMille(); margin > volatility {
@@ -382,29 +376,28 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	return e
 }
 
-// halfOf is by how many percent an amount with a margin is above the same with half of it.
+// halfOf is by how many percent an amount with a margin exceeds the amount with half the margin.
 func halfOf(perMille int64) int64 { return 100 * (perMille / 2) / (1000 + perMille/2) }
 
-// thinPerMille is the least margin of CPU while evidence is thin.
-const thinPerMille = 150
+// limitedPerMille is the smallest margin of CPU while the history is limited.
+const limitedPerMille = 150
 
-// isThin tells whether so much evidence may be about less than a day: it is, until 34
-// hours are known. That is when the bounds move anyway. A request that was raised by it is
-// lowered when it is above the upper bound, which may take until 68 hours are known.
-func isThin(confidence float64) bool { return confidence > 1 }
+// isLimited says whether the history may cover less than a day. That is the case until 34 hours
+// have been observed, when the bounds change anyway. A request that was raised because of it is
+// lowered when it is above the upper bound, which may take until 68 hours have been observed.
+func isLimited(confidence float64) bool { return confidence > 1 }
 
 func (p Policy) perMille() int64 {
 	return 10 * int64(min(max(p.MarginPercent, 0), MaxPerMille/10))
 }
 
-// raised is an amount and a margin on top, rounded up.
+// raised is an amount plus a margin, rounded up.
 func raised(amount, perMille int64) int64 {
 	return (amount*(1000+perMille) + 999) / 1000
 }
 
-// confidence is the number of times that the evidence would fit into the confidence
-// unit. Evidence counts by its doublings: 1, 2, 4, 8, ... minutes. The bounds
-// then move when it has doubled, and not with every sample.
+// confidence is the confidence unit divided by the evidence. Evidence counts in doublings: 1, 2, 4,
+// 8, ... minutes. The bounds thus change when it has doubled, and not with every sample.
 //
 //	evidence   counts as   confidence   upper bound × (1 + c/4)   lower bound × (1 + c/4000)^-2
 //	   2 min       2 min          720                       181                           0.718
@@ -415,7 +408,7 @@ func confidence(evidence time.Duration, p Params) float64 {
 	return float64(p.ConfidenceUnit) / float64(time.Minute<<doublings(evidence))
 }
 
-// doublings tells how often a minute must double to get to the evidence.
+// doublings is how often a minute must double to reach the evidence.
 func doublings(evidence time.Duration) int {
 	n := 0
 	for evidence >= 2*time.Minute {

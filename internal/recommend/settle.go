@@ -9,19 +9,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// maxSteps bounds the reasons taken over for one resource from a previous answer:
-// there are no more steps before the policy's.
+// maxSteps bounds the reasons that are taken from a previous result for one resource: there are no
+// more steps before the policy's.
 const maxSteps = 4
 
-// settled is the part of an answer that is about one resource.
+// settled is the result for one resource.
 type settled struct {
 	target, lower, upper, uncapped int64
 	reasons                        []Reason
-	// isOld tells that all of it was published before, but for the policy's bounds.
+	// isOld says that everything was published before, except for the policy's bounds.
 	isOld bool
 }
 
-// limits are the policy's bounds of one resource; 0 is none.
+// limits are the policy's bounds of one resource; 0 is no bound.
 type limits struct{ min, max int64 }
 
 func (p Policy) limits(resource string) limits {
@@ -29,19 +29,18 @@ func (p Policy) limits(resource string) limits {
 	return limits{min: min(*value(&p.MinAllowed), most), max: min(*value(&p.MaxAllowed), most)}
 }
 
-// settle decides between what usage asks for now and what was published before.
+// settle decides between the current estimate and the published result.
 //
-//	usage asks for             the evidence is    target
+//	the estimate is            the evidence is    target
 //	about the same             any                the old one
 //	more                       any                the new one
 //	less                       as much or more    the new one
-//	less                       less               the old one, Kept
-//	nothing, not enough is known                  the old one
+//	less                       less               the old one, NotLowered
+//	missing: too little usage                     the old one
 //
-// About the same is less than RaiseCPUPercent or RaiseMemoryPercent above the old
-// target, or less than LowerPercent below it, unless the old target is less than what
-// is needed. The policy's bounds are applied last and to either target, so that a
-// change of theirs takes effect at once.
+// About the same means less than RaiseCPUPercent or RaiseMemoryPercent above the old target, or
+// less than LowerPercent below it, unless the old target is below needed. The policy's bounds apply
+// last and to either target, so that a changed bound takes effect at once.
 func settle(resource string, now estimate, before settled, l limits, evidence, evidenceBefore time.Duration, p Params) settled {
 	var (
 		isKnown = now.target > 0
@@ -65,8 +64,8 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 		reasons: before.steps(),
 		isOld:   true,
 	}
-	// Kept stays as long as there is less evidence, for usage next to the old target
-	// would else bring and take it with each sample.
+	// NotLowered stays as long as there is less evidence. Otherwise usage close to the old
+	// target would set and clear it with each sample.
 	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
 		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
@@ -80,23 +79,22 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 	return out.within(resource, l)
 }
 
-// allows tells whether an old target may stay, though usage asks for a slightly
-// different one.
+// allows says whether an old target may stay although the estimate differs slightly.
 func (e estimate) allows(target int64) bool {
 	return e.needed <= target &&
 		e.target <= target+target/100*e.raise+target%100*e.raise/100 &&
 		e.target >= target-target/100*e.fall-target%100*e.fall/100
 }
 
-// confirms tells whether the bounds published before are still good enough. A lower
-// bound nearer to the target is: it was put there when the old target did not suffice.
+// confirms says whether the published bounds are still close enough. A lower bound closer to the
+// target is: it was set when the old target was too small.
 func (e estimate) confirms(before settled, l limits, evidence, evidenceBefore time.Duration, p Params) bool {
 	return doublings(evidence) == doublings(evidenceBefore) &&
 		(isClose(l.clamp(e.lower), before.lower, p.BoundsTolerancePercent) || l.clamp(e.lower) < before.lower) &&
 		isClose(l.clamp(e.upper), before.upper, p.BoundsTolerancePercent)
 }
 
-// isClose tells whether an amount is within a percentage of the one before.
+// isClose says whether an amount is within a percentage of the previous one.
 func isClose(amount, before int64, percent int) bool {
 	return max(amount-before, before-amount)*100 <= before*int64(percent)
 }
@@ -109,7 +107,7 @@ func (l limits) clamp(amount int64) int64 {
 	return amount
 }
 
-// within makes the target from the uncapped one, and puts the bounds around it.
+// within caps the target by the policy's bounds and sets the bounds around it.
 func (s settled) within(resource string, l limits) settled {
 	if s.uncapped == 0 {
 		return s
@@ -126,7 +124,7 @@ func (s settled) within(resource string, l limits) settled {
 	return s
 }
 
-// steps are the reasons without those that depend on more than usage.
+// steps are the reasons that depend on usage alone.
 func (s settled) steps() []Reason {
 	var steps []Reason
 	for _, r := range s.reasons {
@@ -150,8 +148,8 @@ func (s settled) has(code string) bool {
 	return false
 }
 
-// of takes one resource out of an answer. Amounts that cannot be are moved to the
-// nearest that can: the answer may come from a status that anybody may have written.
+// of returns the part of a result for one resource. Amounts out of range are moved to the nearest
+// valid ones, because a status may contain anything.
 func (c *Container) of(resource string) settled {
 	value, most := valueOf(resource)
 	amount := func(a *quantity.Amounts) int64 { return min(max(*value(a), 0), most) }
@@ -170,7 +168,7 @@ func (c *Container) of(resource string) settled {
 	return s
 }
 
-// put is the opposite of of.
+// put is the inverse of of.
 func (c *Container) put(resource string, s settled) {
 	value, _ := valueOf(resource)
 	*value(&c.Target), *value(&c.Uncapped) = s.target, s.uncapped
@@ -178,7 +176,7 @@ func (c *Container) put(resource string, s settled) {
 	c.Reasons = append(c.Reasons, s.reasons...)
 }
 
-// valueOf finds a resource's value in amounts, and tells the most that it can be.
+// valueOf returns an accessor of a resource's amount and the largest valid amount.
 func valueOf(resource string) (value func(*quantity.Amounts) *int64, most int64) {
 	if resource == CPU {
 		return func(a *quantity.Amounts) *int64 { return &a.CPUMillis }, quantity.MaxCPUMillis

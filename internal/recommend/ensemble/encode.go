@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// ErrEncoding is returned for bytes that AppendBinary has not written.
+// ErrEncoding is returned for bytes that AppendBinary did not write.
 var ErrEncoding = errors.New("not an encoded ensemble")
 
 const (
-	// What is counted is encoded in a byte: resizes in halves, and the time since a
-	// fall in six minutes. Costs lose all but 8 bits of their fraction.
+	// A count takes one byte: resizes in units of a half, and the time since a fall in
+	// units of six minutes. Costs lose all but 8 bits of their fraction.
 	resizeUnit = 128
 	fellUnit   = 6
 	costShift  = 15
@@ -23,13 +23,13 @@ const (
 	perCandidate = 6
 	fixedSize    = 5*4 + 2*2 + 1 + 2*ringSize + 2*slotSize + perCandidate*candidates
 
-	// greatest is more than any amount in millicores that is ever added.
+	// greatest is larger than any amount that is ever added, in millicores.
 	greatest = 1 << 30
 )
 
-// AppendBinary appends the encoded state: 1.7 KB. It carries no version: whoever stores
-// it has one. Costs and counts are rounded, so that what is read may now and then follow
-// another candidate that is about as cheap.
+// AppendBinary appends the encoded state: 1.7 KB. The encoding has no version; the caller stores
+// one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
+// about the same.
 func (c *CPU) AppendBinary(b []byte) []byte {
 	for _, d := range c.durations() {
 		b = binary.AppendUvarint(b, uint64(*d))
@@ -62,8 +62,8 @@ func (c *CPU) floats() []*float32 {
 	return []*float32{&c.mean, &c.fast, &c.noise, &c.tick, &c.span}
 }
 
-// DecodeBinary reads a state from the beginning of b, and returns what follows it.
-// Whatever the bytes, the result is a state that could have come about, or an error.
+// DecodeBinary reads a state from the beginning of b and returns the rest of b. For any bytes, the
+// result is a valid state or an error.
 func DecodeBinary(b []byte) (CPU, []byte, error) {
 	var c CPU
 	for _, d := range c.durations() {
@@ -106,7 +106,7 @@ func DecodeBinary(b []byte) (CPU, []byte, error) {
 		c.fell[k] = c.minute() - uint16(b[1])*fellUnit
 		b = b[2:]
 	}
-	if c.survey(); !isPossible || c.known[Week] > greatest || c.known[TwoHours] > greatest {
+	if c.refresh(); !isPossible || c.known[Week] > greatest || c.known[TwoHours] > greatest {
 		return CPU{}, nil, ErrEncoding
 	}
 	return c, b, nil

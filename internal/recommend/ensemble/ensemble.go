@@ -1,26 +1,25 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ensemble finds the level at which a container's CPU is best held.
+// Package ensemble finds the best level for a container's CPU request.
 //
-// No single rule is right for every workload: the highest usage of the last quarter
-// of an hour is enough for a smooth one, another needs the peak of the same time
-// yesterday. So many simple rules are tried at once, on paper, and the one that would
-// have been the cheapest so far is followed.
+// No single rule suits every workload. For smooth usage, the highest usage of the last quarter
+// of an hour is enough; other workloads need the peak of the same time yesterday. The ensemble
+// simulates many simple rules at once and follows the one that would have been the cheapest.
 //
-// A Candidate is a Basis, a margin and a Habit. The basis and the margin propose a
-// level; the habit says how a held level follows its proposals. Each candidate pays
-// for the level that it would really have held, not for what it proposed:
+// A Candidate is a Basis, a margin and a HoldPolicy. The basis and the margin propose a level. The
+// hold policy says how the held level follows the proposals. Each candidate is charged for the
+// level that it would have held, not for its proposals:
 //
 //	cost = ∫ (level - usage)⁺ + Unserved·(usage - level)⁺ + Starved·√usage·[usage > level]  dt
-//	     + Resize·usage·(number of its resizes) + what it is above the budget of resizes
+//	     + Resize·usage·(number of its resizes) + the charge for resizes above the budget
 //
-// with a half-life of three days. Usage is that of the hottest pod, in cores; √usage
-// and usage in the prices are the mean of about a day. A level is thus charged for what
-// it reserves in vain, and for what it does not give.
+// with a half-life of three days. Usage is the usage of the hottest pod, in cores. √usage and usage
+// in the prices are means over about a day. A level is thus charged for unused reservation and for
+// unserved demand.
 //
-// The state takes 2.6 KB whatever its age, and an added sample one to two microseconds.
-// There is no clock in here, and nothing is safe for use by several goroutines.
+// The state takes 2.6 KB at any age. Adding a sample takes one to two microseconds. The package
+// reads no clock and is not safe for concurrent use.
 package ensemble
 
 import (
@@ -29,14 +28,14 @@ import (
 	"time"
 )
 
-// Basis is what a candidate takes its level from.
+// Basis is the statistic that a candidate takes its level from.
 type Basis uint8
 
-// The bases. Windows are in observed time, and maxima are those of 5 minutes or of
-// half-hours, whole ones.
+// The bases. Windows are in observed time. Maxima cover whole intervals of 5 minutes or of half an
+// hour.
 const (
-	// QuarterHour, Hour, TwoHours, Day and Week are the highest usage of the time that
-	// they name; Week that of eight days.
+	// QuarterHour, Hour, TwoHours, Day and Week are the highest usage of that time. Week covers
+	// eight days.
 	QuarterHour Basis = iota
 	Hour
 	TwoHours
@@ -47,15 +46,15 @@ const (
 	Noise
 	Noise2
 	// Mean and Mean2 are that mean plus one and a half and two and a half such
-	// distances: a spike that has just passed is not in them.
+	// distances. They exclude a spike that has just passed.
 	Mean
 	Mean2
 	// SameTime2 and SameTime7 are the highest usage within an hour of the same time of
-	// the last 2 and 7 days, and at least 80 % of the last hour's.
+	// the last 2 and 7 days, and at least 80 % of the last hour's highest usage.
 	SameTime2
 	SameTime7
-	// Usual is the highest usage of three in four half-hours of the last day: rare
-	// spikes are not in it.
+	// Usual is the highest usage of three in four half-hours of the last day. It excludes
+	// rare spikes.
 	Usual
 	bases
 )
@@ -65,42 +64,42 @@ type Candidate struct {
 	Basis Basis
 	// MarginPercent is added to the basis.
 	MarginPercent int
-	Habit         Habit
+	Hold          HoldPolicy
 }
 
-// Habit is how a held level follows its proposals. It rises at once: by a proposal
-// that is 12 % above it, or to 3 % above usage that it does not cover. It falls only to
-// a proposal below Share of it, not within Gap of its last fall, and not below usage.
-type Habit struct {
+// HoldPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
+// 12 % above it, or to 3 % above usage that it does not cover. It falls only to a proposal below
+// Share of it, not within Gap of its last fall, and never below usage.
+type HoldPolicy struct {
 	Share float64
 	Gap   time.Duration
-	// Calm levels do not follow a single sample above them: proposals alone move them.
+	// Calm levels ignore a single sample above them; only proposals move them.
 	Calm bool
 }
 
 const (
-	// raiseShare is how far a proposal must be above a level to raise it.
+	// raiseShare is the distance above a level from which on a proposal raises it.
 	raiseShare = 1.12
-	// clearance is how far above usage a level rises that did not cover it.
+	// clearance is the distance above uncovered usage to which a level rises.
 	clearance = 1.03
 
-	// tickLength is the least time that candidates are charged for at once. Usage
-	// within a tick counts with its highest.
+	// tickLength is the shortest time that candidates are charged for at once. The highest
+	// usage within a tick counts.
 	tickLength = 30 * time.Second
 
 	ringSpan = 5 * time.Minute
 	ringSize = 24
 	slotSpan = 30 * time.Minute
 	perDay   = int(24 * time.Hour / slotSpan)
-	slotSize = 8 * perDay // of these, seven whole days are behind the current one
+	slotSize = 8 * perDay // seven whole days before the current one
 
 	costHalfLife = 3 * 24 * time.Hour
 	fastSpan     = 24 * time.Minute
 	noiseSpan    = 8 * time.Hour
 	meanSpan     = 24 * time.Hour
 
-	// leastSpan is the time in days before any candidate is chosen: the cheapest of
-	// some hours is a lucky one, and another in the next.
+	// leastSpan is the time in days before a candidate is chosen. The cheapest candidate of a few
+	// hours is cheap by chance.
 	leastSpan = 12.0 / 24
 
 	levels     = 34
@@ -108,13 +107,13 @@ const (
 )
 
 var (
-	habits = [4]Habit{
+	holdPolicies = [4]HoldPolicy{
 		{Share: .9, Gap: time.Hour},
 		{Share: .8, Gap: 3 * time.Hour},
 		{Share: .7, Gap: 8 * time.Hour},
 		{Share: .85, Gap: 3 * time.Hour, Calm: true},
 	}
-	// proposals are the bases with the margins that are tried with them.
+	// proposals are the combinations of bases and margins.
 	proposals = func() (out [levels]Candidate) {
 		margins := [bases][]int{
 			QuarterHour: {0, 5, 10, 20}, Hour: {0, 5, 10, 20}, TwoHours: {0, 5, 10, 20},
@@ -131,61 +130,59 @@ var (
 		}
 		return out
 	}()
-	// first is followed until then: the highest of the last hour, and hardly ever lowered.
-	first = uint8(4*len(habits) + 2)
+	// first is the candidate until then: the highest usage of the last hour, rarely lowered.
+	first = uint8(4*len(holdPolicies) + 2)
 )
 
-// CPU is what is remembered. Its zero value knows nothing and is ready for use. It may
-// be copied.
+// CPU is the state of the ensemble. The zero value has no history and is ready for use. It may be
+// copied.
 type CPU struct {
 	// All amounts are in millicores.
 	mean, fast, noise float32
-	// tick is the highest usage since candidates were charged last, and tickAge the
-	// observed time since then.
+	// tick is the highest usage since candidates were last charged; tickAge is the observed
+	// time since then.
 	tick    float32
 	tickAge time.Duration
-	// span is the observed time, faded like costs. In days.
+	// span is the observed time in days, faded like costs.
 	span float32
-	// observed is the length of time that this is about, as the short windows see it.
+	// observed is the length of the history on the time scale of the short windows.
 	observed time.Duration
 
-	ring    [ringSize]packed // highest of 5 minutes each, the current one first
+	ring    [ringSize]packed // highest usage of 5 minutes each, the current one first
 	ringAge time.Duration
-	slots   [slotSize]packed // highest of half-hours
+	slots   [slotSize]packed // highest usage of half-hours
 	slot    uint16           // the current one
 	phase   uint16           // its half-hour of the day, from 1; 0 before the first sample
-	// known are the bases that change with the ring and the slots only.
+	// known are the bases that change only with the ring and the slots.
 	known [bases]float32
 
 	level, cost [candidates]float32
-	// resizes are counted in 256ths and fade hourly.
+	// resizes are counts in units of 1/256. They fade hourly.
 	resizes [candidates]uint16
-	// fell is when a level fell last, in minutes of observed time, as far as 16 bits
-	// tell.
+	// fell is the time of the last fall of each level, in minutes of observed time modulo 2^16.
 	fell    [candidates]uint16
 	fadeAge time.Duration
 	chosen  uint8
 }
 
-// Add takes usage into account: millicores of one pod at a time of day, and the
-// observed time since the sample before it, which is 0 for another pod's at the same
-// moment.
+// Add adds usage of one pod, in millicores, at a time of day. step is the observed time since the
+// previous sample; it is 0 for a sample of another pod at the same time.
 func (c *CPU) Add(millis int64, at time.Time, step time.Duration, p Params) {
 	usage := float32(millis)
 	if c.phase == 0 {
 		c.mean, c.fast = usage, usage
 		c.phase = p.phaseOf(at)
-		step = 0 // whatever came before, this is the first that is known
+		step = 0 // the first sample
 	}
 	if step > 0 {
 		c.observed = min(c.observed+p.recent(step), longest)
 		if c.tickAge += step; c.tickAge >= tickLength {
-			c.close(p)
+			c.closeTick(p)
 		}
 		c.move(at, step, p)
 	}
 	c.tick = max(c.tick, usage)
-	c.see(usage)
+	c.observe(usage)
 }
 
 // phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
@@ -201,9 +198,9 @@ func (p Params) phaseOf(at time.Time) uint16 {
 	return uint16(seconds/int64(slotSpan/time.Second)) + 1
 }
 
-// move makes room in the ring and in the slots. The ring goes by observed time. Slots
-// go by the time of day, so that what was seen at nine stays at nine after an outage,
-// but whole days without samples take no room.
+// move advances the ring and the slots. The ring follows observed time. The slots follow the time
+// of day, so that usage at nine stays at nine after an outage. Whole days without samples take no
+// slots.
 func (c *CPU) move(at time.Time, step time.Duration, p Params) {
 	moved := false
 	c.ringAge += p.recent(step)
@@ -220,12 +217,12 @@ func (c *CPU) move(at time.Time, step time.Duration, p Params) {
 		moved = true
 	}
 	if moved {
-		c.survey()
+		c.refresh()
 	}
 }
 
-// see raises the maxima that are still going on.
-func (c *CPU) see(usage float32) {
+// observe raises the maxima of the current interval.
+func (c *CPU) observe(usage float32) {
 	p := pack(usage)
 	usage = p.value()
 	c.ring[0] = max(c.ring[0], p)
@@ -235,8 +232,8 @@ func (c *CPU) see(usage float32) {
 	}
 }
 
-// survey makes all known bases anew.
-func (c *CPU) survey() {
+// refresh recomputes the known bases.
+func (c *CPU) refresh() {
 	c.known[QuarterHour] = highest(c.ring[:3])
 	c.known[Hour] = highest(c.ring[:12])
 	c.known[TwoHours] = highest(c.ring[:])
@@ -253,8 +250,8 @@ func (c *CPU) survey() {
 	c.known[Usual] = c.usualSlot()
 }
 
-// usualSlot is the highest usage of three in four slots of the last day, of those with
-// any.
+// usualSlot is the highest usage of three in four slots of the last day. Empty slots do not
+// count.
 func (c *CPU) usualSlot() float32 {
 	var day [perDay]packed
 	n := 0
@@ -271,7 +268,7 @@ func (c *CPU) usualSlot() float32 {
 	return day[n-1-n/4].value()
 }
 
-// highestSlot is the highest usage of n slots, the first of them so many ago.
+// highestSlot is the highest usage of n slots, beginning a number of slots ago.
 func (c *CPU) highestSlot(ago, n int) float32 {
 	most := packed(0)
 	for i := ago; i < min(ago+n, slotSize); i++ {
@@ -288,7 +285,7 @@ func highest(list []packed) float32 {
 	return most.value()
 }
 
-// basis is the amount that a basis stands for now.
+// basis is the current amount of a basis.
 func (c *CPU) basis(b Basis) float32 {
 	switch b {
 	case Noise:
@@ -306,8 +303,8 @@ func (c *CPU) basis(b Basis) float32 {
 	}
 }
 
-// close charges every candidate for the tick and lets its level follow.
-func (c *CPU) close(p Params) {
+// closeTick charges every candidate for the tick and moves its level.
+func (c *CPU) closeTick(p Params) {
 	prices, age, usage := p.Prices, p.long(c.tickAge), c.tick
 	c.learn(usage, p.recent(c.tickAge), age)
 	c.tickAge, c.tick = 0, 0
@@ -324,8 +321,8 @@ func (c *CPU) close(p Params) {
 	now := c.minute()
 	for i := range proposals {
 		level := amounts[proposals[i].Basis] * factors[i]
-		for j := range habits {
-			k := i*len(habits) + j
+		for j := range holdPolicies {
+			k := i*len(holdPolicies) + j
 			held := c.level[k]
 			charge := held - usage
 			if charge < 0 {
@@ -345,9 +342,9 @@ func (c *CPU) close(p Params) {
 	}
 }
 
-// learn moves the means.
+// learn updates the means.
 func (c *CPU) learn(usage float32, recent, long time.Duration) {
-	first := 1.0 // the first samples make a plain mean
+	first := 1.0 // a plain mean of the first samples
 	if c.observed > recent {
 		first = float64(recent) / float64(c.observed)
 	}
@@ -364,7 +361,7 @@ func (c *CPU) learn(usage float32, recent, long time.Duration) {
 	toward(&c.mean, usage, long, meanSpan)
 }
 
-// table is a habit in the units of levels.
+// table is a hold policy in the units of levels.
 type table struct {
 	share float32
 	gap   uint16 // minutes
@@ -372,8 +369,8 @@ type table struct {
 }
 
 var (
-	tables = func() (out [len(habits)]table) {
-		for i, h := range habits {
+	tables = func() (out [len(holdPolicies)]table) {
+		for i, h := range holdPolicies {
 			out[i] = table{share: float32(h.Share), gap: uint16(h.Gap / time.Minute), calm: h.Calm}
 		}
 		return out
@@ -387,7 +384,7 @@ var (
 	}()
 )
 
-// follow moves one level by its habit.
+// follow moves one level by its hold policy.
 func (c *CPU) follow(k int, t *table, proposal, usage float32, now uint16) {
 	held := c.level[k]
 	next, fell := t.next(held, proposal, usage, now-c.fell[k])
@@ -403,8 +400,8 @@ func (c *CPU) follow(k int, t *table, proposal, usage float32, now uint16) {
 	}
 }
 
-// next is the level that follows a held one, and whether it fell. since is the time since
-// it fell last, in minutes.
+// next is the level after a held one, and whether it fell. since is the time since the last fall,
+// in minutes.
 func (t *table) next(held, proposal, usage float32, since uint16) (float32, bool) {
 	if held == 0 {
 		return max(proposal, usage), false
@@ -429,11 +426,11 @@ func (c *CPU) minute() uint16 { return uint16(c.observed / time.Minute) }
 // fadeResizes lets the counts fade, once an hour.
 func (c *CPU) fadeResizes(age time.Duration) {
 	c.fadeAge += age
-	for range min(c.fadeAge/time.Hour, 2000) { // which leaves nothing
+	for range min(c.fadeAge/time.Hour, 2000) { // after which nothing is left
 		for k, n := range c.resizes {
 			c.resizes[k] = uint16(uint32(n) * hourlyFade >> 16)
 		}
-		for k := range c.fell { // keep 16 bits of minutes from coming round again
+		for k := range c.fell { // keep 16 bits of minutes from wrapping around
 			if since := c.minute() - c.fell[k]; since > maxSince {
 				c.fell[k] = c.minute() - maxSince
 			}
@@ -442,14 +439,14 @@ func (c *CPU) fadeResizes(age time.Duration) {
 	c.fadeAge %= time.Hour
 }
 
-// maxSince is a day in minutes: longer ago is as long ago.
+// maxSince is a day in minutes. Longer times count as a day.
 const maxSince = 24 * 60
 
-// hourlyFade is how much of a count is left after an hour, of 65536.
+// hourlyFade is the share of a count that is left after an hour, in units of 1/65536.
 var hourlyFade = uint32(math.Round(65536 * math.Exp2(-float64(time.Hour)/float64(costHalfLife))))
 
-// cheapest is the candidate with the lowest cost, resizes included; the one in use before
-// another that is no better.
+// cheapest is the candidate with the lowest cost, resizes included. On a tie, the candidate in use
+// stays.
 func (c *CPU) cheapest(prices Prices) uint8 {
 	var (
 		each  = float32(prices.Resize) * c.mean / 256
@@ -474,21 +471,19 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 	return best
 }
 
-// Need is what the ensemble asks for now.
+// Need is the current result of the ensemble.
 type Need struct {
-	// Millis is the level, in millicores, rounded up. 0 while nothing is known.
+	// Millis is the level, in millicores, rounded up. 0 without history.
 	Millis int64
-	// Candidate is the rule that has led there.
+	// Candidate is the rule that produced the level.
 	Candidate Candidate
-	// Usage is the highest usage since about tickLength, in millicores.
+	// Usage is the highest usage within about tickLength, in millicores.
 	Usage int64
-	// Urgent is what a request must not be below: Usage, or 0 where the candidate is a
-	// calm one.
+	// Urgent is the least that a request must have: Usage, or 0 for a calm candidate.
 	Urgent int64
 }
 
-// Need tells the level of the cheapest candidate, with the newest samples already taken
-// into account.
+// Need returns the level of the cheapest candidate. It includes the newest samples.
 func (c *CPU) Need() Need {
 	if c.phase == 0 {
 		return Need{}
@@ -497,29 +492,29 @@ func (c *CPU) Need() Need {
 	if c.level[k] == 0 {
 		k = int(first)
 	}
-	p := proposals[k/len(habits)]
-	p.Habit = habits[k%len(habits)]
-	proposal := c.basis(p.Basis) * factors[k/len(habits)]
-	level, _ := tables[k%len(habits)].next(c.level[k], proposal, c.tick, c.minute()-c.fell[k])
+	p := proposals[k/len(holdPolicies)]
+	p.Hold = holdPolicies[k%len(holdPolicies)]
+	proposal := c.basis(p.Basis) * factors[k/len(holdPolicies)]
+	level, _ := tables[k%len(holdPolicies)].next(c.level[k], proposal, c.tick, c.minute()-c.fell[k])
 	n := Need{
 		Millis:    int64(math.Ceil(float64(level))),
 		Candidate: p,
 		Usage:     int64(math.Ceil(float64(c.tick))),
 	}
-	if !p.Habit.Calm {
+	if !p.Hold.Calm {
 		n.Urgent = n.Usage
 	}
 	return n
 }
 
-// IsEmpty tells whether no usage was added yet.
+// IsEmpty says whether no usage was added yet.
 func (c *CPU) IsEmpty() bool { return c.phase == 0 }
 
 // Peak is the highest usage of the last eight days, in millicores, rounded up.
 func (c *CPU) Peak() int64 { return int64(math.Ceil(float64(c.known[Week]))) }
 
-// Observed is the length of time that this is about, as the short windows see it.
+// Observed is the length of the history on the time scale of the short windows.
 func (c *CPU) Observed() time.Duration { return c.observed }
 
-// longest is the most observed time that is counted. It leaves room for any step.
+// longest is the upper limit of the observed time. Adding any step to it does not overflow.
 const longest = time.Duration(math.MaxInt64 / 4)

@@ -5,8 +5,8 @@ package ensemble
 
 import "math"
 
-// packed is an amount in 16 bits: 5 of exponent and 11 behind the leading one. Packing
-// rounds up, by at most 0.05 %, and is exact up to 4095 millicores.
+// packed is an amount in 16 bits: 5 bits of exponent and 11 bits after the leading one. Packing
+// rounds up by at most 0.05 % and is exact up to 4095 millicores.
 //
 //	0 → 0   1 → 1   250 → 250   4097 → 4098   10,000,000 → 10,002,432
 type packed uint16

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// Params say what levels cost, and how fast time goes.
+// Params are the prices of levels and the scale of time.
 type Params struct {
 	Prices Prices
-	// Recent is how much faster than usual time goes for the short windows, the means
-	// and the gaps of habits. 1 unless days are to pass in minutes.
+	// Recent is the speed of time for the short windows, the means and the gaps of hold
+	// policies. 1 is real time; tests use more.
 	Recent float64
-	// Long is the same for the half-hours and days, and for the fading of costs.
+	// Long is the speed of time for the half-hours and days, and for the fading of costs.
 	Long float64
 }
 
-// recent and long are a step as the windows see it: at most a year, whatever the
-// factor.
+// recent and long are a step on the time scale of the windows: at most a year.
 func (p Params) recent(step time.Duration) time.Duration { return scaled(step, p.Recent) }
 
 func (p Params) long(step time.Duration) time.Duration { return scaled(step, p.Long) }
@@ -32,27 +31,27 @@ func scaled(step time.Duration, factor float64) time.Duration {
 	return time.Duration(min(max(math.Round(float64(step)*factor), 0), float64(most)))
 }
 
-// Prices say what a level costs besides what it reserves. More expensive starving makes
-// for higher levels, more expensive resizes for fewer of them.
+// Prices are the costs of a level besides its reservation. Higher prices of starving lead to higher
+// levels, higher prices of resizes to fewer resizes.
 type Prices struct {
 	// Unserved is the price of a core-hour demanded above the level, in core-hours
-	// reserved. From 1 to some hundreds: at 40, a core is reserved rather than lacking
-	// for a minute and a half of an hour.
+	// reserved. From 1 to some hundreds. At 40, it is cheaper to reserve a core for an hour
+	// than to lack it for a minute and a half.
 	Unserved float64
 
 	// Starved is the price of an hour in which any demand is above the level, in
-	// core-hours reserved, for a container that uses a core; it grows with the root of
-	// usage. From 0 to some hundreds. Unserved alone would let usage exceed the level
-	// often and slightly.
+	// core-hours reserved, for a container that uses a core; it grows with the square root
+	// of usage. From 0 to some hundreds. With Unserved alone, usage would exceed the level
+	// slightly but often.
 	Starved float64
 
 	// Resize is the price of one resize, in hours of usage reserved. From 0 to 1.
 	Resize float64
 
-	// ResizesPerDay is how many resizes are as cheap as that. From 1 to 100.
+	// ResizesPerDay is the number of resizes a day that cost that price. From 1 to 100.
 	ResizesPerDay float64
 
-	// Excess is the price of each resize a day above that, as the share of usage that
-	// would be reserved all day. From 0 to 10.
+	// Excess is the price of each resize a day above that number, as a share of usage reserved
+	// all day. From 0 to 10.
 	Excess float64
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// MaxContainers is the most containers that a book holds: as many as a
-// recommendation or a checkpoint.
+// MaxContainers is the largest number of containers in a Book, as in a recommendation or a
+// checkpoint.
 const MaxContainers = 64
 
-// Book holds the histories of one Deployment's containers by their name. Make one
-// with Book{}.
+// Book holds the histories of one Deployment's containers by name. Create it with
+// Book{}.
 type Book map[string]*Container
 
-// Container finds the history of a container, or begins one. It is nil where that
-// would be one container too many.
+// Container returns the history of a container and creates it if necessary. It returns nil if
+// there are already MaxContainers others.
 func (b Book) Container(name string) *Container {
 	if c := b[name]; c != nil {
 		return c
@@ -31,7 +31,7 @@ func (b Book) Container(name string) *Container {
 	return b[name]
 }
 
-// Add takes a sample into account, and tells whether there was room for it.
+// Add adds a sample and reports whether there was room for it.
 func (b Book) Add(s usage.Sample, p Params) bool {
 	c := b.Container(s.Container)
 	if c == nil {
@@ -41,12 +41,12 @@ func (b Book) Add(s usage.Sample, p Params) bool {
 	return true
 }
 
-// Retain forgets all containers but the named ones.
+// Retain deletes the histories of all containers except the named ones.
 func (b Book) Retain(names []string) {
 	maps.DeleteFunc(b, func(name string, _ *Container) bool { return !slices.Contains(names, name) })
 }
 
-// Clone makes a copy that shares nothing.
+// Clone returns a deep copy.
 func (b Book) Clone() Book {
 	clone := make(Book, len(b))
 	for name, c := range b {

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// Version is the version of the encoding. It is also its first byte, so that
-	// the bytes alone are enough.
+	// Version is the version of the encoding. It is also its first byte, so that the
+	// encoding describes itself.
 	Version = 2
 
-	// firstVersion had distributions of CPU usage in the place of the ensemble. What it
-	// tells of memory is still read. The evidence of CPU starts over, so that none that
-	// was published is lowered before as much is known anew.
+	// firstVersion had distributions of CPU usage instead of the ensemble. Its memory
+	// history is still read. The evidence of CPU starts over, so that no published target is
+	// lowered before the same amount of usage has been observed again.
 	firstVersion = 1
 
-	// MaxEncoded is the most bytes that are ever accepted. What is encoded now takes
-	// less than 2 KB.
+	// MaxEncoded is the largest accepted encoding, in bytes. Current encodings take less
+	// than 2 KB.
 	MaxEncoded = 8 << 10
 )
 
-// ErrEncoding is what decoding anything but an encoded history leads to.
+// ErrEncoding is returned for bytes that are not an encoded history.
 var ErrEncoding = errors.New("not an encoded history")
 
-// Encode makes bytes from which Decode makes the same history, but for what the
-// ensemble rounds. They are the version, nine numbers and the 32 peaks as varints, the
-// mean of changes, and the ensemble.
+// Encode encodes a history. Decode returns the same history, except for the rounding of the
+// ensemble. The encoding is the version, nine numbers and the 32 peaks as varints, the mean of
+// changes, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
@@ -57,8 +57,7 @@ func (c *Container) numbers() []*int64 {
 	}
 }
 
-// Decode reads an encoded history. Whatever the bytes, the result is a history that
-// could have come about, or an error.
+// Decode reads an encoded history. For any bytes, the result is a valid history or an error.
 func Decode(b []byte) (Container, error) {
 	if len(b) == 0 || len(b) > MaxEncoded {
 		return Container{}, fmt.Errorf("%w: %d bytes", ErrEncoding, len(b))
@@ -112,8 +111,8 @@ func (c *Container) firstNumbers() []*int64 {
 	}
 }
 
-// startOver keeps of a history what the first version tells of memory. What it knows of
-// CPU begins now.
+// startOver keeps the memory part of a history of the first version. CPU begins without
+// history.
 func (c *Container) startOver() (Container, error) {
 	if !c.isPossible() {
 		return Container{}, fmt.Errorf("%w: values out of range", ErrEncoding)
@@ -133,8 +132,8 @@ func (c *Container) peakNumbers() []*int64 {
 	return peaks
 }
 
-// isPossible tells whether samples and kills could have led here. All numbers are
-// known to be at least 0.
+// isPossible says whether samples and kills can lead to this state. The caller has checked that
+// all numbers are at least 0.
 func (c *Container) isPossible() bool {
 	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set} {
 		if age > c.observed {

@@ -1,18 +1,17 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history holds what is known of a container's usage, merged over all pods
-// of its Deployment.
+// Package history holds the usage history of a container, merged over all pods of its
+// Deployment.
 //
-// Time in here is *observed* time: it advances only between samples, and by at most
-// MaxGap from one to the next. Six hours without metrics are thus as long as
-// MaxGap; a restart, an outage or a holiday of the collector ages nothing, and what
-// was once seen is forgotten only by seeing something else for long enough.
+// Time in this package is *observed* time: it advances only between samples, and by at most MaxGap
+// from one sample to the next. Six hours without metrics thus count as MaxGap. A restart or an
+// outage ages nothing; a peak is forgotten only after enough other usage has been observed.
 //
 //	samples at 10:00, 10:01 and 16:01, MaxGap 2 min → 3 min observed
 //
-// A container's history takes 3.1 KB of memory whatever its age, and less than 2 KB when
-// encoded. Nothing in here is safe for use by several goroutines at once.
+// A container's history takes 3.1 KB of memory at any age, and less than 2 KB when encoded. The
+// package is not safe for concurrent use.
 package history
 
 import (
@@ -26,40 +25,38 @@ import (
 )
 
 const (
-	// slotCount is the number of parts that the memory window is cut into. The
-	// window is kept to within one of them: with 8 days, a peak is forgotten after
-	// 7.75 to 8 days.
+	// slotCount is the number of slots of the memory window. The window is exact to one slot:
+	// with 8 days, a peak is forgotten after 7.75 to 8 days.
 	slotCount = 32
 )
 
-// Params say how fast usage is forgotten. All are in observed time; of all but
-// MaxGap, 0 or less means never.
+// Params say how fast usage is forgotten. All are in observed time. Except for MaxGap, 0 or less
+// means never.
 type Params struct {
-	// CPUHalfLife is the time after which what a level of CPU would have cost counts
-	// half. The long windows of CPU, half an hour to eight days, go with it: a tenth of
-	// it makes them a tenth as long. From an hour to weeks; less follows a change of
-	// habit sooner, more is misled by chance less often. Default 72 h.
+	// CPUHalfLife is the time after which the cost of a CPU level counts half. The long windows
+	// of CPU, half an hour to eight days, scale with it: a tenth of it makes them a tenth as
+	// long. From an hour to weeks. A smaller value follows a changed workload sooner; a larger
+	// one is less sensitive to chance. Default 72 h.
 	CPUHalfLife time.Duration
 
 	// RecentHalfLife is the same for the short windows, of 5 minutes to three hours at
 	// the default of 20 min, and for the time between two falls of a level.
 	RecentHalfLife time.Duration
 
-	// MemoryWindow is the time for which a peak of memory is remembered. From a day
-	// to weeks. Default 8 days: a peak that comes once a week is never forgotten.
+	// MemoryWindow is how long a peak of memory is remembered. From a day to weeks. Default
+	// 8 days, so that a weekly peak is never forgotten.
 	MemoryWindow time.Duration
 
-	// OOMHalfLife is the time after which an OOM floor is half as high. From hours
-	// to weeks. Default 4 days: 20 % more than the limit hit are gone after one day.
+	// OOMHalfLife is the time after which an OOM floor has halved. From hours to weeks. Default
+	// 4 days: a floor 20 % above the exceeded limit is back at that limit after one day.
 	OOMHalfLife time.Duration
 
-	// MaxGap is the most by which time advances from one sample to the next. It
-	// should be about twice the interval of the source: with less, time runs slow;
-	// with much more, outages age what was seen. Default 2 min. At 0, time stands
-	// still, and nothing is ever forgotten or proven.
+	// MaxGap is the most that time advances from one sample to the next. It should be about
+	// twice the interval of the source. If it is smaller, time runs slow; if it is much larger,
+	// outages age the history. Default 2 min. At 0, time stands still.
 	MaxGap time.Duration
 
-	// Prices are what levels of CPU are charged.
+	// Prices are the costs of levels of CPU.
 	Prices ensemble.Prices
 }
 
@@ -68,7 +65,7 @@ const (
 	usualRecentHalfLife = 20 * time.Minute
 )
 
-// DefaultParams are those used unless configured otherwise.
+// DefaultParams are the defaults.
 func DefaultParams() Params {
 	return Params{
 		CPUHalfLife:    usualCPUHalfLife,
@@ -80,11 +77,11 @@ func DefaultParams() Params {
 	}
 }
 
-// forCPU makes the ensemble's parameters.
+// forCPU returns the ensemble's parameters.
 func (p Params) forCPU() ensemble.Params {
 	faster := func(usual, wanted time.Duration) float64 {
 		if wanted <= 0 {
-			return 0 // time stands still for what is never forgotten
+			return 0 // never forgotten: time stands still
 		}
 		return float64(usual) / float64(wanted)
 	}
@@ -95,18 +92,18 @@ func (p Params) forCPU() ensemble.Params {
 	}
 }
 
-// Container is what is known of one container's usage. Its zero value knows
-// nothing and is ready for use. It must not be copied: use Clone.
+// Container is the usage history of one container. The zero value has no history and is ready for
+// use. It must not be copied: use Clone.
 type Container struct {
 	observed time.Duration
 	newest   int64 // time of the newest sample in ns since 1970; 0 without one
 	samples  int64
 
 	cpu ensemble.CPU
-	// cpuFrom is the observed time before the ensemble's: that of an older version.
+	// cpuFrom is the observed time before the ensemble began: the time of an older version.
 	cpuFrom time.Duration
 
-	// peaks are those of memory in each slot, the current slot first.
+	// peaks are the peaks of memory by slot, the current slot first.
 	peaks   [slotCount]int64
 	slotAge time.Duration // observed time since the current slot began
 	// changes is the mean |ln(peak / peak before)| of successive slots, and counted
@@ -117,7 +114,7 @@ type Container struct {
 	oom oomFloor
 }
 
-// oomFloor is the memory below which the container is known to be killed.
+// oomFloor is the memory below which the container is known to be OOM-killed.
 type oomFloor struct {
 	bytes int64         // 0 for none
 	set   time.Duration // observed time when it was set
@@ -237,8 +234,8 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 	return true
 }
 
-// OOMFloor is the memory in bytes below which the container is known to be killed;
-// 0 without a kill. It fades by half each OOMHalfLife, down to the peak:
+// OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
+// kill. It halves with each OOMHalfLife, down to the peak:
 //
 //	1200 MiB, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 900 MiB
 func (c *Container) OOMFloor(p Params) int64 {
@@ -249,17 +246,17 @@ func (c *Container) OOMFloor(p Params) int64 {
 	return max(int64(math.Ceil(float64(c.oom.bytes)*math.Exp2(-age))), c.Peak())
 }
 
-// Observed is the length of time that the history is about.
+// Observed is the length of the history in observed time.
 func (c *Container) Observed() time.Duration { return c.observed }
 
-// ObservedCPU is the length of time that CPU is about. It is less than Observed only
-// where a checkpoint of an older version was read.
+// ObservedCPU is the length of the CPU history. It is shorter than Observed only after reading a
+// checkpoint of an older version.
 func (c *Container) ObservedCPU() time.Duration { return c.observed - c.cpuFrom }
 
-// Samples is how many samples were added.
+// Samples is the number of samples added.
 func (c *Container) Samples() int64 { return c.samples }
 
-// IsEmpty tells whether no sample was added yet.
+// IsEmpty says whether no sample was added yet.
 func (c *Container) IsEmpty() bool { return c.newest == 0 }
 
 // Peak is the highest usage of memory within the memory window, in bytes.
@@ -271,10 +268,10 @@ func (c *Container) Peak() int64 {
 	return peak
 }
 
-// CPU is what the ensemble asks for.
+// CPU is the result of the ensemble.
 func (c *Container) CPU() ensemble.Need { return c.cpu.Need() }
 
-// KnowsCPU tells whether any usage of CPU was added.
+// KnowsCPU says whether any usage of CPU was added.
 func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
 
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
@@ -286,18 +283,18 @@ func (c *Container) NewestSample() time.Time { return fromNanos(c.newest) }
 // NewestKill is the time of the newest OOM kill that was counted; zero without one.
 func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 
-// Clone makes a copy that shares nothing.
+// Clone returns a deep copy.
 func (c *Container) Clone() *Container {
 	clone := *c
 	return &clone
 }
 
-// longest is the most observed time that is counted: 73 years. It leaves room for
-// adding any step.
+// longest is the upper limit of the observed time: 73 years. Adding any step to it does not
+// overflow.
 const longest = time.Duration(math.MaxInt64 / 4)
 
-// nanos converts to ns since 1970. Times that have no such number, from the zero
-// time to a hostile one, are 0: such a sample counts, but moves nothing.
+// nanos converts to ns since 1970. A time out of range, such as the zero time, is 0: its sample
+// counts, but time does not advance.
 func nanos(t time.Time) int64 {
 	if t.Year() < 1971 || t.Year() > 2200 {
 		return 0

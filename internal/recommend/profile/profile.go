@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profile holds the parameters of the profiles that a scaler can choose from.
+// Package profile holds the parameters of the recommendation profiles.
 //
-// Balanced needs no tuning. The others trade its reserve against its risk:
+// Balanced is the default. The others trade reserve against risk:
 //
 //	           CPU                                     memory
 //	Balanced   reserves least for few starved minutes  8-day peak and 10 to 25 %
@@ -11,7 +11,8 @@
 //	Safe       starves a few minutes a day at most     8-day peak and 20 to 50 %
 //	Calm       two resizes a day                       8-day peak and  6 to 20 %
 //
-// Until a day is known, memory gets twice that, and CPU 15 % more in each.
+// Until a day of usage has been observed, the margin of memory is doubled, and CPU gets 15 % more in
+// each profile.
 package profile
 
 import "github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
@@ -30,23 +31,23 @@ const (
 // All lists the profiles.
 func All() []Profile { return []Profile{Balanced, Frugal, Safe, Calm} }
 
-// Params are what a profile stands for.
+// Params are the parameters of a profile.
 type Params struct {
-	// Prices are those of CPU.
+	// Prices are the prices of CPU.
 	Prices ensemble.Prices
-	// Memory is the margin of memory.
+	// Memory is the memory margin.
 	Memory Margin
 }
 
-// Margin is what memory gets on top of its peak: PerChange times its volatility, but at
-// least Least and at most Most of the peak.
+// Margin is the margin of memory above its peak: PerChange times its volatility, but at least Least
+// and at most Most of the peak.
 //
 //	PerChange 2, Least 0.1, Most 0.25:  volatility 0.02 → 0.1   0.1 → 0.2   0.4 → 0.25
 type Margin struct {
 	PerChange, Least, Most float64
 }
 
-// Of finds the parameters of a profile. Any other name is Balanced.
+// Of returns the parameters of a profile. Unknown names are Balanced.
 func Of(p Profile) Params {
 	balanced := Params{
 		Prices: ensemble.Prices{Unserved: 60, Starved: 6, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
