@@ -4,12 +4,10 @@
 // Package quantity converts between the API's quantities and the whole millicores
 // and whole bytes in which everything else here counts.
 //
-// It is the only place that takes the integer value out of a resource.Quantity:
-// outside their range those accessors silently answer nonsense (1e18 in
-// millicores is 0, 9223372036854775807 is -1000, 1e999 is 0), so every conversion
-// here is checked by comparison first. Rounding is canonical, towards more: what
-// the API server would store is what we compare with, so planning twice yields
-// nothing.
+// It is the only place that takes the integer value of a resource.Quantity. Outside their range,
+// those accessors silently return wrong numbers (1e18 in millicores is 0, 9223372036854775807 is
+// -1000, 1e999 is 0), so every conversion is checked by comparison first. Amounts are rounded up in
+// the canonical form that the API server stores, so that planning twice changes nothing.
 package quantity
 
 import (
@@ -21,12 +19,12 @@ import (
 )
 
 const (
-	// MaxCPUMillis is the most CPU that is believed or written: 10,000 cores.
+	// MaxCPUMillis is the largest accepted amount of CPU: 10,000 cores.
 	MaxCPUMillis = 10_000 * 1000
-	// MaxMemoryBytes is the most memory that is believed or written: 1 PiB.
+	// MaxMemoryBytes is the largest accepted amount of memory: 1 PiB.
 	MaxMemoryBytes = 1 << 50
 
-	// maxExponent is more than any amount in range needs.
+	// maxExponent is larger than the exponent of any amount in range.
 	maxExponent = 40
 
 	mebi = 1 << 20
@@ -39,14 +37,14 @@ var (
 	maxMemory = *resource.NewQuantity(MaxMemoryBytes, resource.BinarySI)
 )
 
-// Amounts is an amount of each resource. 0 stands for none or not set.
+// Amounts is an amount of each resource. 0 means none or not set.
 type Amounts struct {
 	CPUMillis   int64 // millicores
 	MemoryBytes int64 // bytes
 }
 
-// CPUMillis converts an amount of CPU to whole millicores, rounded up. It refuses
-// negative amounts and those above MaxCPUMillis.
+// CPUMillis converts an amount of CPU to whole millicores, rounded up. It rejects
+// negative amounts and amounts above MaxCPUMillis.
 func CPUMillis(q resource.Quantity) (int64, error) {
 	if err := inRange(q, maxCPU, "CPU"); err != nil {
 		return 0, err
@@ -54,8 +52,8 @@ func CPUMillis(q resource.Quantity) (int64, error) {
 	return q.MilliValue(), nil
 }
 
-// MemoryBytes converts an amount of memory to whole bytes, rounded up. It refuses
-// negative amounts and those above MaxMemoryBytes.
+// MemoryBytes converts an amount of memory to whole bytes, rounded up. It rejects
+// negative amounts and amounts above MaxMemoryBytes.
 func MemoryBytes(q resource.Quantity) (int64, error) {
 	if err := inRange(q, maxMemory, "memory"); err != nil {
 		return 0, err
@@ -63,14 +61,14 @@ func MemoryBytes(q resource.Quantity) (int64, error) {
 	return q.Value(), nil
 }
 
-// Equal says whether two quantities are the same. Those that are too far out to be
-// compared are equal to none.
+// Equal says whether two quantities are the same. A quantity with an absurd exponent is equal to
+// none.
 func Equal(a, b resource.Quantity) bool {
 	return isComparable(a) && isComparable(b) && a.Cmp(b) == 0
 }
 
-// isComparable says whether the quantity can be compared in no time. Comparing aligns
-// the exponents first, digit by digit: 1e9999999 takes seconds.
+// isComparable says whether the quantity can be compared quickly. A comparison first aligns the
+// exponents digit by digit: 1e9999999 takes seconds.
 func isComparable(q resource.Quantity) bool {
 	scale := q.AsDec().Scale()
 	return -maxExponent <= scale && scale <= maxExponent
@@ -86,19 +84,18 @@ func inRange(q, most resource.Quantity, what string) error {
 	return nil
 }
 
-// CPU makes a quantity of millicores.
+// CPU returns millicores as a quantity.
 func CPU(millis int64) resource.Quantity {
 	return *resource.NewMilliQuantity(millis, resource.DecimalSI)
 }
 
-// Memory makes a quantity of bytes, printed in the largest binary unit that holds
-// it exactly.
+// Memory returns bytes as a quantity, in the largest binary unit that represents them exactly.
 func Memory(bytes int64) resource.Quantity {
 	return *resource.NewQuantity(bytes, resource.BinarySI)
 }
 
-// RoundMemory rounds bytes up to what people read easily, at a cost of at most
-// 1.6 %: whole MiB from 64 MiB on, whole 64 KiB below.
+// RoundMemory rounds bytes up to a readable number, by at most 1.6 %: to whole MiB from 64 MiB on,
+// to whole 64 KiB below.
 //
 //	100 MiB + 1 byte → 101 MiB    10.03 MiB → 10.0625 MiB
 func RoundMemory(bytes int64) int64 {
@@ -109,8 +106,8 @@ func RoundMemory(bytes int64) int64 {
 	return (bytes + unit - 1) / unit * unit
 }
 
-// FormatCPU prints millicores for people: always in millicores below 10 cores, so
-// that values can be compared at a glance.
+// FormatCPU formats millicores for display: below 10 cores always in millicores, so that values
+// are easy to compare.
 //
 //	310 → "310m"   2000 → "2000m"   12500 → "12.5"
 func FormatCPU(millis int64) string {
@@ -120,8 +117,8 @@ func FormatCPU(millis int64) string {
 	return decimal(float64(millis)/1000, 100)
 }
 
-// FormatMemory prints bytes for people, in MiB up to 10 GiB and in GiB from there;
-// in KiB what is less than a MiB.
+// FormatMemory formats bytes for display: in KiB below 1 MiB, in MiB up to 10 GiB, and in GiB from
+// there.
 //
 //	671088640 → "640Mi"   4294967296 → "4096Mi"   16 GiB → "16Gi"   1.5 MiB → "1.5Mi"
 func FormatMemory(bytes int64) string {
@@ -134,7 +131,7 @@ func FormatMemory(bytes int64) string {
 	return decimal(float64(bytes)/mebi, 10) + "Mi"
 }
 
-// decimal rounds to a part, and leaves out zeros at the end.
+// decimal rounds to a unit and omits trailing zeros.
 func decimal(v, part float64) string {
 	return strconv.FormatFloat(math.Round(v*part)/part, 'f', -1, 64)
 }

@@ -350,21 +350,21 @@ func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
 					_ = c.Close()
 				}
 			},
-			says: "Prometheus: it cannot be reached",
+			says: "Prometheus: the server cannot be reached",
 		},
 		"slow": {
 			spoil: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			says:  "Prometheus: it does not answer in time",
+			says:  "Prometheus: the query timed out",
 		},
 		"garbage": {
 			spoil: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Welcome!</html>") },
-			says:  "Prometheus: its answer is not one of Prometheus",
+			says:  "Prometheus: the response is not from Prometheus",
 		},
 		"elsewhere": {
 			spoil: func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, prometheus.String(), http.StatusTemporaryRedirect)
 			},
-			says: "Prometheus: it redirects, which is not followed",
+			says: "Prometheus: the server redirects; redirects are not followed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

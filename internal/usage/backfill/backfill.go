@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backfill fills the histories of scalers with usage of the past, once for each
-// scaler, so that its first recommendation need not wait for days of learning.
+// Package backfill fills the histories of scalers with past usage, once for each scaler, so that
+// the first recommendation does not need days of learning.
 //
-// It runs beside everything else and holds up nothing: while Prometheus is down, slow or
-// answers nonsense, scalers learn from metrics.k8s.io as they do without it.
+// It runs in the background and blocks nothing. While Prometheus is down, slow or returns invalid
+// data, scalers learn from metrics.k8s.io as they do without it.
 package backfill
 
 import (
@@ -29,53 +29,53 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
 
-// Source reads usage of the past, in the order of time.
+// Source reads past usage, in chronological order.
 type Source interface {
 	Range(ctx context.Context, t prometheus.Target, from, to time.Time, each func(prometheus.Chunk)) error
 }
 
 const (
-	// atOnce is how many scalers Prometheus is asked about at once: each costs it some
-	// sixty queries, and us a few answers in memory.
+	// atOnce is how many scalers are filled at the same time. Each takes Prometheus about sixty
+	// queries, and the operator a few responses in memory.
 	atOnce = 2
-	// every is how often new scalers are looked for.
+	// every is the interval at which new scalers are found.
 	every = 2 * time.Second
-	// longest is how long an attempt may take. It bounds what is fed and kept meanwhile.
+	// longest is how long an attempt may take. It also bounds the samples kept meanwhile.
 	longest = 30 * time.Minute
-	// firstPause and lastPause are those between two attempts that fail.
+	// firstPause and lastPause are the shortest and longest pause after a failed attempt.
 	firstPause = 15 * time.Second
 	lastPause  = 30 * time.Minute
 )
 
-// The outcomes that are counted.
+// The outcomes of attempts, for the metric.
 const (
 	Done   = "filled"
 	Empty  = "empty"
 	Failed = "failed"
 )
 
-// Filler is the loop. It runs on the leader only.
+// Filler is the loop that fills histories. It runs on the leader only.
 type Filler struct {
 	// Cached lists scalers and reads Deployments.
 	Cached    client.Reader
 	Source    Source
 	Histories *checkpoint.Store
-	// Lookback is how far into the past is asked. A history that is about half of it
-	// already is left as it is.
+	// Lookback is how far back usage is read. A history that already covers half of it is left
+	// as it is.
 	Lookback time.Duration
 	Clock    clock.WithTicker
-	// Wake receives the scalers to be reconciled.
+	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
-	// Count is told of the outcome of each attempt.
+	// Count counts the outcome of each attempt.
 	Count func(outcome string)
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*state
-	// pause is the one after failures that have to do with no scaler in particular.
+	// pause follows failures that concern all scalers.
 	pause pause
 }
 
-// state is what is known of one scaler.
+// state is the progress of one scaler.
 type state struct {
 	uid        types.UID
 	deployment string
@@ -85,7 +85,7 @@ type state struct {
 	problem    string // in the words of prometheus.Error
 }
 
-// pause doubles with each failure in a row.
+// pause doubles with each consecutive failure.
 type pause struct {
 	length time.Duration
 	until  time.Time
@@ -127,8 +127,8 @@ func (f *Filler) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemOf says why the scaler's history could not be filled yet; empty if it was, or
-// if nothing is known to be wrong.
+// ProblemOf says why the scaler's history could not be filled yet. It is empty if it was filled, or
+// if no problem is known.
 func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +138,7 @@ func (f *Filler) ProblemOf(scaler types.NamespacedName) string {
 	return ""
 }
 
-// look begins an attempt for each scaler whose time has come, until begin says that
-// there are enough.
+// look starts an attempt for each scaler that is due, until begin says that there are enough.
 func (f *Filler) look(ctx context.Context, begin func(*v1beta1.VerticalScaler, *state) bool) {
 	var scalers v1beta1.VerticalScalerList
 	if err := f.Cached.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
@@ -170,7 +169,7 @@ func (f *Filler) look(ctx context.Context, begin func(*v1beta1.VerticalScaler, *
 	f.states = states
 }
 
-// fill makes one attempt.
+// fill runs one attempt.
 func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *state) {
 	result := f.attempt(ctx, scaler)
 	if ctx.Err() != nil {
@@ -187,8 +186,8 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 			f.pause = pause{}
 		}
 	case result.isGeneral():
-		// The others need not find out one by one. If it is because of this one all the
-		// same, they have their turn before it.
+		// The problem probably concerns all scalers, so all pause. In case this scaler causes
+		// it, the others come first afterwards.
 		if !now.Before(f.pause.until) {
 			f.pause.extend(now)
 		}
@@ -204,11 +203,11 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 	logger := log.FromContext(ctx).WithValues("VerticalScaler", client.ObjectKeyFromObject(scaler))
 	switch {
 	case result.err != nil && before != result.words():
-		logger.Info("Cannot read usage of the past from Prometheus, trying again", "error", result.err.Error())
+		logger.Info("Cannot read past usage from Prometheus, retrying", "error", result.err.Error())
 	case result.err != nil:
-		logger.V(1).Info("Still cannot read usage of the past from Prometheus", "error", result.err.Error())
+		logger.V(1).Info("Still cannot read past usage from Prometheus", "error", result.err.Error())
 	case result.asked:
-		logger.Info("Read usage of the past from Prometheus", "filled", result.filled, "samples", result.samples,
+		logger.Info("Read past usage from Prometheus", "filled", result.filled, "samples", result.samples,
 			"refused", result.refused, "warnings", result.warnings)
 	}
 	if f.Count != nil && result.outcome() != "" {
@@ -222,10 +221,10 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 	}
 }
 
-// result is what came of an attempt.
+// result is the result of an attempt.
 type result struct {
 	err      error
-	done     bool // nothing is left to do for this scaler
+	done     bool // no further attempt is needed for this scaler
 	asked    bool
 	filled   bool
 	samples  int
@@ -245,7 +244,7 @@ func (r result) outcome() string {
 	return ""
 }
 
-// words are those of the source, the same whenever the same is wrong.
+// words is the stable text of the source's error.
 func (r result) words() string {
 	var e *prometheus.Error
 	switch {
@@ -254,7 +253,7 @@ func (r result) words() string {
 	case errors.As(r.err, &e):
 		return "Prometheus: " + e.Words
 	}
-	return "Prometheus: it could not be asked"
+	return "Prometheus could not be queried"
 }
 
 func (r result) isGeneral() bool {
@@ -269,7 +268,7 @@ func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r
 		if !apierrors.IsNotFound(err) {
 			r.err = err
 		}
-		return r // it may come
+		return r // the Deployment may still be created
 	}
 	target := prometheus.Target{Namespace: scaler.Namespace, Deployment: deployment.Name}
 	for _, c := range deployment.Spec.Template.Spec.Containers {
@@ -277,7 +276,7 @@ func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r
 	}
 	switch f.Histories.StartFilling(scaler, f.Lookback/2) {
 	case checkpoint.NotLoaded:
-		return r // its first pass is still to come
+		return r // its first reconcile is still to come
 	case checkpoint.Filled:
 		r.done = true
 		return r

@@ -70,9 +70,9 @@ func TestLiveSamplesCountOnce(t *testing.T) {
 func TestAFailureIsToldAndTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.load()
-	w.err = &prometheus.Error{Words: "it cannot be reached", Unavailable: true, Err: errors.New("dial")}
+	w.err = &prometheus.Error{Words: "the server cannot be reached", Unavailable: true, Err: errors.New("dial")}
 	w.round()
-	if got := w.filler.ProblemOf(web); got != "Prometheus: it cannot be reached" {
+	if got := w.filler.ProblemOf(web); got != "Prometheus: the server cannot be reached" {
 		t.Errorf("the problem is %q", got)
 	}
 	w.expectWoken(1)

@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	// maxAhead allows for clocks that differ.
+	// maxAhead tolerates clock skew.
 	maxAhead = time.Minute
-	// maxWindow is far above what any source averages over.
+	// maxWindow is far above the averaging length of any source.
 	maxWindow = time.Hour
 
-	// maxPodName and maxContainerName are what Kubernetes allows.
+	// maxPodName and maxContainerName are the limits of Kubernetes.
 	maxPodName       = 253
 	maxContainerName = 63
 
-	// maxQuantity is the longest quantity that is looked at; an honest one has 20
-	// characters at most.
+	// maxQuantity is the longest accepted quantity. A valid one has at most 20 characters.
 	maxQuantity = 40
 )
 
-// podList, podMetrics and containerMetrics are the parts of the API's types that are
-// read. What can be wrong on its own is left raw, to be decoded on its own.
+// podList, podMetrics and containerMetrics are the fields of the API's types that are read. Fields
+// that can be invalid on their own stay raw and are decoded one by one.
 type podList struct {
 	Kind  string            `json:"kind"`
 	Items []json.RawMessage `json:"items"`
@@ -55,7 +54,7 @@ type containerMetrics struct {
 	} `json:"usage"`
 }
 
-// decoder collects what is read from one answer.
+// decoder collects the samples of one response.
 type decoder struct {
 	namespace string
 	now       time.Time
@@ -65,15 +64,14 @@ type decoder struct {
 	refused []usage.Refused
 }
 
-// decode reads an answer. It is an error only where the answer as a whole is not a
-// list of pod metrics.
+// decode reads a response. It returns an error only if the response is not a list of pod metrics.
 func decode(body []byte, namespace string, now time.Time, maxAge time.Duration) ([]usage.Sample, []usage.Refused, error) {
 	var list podList
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, nil, err
 	}
 	if list.Kind != "PodMetricsList" {
-		// Some error in JSON must not look like a namespace without usage.
+		// Another JSON document, such as an error, must not look like a namespace without usage.
 		return nil, nil, fmt.Errorf("its kind is %.40q, not PodMetricsList", list.Kind)
 	}
 	d := decoder{namespace: namespace, now: now, maxAge: maxAge}
@@ -88,8 +86,7 @@ func (d *decoder) refuse(pod, container string, why usage.Refusal) {
 	d.refused = append(d.refused, usage.Refused{Pod: pod, Container: container, Why: why})
 }
 
-// pod reads one item of the list. What is wrong with the pod as a whole is refused
-// once, without a container.
+// pod reads one item of the list. A problem of the whole pod is rejected once, without a container.
 func (d *decoder) pod(item json.RawMessage, seen map[string]bool) {
 	var pod podMetrics
 	err := json.Unmarshal(item, &pod)
@@ -142,7 +139,7 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	return at.UTC(), window, ""
 }
 
-// container reads one container of a pod into a sample, or tells why not.
+// container reads one container of a pod into a sample, or returns the reason why not.
 func (d *decoder) container(item json.RawMessage, seen map[string]bool, s *usage.Sample) usage.Refusal {
 	var c containerMetrics
 	err := json.Unmarshal(item, &c)
@@ -165,7 +162,7 @@ func (d *decoder) container(item json.RawMessage, seen map[string]bool, s *usage
 	return why
 }
 
-// amount reads a quantity, rounded up to whole units by convert:
+// amount reads a quantity. convert rounds it up to whole units:
 //
 //	"12345678n" → 13m   "250m" → 250m   2 → 2000m   "1536Ki" → 1572864   "NaN" → NotANumber
 func amount(raw json.RawMessage, convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal) {
@@ -181,7 +178,7 @@ func amount(raw json.RawMessage, convert func(resource.Quantity) (int64, error))
 	if len(text) > maxQuantity {
 		return 0, usage.Malformed
 	}
-	// Comparing 1e100000000 takes minutes: it is written out in full for that.
+	// Comparing 1e100000000 takes minutes, because it is written out in full.
 	if exponentDigits(text) > 2 {
 		return 0, usage.TooLarge
 	}
@@ -207,7 +204,7 @@ func isNotANumber(text string) bool {
 	return false
 }
 
-// exponentDigits tells how many digits the decimal exponent has: 3 in 1e-100.
+// exponentDigits is the number of digits of the decimal exponent: 3 in 1e-100.
 func exponentDigits(text string) int {
 	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	return len(strings.TrimLeft(exponent, "+-"))

@@ -4,10 +4,9 @@
 // Package metricsapi reads usage from metrics.k8s.io/v1beta1, which metrics-server
 // serves, or an adapter in its place.
 //
-// What it answers is not ours and is believed item by item: one quantity that is not
-// a number costs its container's sample, not the list, which is what decoding into
-// the API's own types would cost. Every sample returned is valid as package usage
-// has it; everything else is returned as refused, with a reason.
+// Responses are checked item by item. A quantity that is not a number costs only its container's
+// sample; decoding into the API's own types would cost the whole list. Every returned sample is
+// valid as defined by package usage. All other items are returned as refused, with a reason.
 package metricsapi
 
 import (
@@ -30,41 +29,41 @@ import (
 const (
 	apiPath = "/apis/metrics.k8s.io/v1beta1"
 
-	// DefaultMaxAge suits a source that takes a sample each minute or quicker: a pod
-	// may miss four of them.
+	// DefaultMaxAge suits a source that samples at least once a minute: a pod may miss four
+	// samples.
 	DefaultMaxAge = 5 * time.Minute
 
-	// DefaultTimeout is for the whole answer.
+	// DefaultTimeout applies to the whole response.
 	DefaultTimeout = 30 * time.Second
 
-	// DefaultMaxBytes is some 200 times what metrics-server answers for 1,000 pods.
+	// DefaultMaxBytes is about 200 times the response of metrics-server for 1,000 pods.
 	DefaultMaxBytes = 64 << 20
 )
 
-// ErrUnavailable is wrapped by the errors that say that the API is not served, or
-// not at present: nobody has installed metrics-server, or it is down.
+// ErrUnavailable is wrapped by errors that mean that the API is not served: metrics-server is not
+// installed or down.
 var ErrUnavailable = errors.New("the metrics API is not available")
 
-// Getter begins GET requests. A rest.Interface is one.
+// Getter starts GET requests. A rest.Interface is one.
 type Getter interface {
 	Get() *rest.Request
 }
 
-// Source reads the usage of a namespace's pods. New makes one; a test may set the
-// fields itself.
+// Source reads the usage of a namespace's pods. New creates one; a test may set the fields
+// itself.
 type Source struct {
 	Client Getter
-	// MaxAge is the age beyond which samples are refused. 0 is DefaultMaxAge.
+	// MaxAge is the largest accepted age of samples. 0 is DefaultMaxAge.
 	MaxAge time.Duration
-	// Timeout is for the whole answer. 0 is DefaultTimeout.
+	// Timeout applies to the whole response. 0 is DefaultTimeout.
 	Timeout time.Duration
-	// MaxBytes is the longest answer that is read. 0 is DefaultMaxBytes.
+	// MaxBytes is the largest accepted response. 0 is DefaultMaxBytes.
 	MaxBytes int64
 }
 
-// New makes a source for a cluster.
+// New returns a source for a cluster.
 func New(cfg *rest.Config) (*Source, error) {
-	// Only Status is ever decoded by the client, for its errors.
+	// The client decodes only Status, for errors.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 
@@ -75,13 +74,13 @@ func New(cfg *rest.Config) (*Source, error) {
 	}
 	client, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for the metrics API: %w", err)
+		return nil, fmt.Errorf("creating a client for the metrics API: %w", err)
 	}
 	return &Source{Client: client}, nil
 }
 
-// List reads the usage of all pods of a namespace. An error means that nothing was
-// read; it wraps ErrUnavailable where the API is not served.
+// List reads the usage of all pods of a namespace. An error means that nothing was read. It wraps
+// ErrUnavailable if the API is not served.
 func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
 	body, err := s.read(ctx, namespace)
 	if err != nil {
@@ -96,13 +95,13 @@ func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]u
 
 func (s *Source) read(ctx context.Context, namespace string) (body []byte, err error) {
 	if namespace == "" {
-		return nil, errors.New("no namespace given") // the client would ask for all of them
+		return nil, errors.New("no namespace given") // the client would list all namespaces
 	}
 	ctx, cancel := context.WithTimeout(ctx, orDefault(s.Timeout, DefaultTimeout))
 	defer cancel()
 
-	// The deadline is the context's: a timeout of the request would leave reading
-	// the answer unbounded.
+	// The deadline belongs to the context: a timeout of the request does not bound reading the
+	// response.
 	stream, err := s.Client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -110,7 +109,7 @@ func (s *Source) read(ctx context.Context, namespace string) (body []byte, err e
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = stream.Close() }() // it was only read: there is nothing to lose
+	defer func() { _ = stream.Close() }() // read only: no data can be lost
 
 	most := orDefault(s.MaxBytes, DefaultMaxBytes)
 	body, err = io.ReadAll(io.LimitReader(stream, most+1))
@@ -118,7 +117,7 @@ func (s *Source) read(ctx context.Context, namespace string) (body []byte, err e
 		return nil, err
 	}
 	if int64(len(body)) > most {
-		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
+		return nil, fmt.Errorf("the response is longer than %d bytes", most)
 	}
 	return body, nil
 }

@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// maxWords is how much of what Prometheus says goes into an error or a warning.
+	// maxWords limits the text of Prometheus in errors and warnings.
 	maxWords = 300
-	// maxSecret is the longest file with a credential that is read.
+	// maxSecret is the largest accepted credential file, in bytes.
 	maxSecret = 64 << 10
 )
 
 var (
-	errTooLong       = errors.New("the answer is longer than allowed")
-	errRedirect      = errors.New("it redirects, and redirects are not followed")
-	errNotPrometheus = errors.New("the answer is not one of Prometheus")
+	errTooLong       = errors.New("the response is longer than allowed")
+	errRedirect      = errors.New("the server redirects, and redirects are not followed")
+	errNotPrometheus = errors.New("the response is not from Prometheus")
 )
 
-// Error says why nothing could be read, for the log and for users.
+// Error is the reason why nothing could be read, for the log and for users.
 type Error struct {
-	// Words are the same whenever the same is wrong: for conditions.
+	// Words is a stable text for conditions.
 	Words string
-	// Unavailable says that asking about something else would lead to the same.
+	// Unavailable says that other queries would fail as well.
 	Unavailable bool
-	// Unauthorized says that it refuses the credentials, or wants some.
+	// Unauthorized says that the credentials are missing or rejected.
 	Unauthorized bool
-	// Err is what happened in full.
+	// Err is the full error.
 	Err error
 }
 
@@ -52,15 +52,15 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// client asks Prometheus. It is made anew for each range, so that all files are read
-// anew, and is used by one goroutine.
+// client queries Prometheus. Each range creates its own client, so that rotated files are read
+// again. It is not safe for concurrent use.
 type client struct {
 	api    v1.API
 	guard  *guard
 	closer func()
 }
 
-// open reads the files for TLS and makes a client.
+// open reads the TLS files and returns a client.
 func (s *Source) open() (*client, error) {
 	o := s.options
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -71,7 +71,7 @@ func (s *Source) open() (*client, error) {
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("file %s holds no certificate", o.CAFile)
+			return nil, fmt.Errorf("file %s contains no certificate", o.CAFile)
 		}
 	}
 	if o.CertFile != "" {
@@ -82,8 +82,7 @@ func (s *Source) open() (*client, error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	transport := &http.Transport{
-		// No Proxy: the environment's would see the credentials, and nobody has
-		// configured it for this.
+		// No proxy: a proxy from the environment would see the credentials.
 		TLSClientConfig:        t,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
@@ -93,7 +92,7 @@ func (s *Source) open() (*client, error) {
 	g := &guard{next: transport, options: o}
 	c, err := api.NewClient(api.Config{Address: o.Address, RoundTripper: g})
 	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
+		return nil, fmt.Errorf("creating the client: %w", err)
 	}
 	return &client{api: v1.NewAPI(c), guard: g, closer: transport.CloseIdleConnections}, nil
 }
@@ -104,17 +103,16 @@ func (c *client) query(ctx context.Context, query string, r v1.Range, timeout ti
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c.guard.status = 0
-	// The server's own time-out ends its work as well, and comes first. It takes whole
-	// seconds only.
+	// The server's own timeout also ends its work, and comes first. It accepts whole seconds
+	// only.
 	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(max((timeout*9/10).Truncate(time.Second), time.Second)))
 }
 
-// guard adds credentials, refuses redirects, which could carry them elsewhere, and
-// bounds answers.
+// guard adds credentials, rejects redirects, which could leak them, and bounds responses.
 type guard struct {
 	next    http.RoundTripper
 	options Options
-	status  int // of the last answer
+	status  int // of the last response
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -132,7 +130,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	g.status = response.StatusCode
 	if response.StatusCode/100 == 3 {
-		_ = response.Body.Close() // whatever it says, it is not read
+		_ = response.Body.Close() // the body is not read
 		return nil, errRedirect
 	}
 	response.Body = &bounded{ReadCloser: response.Body, left: g.options.MaxBytes}
@@ -157,10 +155,10 @@ func (g *guard) authenticate(request *http.Request) error {
 	return nil
 }
 
-// errSecret says that a file of ours cannot be used.
+// errSecret is the error for a credential or certificate file that cannot be used.
 var errSecret = errors.New("reading a certificate or credential")
 
-// secret reads a file, without the space around. No error holds its content.
+// secret reads a file and trims whitespace. Errors never contain its content.
 func secret(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path) //nolint:gosec // the path is the administrator's
 	if err != nil {
@@ -178,7 +176,7 @@ func secret(path string, most int64) ([]byte, error) {
 	return content, nil
 }
 
-// bounded is a body that ends in an error when it is too long.
+// bounded is a body that returns an error when it is too long.
 type bounded struct {
 	io.ReadCloser
 	left int64
@@ -186,7 +184,7 @@ type bounded struct {
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one more tells that there is more
+		p = p[:b.left+1] // one more byte shows that there is more
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
@@ -195,19 +193,19 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isTooLong says that a shorter question may have an answer.
+// isTooLong says that a query for less time may succeed.
 func isTooLong(err error) bool {
 	var said *v1.Error
 	return errors.Is(err, errTooLong) || errors.As(err, &said) &&
 		(isServerTimeout(said) || said.Type == v1.ErrExec && strings.Contains(said.Msg, "too many samples"))
 }
 
-// isServerTimeout says that Prometheus itself gave up.
+// isServerTimeout says that Prometheus ended the query because of its timeout.
 func isServerTimeout(e *v1.Error) bool {
 	return e.Type == v1.ErrTimeout || bodyOf(e).Type == v1.ErrTimeout
 }
 
-// explain tells users and operators what went wrong with the last query.
+// explain describes why the last query failed.
 func (c *client) explain(err error) error {
 	out := &Error{Unavailable: true, Err: err}
 	var said *v1.Error
@@ -217,30 +215,30 @@ func (c *client) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, errSecret):
-		out.Words = "the operator's credentials for it cannot be read"
+		out.Words = "the operator cannot read its credentials"
 	case errors.Is(err, errRedirect):
-		out.Words = "it redirects, which is not followed"
+		out.Words = "the server redirects; redirects are not followed"
 	case errors.Is(err, context.DeadlineExceeded) || isSaid && isServerTimeout(said):
-		out.Words = "it does not answer in time"
+		out.Words = "the query timed out"
 	case isTooLong(err):
-		out.Words, out.Unavailable = "its answers are too long", false
+		out.Words, out.Unavailable = "the responses are too large", false
 	case c.guard.status == http.StatusUnauthorized || c.guard.status == http.StatusForbidden:
-		out.Words, out.Unauthorized = "it refuses the operator's credentials", true
+		out.Words, out.Unauthorized = "the server rejects the operator's credentials", true
 	case isSaid && (said.Type == v1.ErrBadData || said.Type == v1.ErrExec):
-		out.Words, out.Unavailable = "it refuses the query", false
+		out.Words, out.Unavailable = "the server rejects the query", false
 	case c.guard.status == 0:
-		out.Words = "it cannot be reached"
+		out.Words = "the server cannot be reached"
 	case c.guard.status/100 == 2:
-		out.Words = "its answer is not one of Prometheus"
+		out.Words = "the response is not from Prometheus"
 		out.Err = fmt.Errorf("%w: %s", errNotPrometheus, printable(err.Error()))
 	default:
-		out.Words = "it answers with errors"
+		out.Words = "the server responds with errors"
 	}
 	return out
 }
 
-// wordsOf are Prometheus's own words, where they are those: what some proxy says
-// stays out of the log, since it may repeat the request.
+// wordsOf is Prometheus's own error text. The text of a proxy stays out of the log, because it may
+// repeat the request.
 func wordsOf(e *v1.Error) string {
 	if said := bodyOf(e).Error; said != "" {
 		return printable(said)
@@ -248,7 +246,7 @@ func wordsOf(e *v1.Error) string {
 	return printable(e.Msg)
 }
 
-// body is what Prometheus says with statuses other than 400 and 422.
+// body is the body of Prometheus's responses with statuses other than 400 and 422.
 type body struct {
 	Type  v1.ErrorType `json:"errorType"`
 	Error string       `json:"error"`
@@ -261,7 +259,7 @@ func bodyOf(e *v1.Error) (b body) {
 	return b
 }
 
-// printable shortens to one harmless line.
+// printable shortens a text to one printable line.
 func printable(words string) string {
 	words = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

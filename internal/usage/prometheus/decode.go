@@ -15,7 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// decoder makes samples of a pair of answers.
+// decoder turns a pair of responses into samples.
 type decoder struct {
 	queries
 	first, last time.Time
@@ -24,14 +24,14 @@ type decoder struct {
 	refused map[usage.Refusal]int
 }
 
-// container names a series.
+// container identifies a series.
 type container struct{ pod, name string }
 
-// series are the points of a container that can be believed.
+// series are the valid points of a container.
 type series map[model.Time]float64
 
-// decode pairs CPU with memory. A moment that has but one of the two is none: CPU
-// begins a scrape later than memory, and would count as 0.
+// decode pairs CPU with memory. It drops times with only one of the two: CPU begins one scrape later
+// than memory and would count as 0.
 func (d *decoder) decode(cpu, memory model.Matrix) (samples []usage.Sample) {
 	cpus := d.read(cpu, quantity.MaxCPUMillis/1000)
 	for of, bytes := range d.read(memory, quantity.MaxMemoryBytes) {
@@ -53,7 +53,7 @@ func (d *decoder) decode(cpu, memory model.Matrix) (samples []usage.Sample) {
 	return samples
 }
 
-// read keeps of an answer what can be believed; most is the largest value.
+// read keeps the valid points of a response; most is the largest valid value.
 func (d *decoder) read(matrix model.Matrix, most float64) map[container]series {
 	out := make(map[container]series, len(matrix))
 	for _, stream := range matrix {
@@ -62,8 +62,8 @@ func (d *decoder) read(matrix model.Matrix, most float64) map[container]series {
 			continue
 		}
 		of := container{string(stream.Metric["pod"]), string(stream.Metric["container"])}
-		// Whoever ignores what was asked for must not feed one Deployment with the
-		// usage of another.
+		// A server that ignores the selector must not mix up the usage of two
+		// Deployments.
 		if !d.pods.MatchString(of.pod) || !slices.Contains(d.containers, of.name) {
 			d.refused[usage.Malformed] += max(1, len(stream.Values))
 			continue

@@ -1,15 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheus reads the usage of days gone by from a Prometheus that scrapes
-// the kubelets' cAdvisor, or from anything that speaks its API: Thanos, Mimir,
-// VictoriaMetrics.
+// Package prometheus reads past usage from a Prometheus that scrapes the kubelets' cAdvisor, or from
+// another server with its API: Thanos, Mimir, VictoriaMetrics.
 //
-// What it answers is not ours and is believed item by item, as in package
-// metricsapi: a point that is not a number costs one sample, not the answer. Nothing
-// that it does can cost more than the time and the memory that the options allow: no
-// answer is read beyond a limit, no query outlasts its time-out, no redirect is
-// followed.
+// Responses are checked item by item, as in package metricsapi: a point that is not a number costs
+// one sample, not the response. The options bound time and memory: no response is read beyond a
+// limit, every query has a timeout, and redirects are not followed.
 package prometheus
 
 import (
@@ -27,94 +24,94 @@ import (
 )
 
 const (
-	// longestChunk is the time that one pair of queries is about: 360 points of each
-	// series with a step of a minute, some 10 kB.
+	// longestChunk is the time range of one pair of queries: 360 points of each series with a
+	// step of a minute, about 10 kB.
 	longestChunk = 6 * time.Hour
-	// shortestChunk is where halving ends that makes an answer short enough.
+	// shortestChunk is the shortest range to which a query is halved when its response is too
+	// large.
 	shortestChunk = 5 * time.Minute
-	// maxPoints is below the 11,000 points of a series that Prometheus answers at most.
+	// maxPoints is below the limit of Prometheus, which is 11,000 points of a series.
 	maxPoints = 10_000
 )
 
-// Options say which Prometheus is asked, how, and with which credentials. Nothing is
-// taken from anywhere else: not from the environment, not from a home folder.
+// Options say which Prometheus to query, how, and with which credentials. Nothing else has an
+// effect, neither the environment nor files in the home folder.
 type Options struct {
 	// Address is an http or https URL without credentials.
 	Address string
-	// Labels are those that a series must have besides, such as the cluster's.
+	// Labels are additional label matchers, such as the cluster.
 	Labels map[string]string
 	// Step is the time between two samples of a container.
 	Step time.Duration
-	// RateWindow is what CPU usage is averaged over. It must hold two scrapes.
+	// RateWindow is the averaging length of CPU usage. It must cover two scrapes.
 	RateWindow time.Duration
-	// MemoryWindow is what the peak of memory is looked for in. It must hold one scrape.
-	// 0 is two steps: a scrape a step is then enough, and no peak between two is missed.
+	// MemoryWindow is the window of the memory peak. It must cover one scrape. 0 is two steps:
+	// one scrape a step is then enough to miss no peak.
 	MemoryWindow time.Duration
-	// Timeout is for one query.
+	// Timeout applies to one query.
 	Timeout time.Duration
-	// MaxBytes is the longest answer that is read, when decompressed.
+	// MaxBytes is the largest decompressed response.
 	MaxBytes int64
-	// CAFile, CertFile and KeyFile are for TLS, in PEM.
+	// CAFile, CertFile and KeyFile are PEM files for TLS.
 	CAFile, CertFile, KeyFile string
 	// BearerTokenFile, or Username and PasswordFile, are credentials. They are sent
 	// over https only.
 	BearerTokenFile, Username, PasswordFile string
 }
 
-// Source reads usage of the past.
+// Source reads past usage.
 type Source struct {
 	options Options
 }
 
-// New makes a source. Nothing is read or asked yet.
+// New returns a source. It reads no files and sends no query.
 func New(o Options) (*Source, error) {
 	address, err := url.Parse(o.Address)
 	if err != nil || address.Host == "" || address.User != nil || (address.Scheme != "http" && address.Scheme != "https") {
-		return nil, errors.New("the address of Prometheus must be an http or https URL without credentials") // whose words may be secret
+		return nil, errors.New("the address of Prometheus must be an http or https URL without credentials") // the parser's error may quote a secret
 	}
 	if address.Scheme != "https" && (o.BearerTokenFile != "" || o.PasswordFile != "") {
-		return nil, errors.New("credentials for Prometheus are sent over https only")
+		return nil, errors.New("credentials for Prometheus require https")
 	}
 	if o.Step <= 0 || o.RateWindow <= 0 || o.MemoryWindow < 0 || o.Timeout <= 0 || o.MaxBytes <= 0 {
-		return nil, errors.New("step, rate window, time-out and longest answer must be above 0")
+		return nil, errors.New("step, rate window, timeout and largest response must be above 0")
 	}
 	return &Source{options: o}, nil
 }
 
-// Target is what usage is wanted of.
+// Target names the containers whose usage to read.
 type Target struct {
 	Namespace  string
 	Deployment string
 	Containers []string
 }
 
-// Queries are those that Range makes about a target: of CPU, and of memory.
+// Queries returns the queries that Range uses for a target: for CPU and for memory.
 func (s *Source) Queries(t Target) (cpu, memory string, err error) {
 	q, err := s.queriesFor(t)
 	return q.cpu, q.memory, err
 }
 
-// Chunk is a part of the answer. No sample of a later one is older.
+// Chunk is a part of the result. Chunks come in chronological order.
 type Chunk struct {
-	// Samples are valid as package usage has it, and ordered by time.
+	// Samples are valid as defined by package usage, in chronological order.
 	Samples []usage.Sample
 	// Refused counts the points that were not used.
 	Refused map[usage.Refusal]int
-	// Warnings are those of Prometheus, shortened.
+	// Warnings are the warnings of Prometheus, shortened.
 	Warnings []string
 }
 
-// Range reads what the target's pods have used between two times, both included, and
-// calls each with one part after the other. An error is an *Error; what came before it
-// is a beginning without its end.
+// Range reads the usage of the target's pods between two times, both included, and calls each with
+// one chunk after the other. An error is an *Error; chunks before it are valid but incomplete.
 func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each func(Chunk)) error {
 	queries, err := s.queriesFor(t)
 	if err != nil {
-		return &Error{Words: "its Deployment's pods cannot be told by their names", Err: err}
+		return &Error{Words: "the pods of the Deployment cannot be identified by name", Err: err}
 	}
 	c, err := s.open()
 	if err != nil {
-		return &Error{Words: "the operator's credentials for it cannot be read", Unavailable: true, Err: err}
+		return &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
 	}
 	defer c.close()
 
@@ -139,7 +136,7 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	return nil
 }
 
-// chunk makes one pair of queries.
+// chunk sends one pair of queries.
 func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (chunk Chunk, err error) {
 	var answers [2]model.Matrix
 	for i, query := range []string{q.cpu, q.memory} {
@@ -149,7 +146,7 @@ func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (c
 		}
 		matrix, ok := value.(model.Matrix)
 		if !ok {
-			return Chunk{}, fmt.Errorf("%w: it is a %T, not a matrix", errNotPrometheus, value)
+			return Chunk{}, fmt.Errorf("%w: the result is a %T, not a matrix", errNotPrometheus, value)
 		}
 		answers[i] = matrix
 		for _, warning := range warnings {
@@ -163,7 +160,7 @@ func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (c
 	return chunk, nil
 }
 
-// ceil rounds up to whole steps, so that the same moments are asked for each time.
+// ceil rounds up to whole steps, so that repeated queries use the same times.
 func ceil(t time.Time, step time.Duration) time.Time {
 	if down := t.Truncate(step); down.Before(t) {
 		return down.Add(step)

@@ -290,31 +290,31 @@ func TestErrors(t *testing.T) {
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://elsewhere.example.com/", http.StatusTemporaryRedirect)
 			},
-			words: "it redirects, which is not followed", inFull: "redirects are not followed", unavailable: true,
+			words: "the server redirects; redirects are not followed", inFull: "redirects are not followed", unavailable: true,
 		},
-		"slow headers":  {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, words: "it does not answer in time", inFull: "deadline exceeded", unavailable: true},
-		"a slow answer": {serve: drip, words: "it does not answer in time", inFull: "deadline exceeded", unavailable: true},
+		"slow headers":  {serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, words: "the query timed out", inFull: "deadline exceeded", unavailable: true},
+		"a slow answer": {serve: drip, words: "the query timed out", inFull: "deadline exceeded", unavailable: true},
 		"never short enough": {
 			serve: func(w http.ResponseWriter, _ *http.Request) { zeroes(w, 1<<20) },
-			words: "its answers are too long", inFull: "longer than allowed",
+			words: "the responses are too large", inFull: "longer than allowed",
 		},
-		"bad credentials":      {serve: status(401, "token hush is wrong"), words: "it refuses the operator's credentials", inFull: "401", unavailable: true},
-		"forbidden":            {serve: status(403, "hush"), words: "it refuses the operator's credentials", inFull: "403", unavailable: true},
-		"nothing there":        {serve: status(404, "404 page not found"), words: "it answers with errors", inFull: "404", unavailable: true},
-		"a broken proxy":       {serve: status(502, "<html>hush</html>"), words: "it answers with errors", inFull: "502", unavailable: true},
-		"a web page":           {serve: status(200, "<html>hello</html>"), words: "its answer is not one of Prometheus", unavailable: true},
-		"no answer at all":     {serve: status(200, ""), words: "its answer is not one of Prometheus", unavailable: true},
-		"half an answer":       {serve: status(200, `{"status":"success","data":{"resultType":"matrix","result":[`), words: "its answer is not one of Prometheus", unavailable: true},
-		"another kind":         {serve: status(200, `{"status":"success","data":{"resultType":"vector","result":[]}}`), words: "its answer is not one of Prometheus", inFull: "not a matrix", unavailable: true},
-		"success without data": {serve: status(200, `{"status":"success"}`), words: "its answer is not one of Prometheus", unavailable: true},
-		"a value of no number": {serve: status(200, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"x"]]}]}}`), words: "its answer is not one of Prometheus", unavailable: true},
+		"bad credentials":      {serve: status(401, "token hush is wrong"), words: "the server rejects the operator's credentials", inFull: "401", unavailable: true},
+		"forbidden":            {serve: status(403, "hush"), words: "the server rejects the operator's credentials", inFull: "403", unavailable: true},
+		"nothing there":        {serve: status(404, "404 page not found"), words: "the server responds with errors", inFull: "404", unavailable: true},
+		"a broken proxy":       {serve: status(502, "<html>hush</html>"), words: "the server responds with errors", inFull: "502", unavailable: true},
+		"a web page":           {serve: status(200, "<html>hello</html>"), words: "the response is not from Prometheus", unavailable: true},
+		"no answer at all":     {serve: status(200, ""), words: "the response is not from Prometheus", unavailable: true},
+		"half an answer":       {serve: status(200, `{"status":"success","data":{"resultType":"matrix","result":[`), words: "the response is not from Prometheus", unavailable: true},
+		"another kind":         {serve: status(200, `{"status":"success","data":{"resultType":"vector","result":[]}}`), words: "the response is not from Prometheus", inFull: "not a matrix", unavailable: true},
+		"success without data": {serve: status(200, `{"status":"success"}`), words: "the response is not from Prometheus", unavailable: true},
+		"a value of no number": {serve: status(200, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"x"]]}]}}`), words: "the response is not from Prometheus", unavailable: true},
 		"a query that it does not understand": {
 			serve: status(400, `{"status":"error","errorType":"bad_data","error":"parse\n`+long+`"}`),
-			words: "it refuses the query", inFull: "bad_data (HTTP status 400): parse blah",
+			words: "the server rejects the query", inFull: "bad_data (HTTP status 400): parse blah",
 		},
 		"its own words with a 5xx": {
 			serve: status(503, `{"status":"error","errorType":"unavailable","error":"TSDB not ready"}`),
-			words: "it answers with errors", inFull: "TSDB not ready", unavailable: true,
+			words: "the server responds with errors", inFull: "TSDB not ready", unavailable: true,
 		},
 	}
 	for name, tc := range cases {
@@ -329,14 +329,14 @@ func TestErrors(t *testing.T) {
 		server := httptest.NewServer(nil)
 		server.Close()
 		_, err := read(t, source(t, server.URL), web, noon, noon)
-		checkError(t, err, "it cannot be reached", "refused", true)
+		checkError(t, err, "the server cannot be reached", "refused", true)
 	})
 	t.Run("a certificate that nobody vouches for", func(t *testing.T) {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked all the same") }))
 		t.Cleanup(server.Close)
 		server.Config.ErrorLog = nil
 		_, err := read(t, source(t, server.URL), web, noon, noon)
-		checkError(t, err, "it cannot be reached", "certificate", true)
+		checkError(t, err, "the server cannot be reached", "certificate", true)
 	})
 }
 
@@ -375,7 +375,7 @@ func TestTheEnvironmentHasNoSay(t *testing.T) {
 	// The standard library asks no proxy about localhost, so a name is needed that only
 	// a proxy would answer for.
 	_, err := read(t, source(t, "http://prometheus.invalid"), web, noon, noon)
-	checkError(t, err, "it cannot be reached", "prometheus.invalid", true)
+	checkError(t, err, "the server cannot be reached", "prometheus.invalid", true)
 }
 
 func TestCredentials(t *testing.T) {
@@ -414,18 +414,18 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("with a token that cannot be sent: %v", err)
 	}
 	file("token", " \n")
-	checkError(t, ask(bearer), "the operator's credentials for it cannot be read", token, true)
+	checkError(t, ask(bearer), "the operator cannot read its credentials", token, true)
 	if err := os.Remove(token); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, ask(bearer), "the operator's credentials for it cannot be read", token, true)
+	checkError(t, ask(bearer), "the operator cannot read its credentials", token, true)
 	password := file("password", "hush")
 	if err := ask(func(o *Options) { o.Username, o.PasswordFile = "me", password }); err != nil || seen != "Basic bWU6aHVzaA==" {
 		t.Errorf("sent %q, %v", seen, err)
 	}
 	bad := file("bad.pem", "no certificate")
-	checkError(t, ask(func(o *Options) { o.CAFile = bad }), "the operator's credentials for it cannot be read", bad, true)
-	checkError(t, ask(func(o *Options) { o.CertFile, o.KeyFile = bad, bad }), "the operator's credentials for it cannot be read", "certificate", true)
+	checkError(t, ask(func(o *Options) { o.CAFile = bad }), "the operator cannot read its credentials", bad, true)
+	checkError(t, ask(func(o *Options) { o.CertFile, o.KeyFile = bad, bad }), "the operator cannot read its credentials", "certificate", true)
 
 	for name, o := range map[string]Options{
 		"a token in the clear":      {Address: "http://p", BearerTokenFile: token},

@@ -25,13 +25,13 @@ const (
 	hashPattern   = "[4-9bcdf]{6,10}"
 	suffixPattern = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
-	// longestName is that of a Deployment whose pods' names hold it and the hash in
-	// full: the API server cuts a generated name to 58 characters and the suffix. Pods
-	// with longer ones cannot be told from those of a similar name.
+	// longestName is the longest Deployment name that its pods' names contain in full, because
+	// the API server cuts a generated name to 58 characters plus the suffix. Pods of
+	// Deployments with longer, similar names cannot be told apart.
 	longestName = 58 - len("-") - 10 - len("-")
 )
 
-// queries are what is asked for a target, and how to check the answer.
+// queries are the queries for a target, with the values to check the response.
 type queries struct {
 	namespace   string
 	cpu, memory string
@@ -39,28 +39,28 @@ type queries struct {
 	containers  []string
 }
 
-// queriesFor writes the queries. Names are checked and quoted, so that none can say
-// anything but itself.
+// queriesFor returns the queries. It validates and quotes all names, so that no name can change a
+// query.
 //
 // A container that was restarted has two series for some minutes, and one that two
-// Prometheis scrape has two for good: the larger one counts.
+// servers scrape always has two. The larger one counts.
 func (s *Source) queriesFor(t Target) (q queries, err error) {
 	if wrong := validation.IsDNS1123Label(t.Namespace); len(wrong) > 0 {
-		return q, fmt.Errorf("%.80q is no name of a namespace", t.Namespace)
+		return q, fmt.Errorf("%.80q is not a valid namespace name", t.Namespace)
 	}
 	if wrong := validation.IsDNS1123Subdomain(t.Deployment); len(wrong) > 0 {
-		return q, fmt.Errorf("%.80q is no name of a Deployment", t.Deployment)
+		return q, fmt.Errorf("%.80q is not a valid Deployment name", t.Deployment)
 	}
 	if len(t.Deployment) > longestName {
-		return q, fmt.Errorf("the Deployment's name is longer than %d characters, so that its pods' names do not hold it in full", longestName)
+		return q, fmt.Errorf("the name of the Deployment is longer than %d characters, so its pods' names do not contain it in full", longestName)
 	}
 	if len(t.Containers) == 0 {
-		return q, fmt.Errorf("no containers are given")
+		return q, fmt.Errorf("no containers given")
 	}
 	containers := make([]string, len(t.Containers))
 	for i, name := range t.Containers {
 		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
-			return q, fmt.Errorf("%.80q is no name of a container", name)
+			return q, fmt.Errorf("%.80q is not a valid container name", name)
 		}
 		containers[i] = regexp.QuoteMeta(name)
 	}

@@ -21,9 +21,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 func vpaOf(namespace, name, deployment string) *unstructured.Unstructured {
