@@ -24,17 +24,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
-
-// needsAdmission says whether the scaler's mode has the API server size new pods.
-func needsAdmission(scaler *v1beta1.VerticalScaler) bool {
-	return modeOf(scaler) == v1beta1.UpdateModeInitial || mayEvict(scaler)
-}
-
-// mayEvict says whether the scaler's pods may be evicted.
-func mayEvict(scaler *v1beta1.VerticalScaler) bool {
-	return modeOf(scaler) == v1beta1.UpdateModeInPlace && fallbackOf(scaler) == v1beta1.FallbackRecreate
-}
 
 // admit sees to it that the API server sizes new pods, as the status says. What they get
 // stays the same while changes are frozen. The budget has nothing to do with it: no pod
@@ -42,25 +33,25 @@ func mayEvict(scaler *v1beta1.VerticalScaler) bool {
 //
 // That status.newPods is there says that there may be a binding. It is written first,
 // so that a binding is found again after a crash.
-func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
-	if !needsAdmission(scaler) {
+func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+	if !scaler.SizesNewPods(&vs.Spec) {
 		return nil
 	}
-	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
-		if scaler.Status.NewPods == nil || !equality.Semantic.DeepEqual(scaler.Status.NewPods, apiAdmission(p.plan.NewPods, p.plan.Admission)) {
+	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods, p.plan.Admission)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
 		return nil
 	}
-	if scaler.Status.NewPods == nil {
+	if vs.Status.NewPods == nil {
 		p.status.NewPods = &v1beta1.NewPods{}
 		p.again = staleCacheRetry
 		return nil
 	}
-	key := client.ObjectKeyFromObject(scaler)
+	key := client.ObjectKeyFromObject(vs)
 	selector := p.observation.deployment.Spec.Selector
-	sizes := scaler.Status.NewPods.Containers
-	if mayEvict(scaler) && !equality.Semantic.DeepEqual(sizes, apiAdmission(p.plan.NewPods, plan.Admission{}).Containers) {
+	sizes := vs.Status.NewPods.Containers
+	if scaler.EvictsPods(&vs.Spec) && !equality.Semantic.DeepEqual(sizes, scaler.APINewPods(p.plan.NewPods, plan.Admission{}).Containers) {
 		p.again = staleCacheRetry // the API server is given its time once the status says it
 	}
 	// An eviction rests on what there is now.
@@ -92,7 +83,7 @@ func (r *Reconciler) admit(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 		return err
 	}
 	p.plan.Stalled, p.plan.Applied, p.plan.NewPods = true, false, nil
-	if mayEvict(scaler) {
+	if scaler.EvictsPods(&vs.Spec) {
 		if before.Reason != v1beta1.ReasonRecreating { // it is about more than evictions
 			p.plan = before
 		}
@@ -135,11 +126,11 @@ func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, sele
 
 // dismiss removes the binding of a scaler whose mode needs none any more. Where the API
 // server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
-func (r *Reconciler) dismiss(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
-	if scaler.Status.NewPods == nil || needsAdmission(scaler) || isPaused(scaler) {
+func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
+	if vs.Status.NewPods == nil || scaler.SizesNewPods(&vs.Spec) || scaler.IsPaused(vs) {
 		return nil
 	}
-	err := r.unbind(ctx, client.ObjectKeyFromObject(scaler))
+	err := r.unbind(ctx, client.ObjectKeyFromObject(vs))
 	if refused := refusal.Of(err); refused.Reason != "" {
 		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
 		return nil

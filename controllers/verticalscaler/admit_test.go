@@ -27,6 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 func TestBindingsAreMadeAndRemoved(t *testing.T) {
@@ -36,8 +37,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scaler := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.NewPods = &v1beta1.NewPods{} })
-	key := client.ObjectKeyFromObject(scaler)
+	vs := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.NewPods = &v1beta1.NewPods{} })
+	key := client.ObjectKeyFromObject(vs)
 	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	newPass := func() *pass {
@@ -46,7 +47,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		return p
 	}
 	reconciler := func(funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, scaler.DeepCopy())...).WithInterceptorFuncs(funcs).Build()
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, vs.DeepCopy())...).WithInterceptorFuncs(funcs).Build()
 		return &Reconciler{Client: c, Live: c, ResyncPeriod: time.Minute}
 	}
 	bindings := func(r *Reconciler) (names []string) {
@@ -60,7 +61,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		return names
 	}
 	t.Run("not before the status says that there may be one", func(t *testing.T) {
-		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
+		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
 		first.Status.NewPods = nil
 		if err := r.admit(t.Context(), first, p); err != nil || p.status.NewPods == nil || p.again == 0 || len(bindings(r)) > 0 {
 			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.again, bindings(r))
@@ -68,13 +69,13 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	})
 	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
 		r, p := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(gone, selector)), newPass()
-		if err := r.admit(t.Context(), scaler, p); err != nil || p.plan.Stalled {
+		if err := r.admit(t.Context(), vs, p); err != nil || p.plan.Stalled {
 			t.Fatal(err, p.plan.Message)
 		}
-		if got := strings.Join(bindings(r), " "); got != scaler.Name {
+		if got := strings.Join(bindings(r), " "); got != vs.Name {
 			t.Errorf("bindings of %s", got)
 		}
-		off, status := scaler.DeepCopy(), scaler.Status.DeepCopy()
+		off, status := vs.DeepCopy(), vs.Status.DeepCopy()
 		off.Spec.UpdatePolicy.UpdateMode = "Recommend"
 		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
@@ -87,9 +88,9 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}{
 			"where nothing is asked for yet": {nil, true},
 			"where they got something else":  {&v1beta1.NewPods{}, true},
-			"where nothing changes":          {apiAdmission([]plan.Size{{Container: "app"}}, plan.Admission{}), false},
+			"where nothing changes":          {scaler.APINewPods([]plan.Size{{Container: "app"}}, plan.Admission{}), false},
 		} {
-			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), scaler.DeepCopy()
+			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
 			r.Freeze = freeze.New(types.NamespacedName{})
 			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
 			before.Status.NewPods = tc.admission
@@ -107,7 +108,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	})
 	t.Run("nor is a binding removed while the scaler is paused", func(t *testing.T) {
 		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(key, selector))
-		off := scaler.DeepCopy()
+		off := vs.DeepCopy()
 		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Recommend", map[string]string{v1beta1.PausedAnnotation: "true"}
 		status := off.Status.DeepCopy()
 		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods == nil || len(bindings(r)) != 1 {
@@ -115,9 +116,9 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}
 	})
 	t.Run("no pod is evicted but with a binding and a policy that have been there", func(t *testing.T) {
-		recreate, other := scaler.DeepCopy(), selector.DeepCopy()
+		recreate, other := vs.DeepCopy(), selector.DeepCopy()
 		recreate.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
-		recreate.Status.NewPods = apiAdmission(newPass().plan.NewPods, plan.Admission{})
+		recreate.Status.NewPods = scaler.APINewPods(newPass().plan.NewPods, plan.Admission{})
 		other.MatchLabels["tier"] = "front"
 		for name, tc := range map[string]struct {
 			objects []client.Object
@@ -156,7 +157,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 				}
 				return c.Get(ctx, key, obj, options...)
 			}}), newPass()
-			if err := r.admit(t.Context(), scaler, p); err != nil {
+			if err := r.admit(t.Context(), vs, p); err != nil {
 				t.Fatal(err)
 			}
 			if p.plan.Reason != tc.reason || !p.plan.Stalled || p.plan.NewPods != nil {

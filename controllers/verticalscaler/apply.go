@@ -29,16 +29,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // apply carries out the plan's step.
-func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
-	done, err := r.permit(scaler, p)
+func (r *Reconciler) apply(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) {
+	done, err := r.permit(vs, p)
 	if err == nil {
 		func() {
 			defer done()
-			r.carryOut(ctx, scaler, p)
+			r.carryOut(ctx, vs, p)
 		}()
 		err = p.err
 	}
@@ -49,18 +50,18 @@ func (r *Reconciler) apply(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 	}
 }
 
-func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) {
+func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) {
 	switch {
 	case p.plan.Resize != nil:
-		p.err = r.resize(ctx, scaler, p)
+		p.err = r.resize(ctx, vs, p)
 	case p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0:
-		p.err = r.hold(ctx, scaler, p)
+		p.err = r.hold(ctx, vs, p)
 	case p.plan.Rewrite != nil:
-		p.err = r.rewrite(ctx, scaler, p)
+		p.err = r.rewrite(ctx, vs, p)
 	case p.plan.Evict != nil:
-		p.err = r.evict(ctx, scaler, p)
+		p.err = r.evict(ctx, vs, p)
 	case p.plan.GiveBack:
-		if p.err = r.giveBack(ctx, scaler, p.status.OriginalResources); p.err == nil {
+		if p.err = r.giveBack(ctx, vs, p.status.OriginalResources); p.err == nil {
 			p.status.OriginalResources = nil
 			p.again = staleCacheRetry
 		}
@@ -73,15 +74,15 @@ func (r *Reconciler) carryOut(ctx context.Context, scaler *v1beta1.VerticalScale
 
 // resize asks for one pod's resize, all its containers at once. The pod must still
 // be the one that the plan saw.
-func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
 	step := p.plan.Resize
 	patch, err := resizePatch(step)
 	if err != nil {
 		return err
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: step.Pod}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod}}
 	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
-	key := client.ObjectKeyFromObject(scaler)
+	key := client.ObjectKeyFromObject(vs)
 	if err == nil {
 		countAction("resize", "done")
 		r.pods.remember(key, step.UID, func(what *remembered) {
@@ -97,7 +98,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 		verdict := plan.Refused{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
 		r.pods.remember(key, step.UID, func(what *remembered) {
 			what.refused = slices.DeleteFunc(what.refused, func(old refusedUntil) bool { return !p.now.Before(old.until) })
-			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.patience(scaler, p, refused.Reason))})
+			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.patience(vs, p, refused.Reason))})
 		})
 		log.FromContext(ctx).Info("Resize refused", "Pod", step.Pod, "reason", refused.Reason, "message", refused.Message)
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
@@ -108,7 +109,7 @@ func (r *Reconciler) resize(ctx context.Context, scaler *v1beta1.VerticalScaler,
 			situation.Refused = map[types.UID][]plan.Refused{}
 		}
 		situation.Refused[step.UID] = append(slices.Clone(situation.Refused[step.UID]), verdict)
-		p.plan = plan.Next(*situation, policyOf(scaler, situation.Deployment), p.now)
+		p.plan = plan.Next(*situation, scaler.PlanPolicy(vs, situation.Deployment), p.now)
 		if p.plan.Resize != nil {
 			p.again = staleCacheRetry
 		}
@@ -128,11 +129,11 @@ func causeOf(p plan.Plan) string {
 
 // patience is how long a refusal stands. Most end with something that we do not watch: the
 // resync asks again. A quota that we could judge, and did, was only seen late.
-func (r *Reconciler) patience(scaler *v1beta1.VerticalScaler, p *pass, reason string) time.Duration {
+func (r *Reconciler) patience(vs *v1beta1.VerticalScaler, p *pass, reason string) time.Duration {
 	if reason == v1beta1.ReasonQuotaExceeded && p.observation.judgesQuotas {
-		return min(lateQuota, r.resync(scaler.UID))
+		return min(lateQuota, r.resync(vs.UID))
 	}
-	return r.resync(scaler.UID)
+	return r.resync(vs.UID)
 }
 
 // lateQuota is how long a quota may take to arrive in the cache.
@@ -150,14 +151,14 @@ func outcomeOf(err error) string {
 }
 
 // otherHolder names another scaler that holds values of the Deployment with that UID.
-func (r *Reconciler) otherHolder(ctx context.Context, scaler *v1beta1.VerticalScaler, deployment types.UID) (string, error) {
+func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler, deployment types.UID) (string, error) {
 	var scalers v1beta1.VerticalScalerList
-	if err := r.Client.List(ctx, &scalers, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing the scalers of namespace %s: %w", scaler.Namespace, err)
+	if err := r.Client.List(ctx, &scalers, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the scalers of namespace %s: %w", vs.Namespace, err)
 	}
 	for i := range scalers.Items {
 		other := &scalers.Items[i]
-		if held := other.Status.OriginalResources; other.Name != scaler.Name && held != nil && held.UID == deployment {
+		if held := other.Status.OriginalResources; other.Name != vs.Name && held != nil && held.UID == deployment {
 			return other.Name, nil
 		}
 	}
@@ -227,8 +228,8 @@ func resourceList(a quantity.Amounts) corev1.ResourceList {
 //
 // What is found must be the user's: not another scaler's that has not given it back
 // yet, nor what a cache shows that is older than the Deployment.
-func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
-	other, err := r.otherHolder(ctx, scaler, p.plan.Rewrite.UID)
+func (r *Reconciler) hold(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+	other, err := r.otherHolder(ctx, vs, p.plan.Rewrite.UID)
 	if err != nil {
 		return err
 	}
@@ -238,28 +239,28 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 		return nil
 	}
 	var live appsv1.Deployment
-	if err := r.Live.Get(ctx, targetOf(scaler), &live); err != nil {
+	if err := r.Live.Get(ctx, scaler.Target(vs), &live); err != nil {
 		if p.refusedBy(err) {
 			return nil
 		}
-		return fmt.Errorf("reading Deployment %s to record what it holds: %w", targetOf(scaler), err)
+		return fmt.Errorf("reading Deployment %s to record what it holds: %w", scaler.Target(vs), err)
 	}
 	if live.ResourceVersion != p.plan.Rewrite.ResourceVersion {
 		return errStaleCache
 	}
-	if !controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
-		updated := scaler.DeepCopy()
+	if !controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
+		updated := vs.DeepCopy()
 		controllerutil.AddFinalizer(updated, v1beta1.RestoreFinalizer)
-		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(vs, client.MergeFromWithOptimisticLock{})); err != nil {
 			if p.refusedBy(err) {
 				return nil
 			}
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 		r.written.Remember(updated, p.now)
-		scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
+		vs.ResourceVersion, vs.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
-	p.status.OriginalResources = apiHeld(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
+	p.status.OriginalResources = scaler.APIOriginals(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
 	p.again = staleCacheRetry
 	return nil
 }
@@ -267,13 +268,13 @@ func (r *Reconciler) hold(ctx context.Context, scaler *v1beta1.VerticalScaler, p
 // rewrite applies the sizes to the Deployment's pod template, by server-side apply
 // of nothing but these values. It takes them from whoever had them: they are
 // recorded as held, to be given back.
-func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
 	step := p.plan.Rewrite
 	sizes := map[string]corev1.ResourceRequirements{}
 	for _, size := range step.Sizes {
 		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
 	}
-	if err := r.keepUnrecorded(ctx, scaler, p, sizes); err != nil {
+	if err := r.keepUnrecorded(ctx, vs, p, sizes); err != nil {
 		if p.refusedBy(err) {
 			p.undecide()
 			return nil
@@ -281,7 +282,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		return err
 	}
 	var containers []*corev1ac.ContainerApplyConfiguration
-	for _, name := range sortedNames(sizes) {
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		resources := corev1ac.ResourceRequirements()
 		if list := sizes[name].Requests; len(list) > 0 {
 			resources.WithRequests(list)
@@ -291,7 +292,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 		}
 		containers = append(containers, corev1ac.Container().WithName(name).WithResources(resources))
 	}
-	config := appsv1ac.Deployment(p.observation.situation.Deployment.Name, scaler.Namespace).
+	config := appsv1ac.Deployment(p.observation.situation.Deployment.Name, vs.Namespace).
 		// Without these an apply would make a Deployment that has gone meanwhile, or
 		// hit another one by the same name.
 		WithUID(step.UID).WithResourceVersion(step.ResourceVersion).
@@ -301,7 +302,7 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if err == nil {
 		countAction("rollout", "done")
 		// The answer was read into what was sent.
-		r.pods.remember(client.ObjectKeyFromObject(scaler), step.UID, func(what *remembered) {
+		r.pods.remember(client.ObjectKeyFromObject(vs), step.UID, func(what *remembered) {
 			what.generation, what.at = ptr.Deref(config.Generation, 0), p.now
 		})
 		p.changes = append(p.changes, templateChanges(p.observation.situation.Deployment, step.Sizes)...)
@@ -323,9 +324,9 @@ func (r *Reconciler) rewrite(ctx context.Context, scaler *v1beta1.VerticalScaler
 // keepUnrecorded adds to the sizes what we own of the template without a record of
 // having taken it: the status that said so was lost. An apply that left it out would
 // remove it, and leave a container without requests.
-func (r *Reconciler) keepUnrecorded(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass, sizes map[string]corev1.ResourceRequirements) error {
+func (r *Reconciler) keepUnrecorded(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, sizes map[string]corev1.ResourceRequirements) error {
 	var deployment appsv1.Deployment
-	key := targetOf(scaler)
+	key := scaler.Target(vs)
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
 		return fmt.Errorf("reading who owns what of Deployment %s: %w", key, err)
 	}

@@ -4,6 +4,7 @@
 package verticalscaler
 
 import (
+	"maps"
 	"context"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -33,7 +35,7 @@ const (
 
 // writersOf asks the API server who has what is contested: the cache leaves that out.
 // It lists by name, since that is a right that we have of pods and Deployments alike.
-func (r *Reconciler) writersOf(ctx context.Context, scaler *v1beta1.VerticalScaler, c plan.Contest) (*plan.Writers, error) {
+func (r *Reconciler) writersOf(ctx context.Context, vs *v1beta1.VerticalScaler, c plan.Contest) (*plan.Writers, error) {
 	var names []string
 	ours := false
 	add := func(entries []metav1.ManagedFieldsEntry, where []string, leaves []ownership.Leaf) error {
@@ -43,7 +45,7 @@ func (r *Reconciler) writersOf(ctx context.Context, scaler *v1beta1.VerticalScal
 	}
 	if len(c.Template) > 0 {
 		var found appsv1.DeploymentList
-		if err := r.listLive(ctx, &found, targetOf(scaler)); err != nil {
+		if err := r.listLive(ctx, &found, scaler.Target(vs)); err != nil {
 			return nil, err
 		}
 		for i := range found.Items {
@@ -54,15 +56,15 @@ func (r *Reconciler) writersOf(ctx context.Context, scaler *v1beta1.VerticalScal
 			}
 			owned, err := ownership.Of(d.ManagedFields, Name)
 			if err != nil {
-				return nil, fmt.Errorf("reading what is ours of Deployment %s: %w", targetOf(scaler), err)
+				return nil, fmt.Errorf("reading what is ours of Deployment %s: %w", scaler.Target(vs), err)
 			}
 			ours = hasAll(owned, leaves)
 		}
 	}
-	pods := sortedNames(c.Pods)
+	pods := slices.Sorted(maps.Keys(c.Pods))
 	for _, name := range pods[:min(len(pods), maxPodsAsked)] {
 		var found corev1.PodList
-		if err := r.listLive(ctx, &found, types.NamespacedName{Namespace: scaler.Namespace, Name: name}); err != nil {
+		if err := r.listLive(ctx, &found, types.NamespacedName{Namespace: vs.Namespace, Name: name}); err != nil {
 			return nil, err
 		}
 		for i := range found.Items {

@@ -14,6 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // The events that are recorded, by reason. Each tells of something that has
@@ -32,49 +33,49 @@ const actionSize = "Size"
 
 // tell records what this pass has changed. It is called once the status that says
 // the same is written, also where the step itself failed: what was decided stands.
-func (r *Reconciler) tell(scaler *v1beta1.VerticalScaler, p pass) {
+func (r *Reconciler) tell(vs *v1beta1.VerticalScaler, p pass) {
 	if r.Recorder == nil || isConflict(p.err) {
 		return // after a conflict nothing was decided: the next pass does
 	}
-	before, after := scaler.Status.Conditions, p.status.Conditions
+	before, after := vs.Status.Conditions, p.status.Conditions
 	if p.plan.Decided && p.plan.Decision != nil {
 		kind, what := corev1.EventTypeNormal, eventDecided
 		if p.plan.PutBack != "" {
 			kind, what = corev1.EventTypeWarning, eventPutBack
 		}
-		r.event(scaler, p, kind, what, sayDecided(&p))
+		r.event(vs, p, kind, what, sayDecided(&p))
 	}
 	if p.evicted != "" {
-		r.event(scaler, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
+		r.event(vs, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
 	}
 	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
-		r.event(scaler, p, corev1.EventTypeNormal, eventApplied, sayApplied(scaler, p.status.Summary))
+		r.event(vs, p, corev1.EventTypeNormal, eventApplied, sayApplied(vs, p.status.Summary))
 	}
 	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
 		kind := eventHeld
 		if s.Reason == v1beta1.ReasonConflict {
 			kind = eventConflict
 		}
-		r.event(scaler, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
+		r.event(vs, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
 	}
 }
 
-func sayApplied(scaler *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
+func sayApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
-	if modeOf(scaler) == v1beta1.UpdateModeInPlace && scaler.Status.OriginalResources == nil && !mayEvict(scaler) {
+	if scaler.Mode(&vs.Spec) == v1beta1.UpdateModeInPlace && vs.Status.OriginalResources == nil && !scaler.EvictsPods(&vs.Spec) {
 		said += ", without our restarting any"
 	}
 	return said
 }
 
-func (r *Reconciler) event(scaler *v1beta1.VerticalScaler, p pass, kind, reason, note string) {
+func (r *Reconciler) event(vs *v1beta1.VerticalScaler, p pass, kind, reason, note string) {
 	note = conditions.Truncated(note)
 	if p.observation.deployment == nil {
-		r.Recorder.Eventf(scaler, nil, kind, reason, actionSize, "%s", note)
+		r.Recorder.Eventf(vs, nil, kind, reason, actionSize, "%s", note)
 		return
 	}
-	r.Recorder.Eventf(scaler, p.observation.deployment, kind, reason, actionSize, "%s", note)
-	r.Recorder.Eventf(p.observation.deployment, scaler, kind, reason, actionSize, "%s", note)
+	r.Recorder.Eventf(vs, p.observation.deployment, kind, reason, actionSize, "%s", note)
+	r.Recorder.Eventf(p.observation.deployment, vs, kind, reason, actionSize, "%s", note)
 }
 
 func reasonOf(conditions []metav1.Condition, kind string) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 const (
@@ -31,17 +32,17 @@ const (
 
 // evict asks for the eviction of one pod, which must still be as the plan saw it: one that has
 // got its size meanwhile, or another one by that name, is not evicted.
-func (r *Reconciler) evict(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
 	step := p.plan.Evict
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: step.Pod}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod}}
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: scaler.Namespace, Name: step.Pod},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &step.UID, ResourceVersion: &step.ResourceVersion}},
 	}
 	limited, cancel := context.WithTimeout(ctx, evictionTakes)
 	defer cancel()
 	err := r.Client.SubResource("eviction").Create(limited, pod, eviction)
-	key := client.ObjectKeyFromObject(scaler)
+	key := client.ObjectKeyFromObject(vs)
 	if err == nil {
 		countAction("evict", "done")
 		r.pods.remember(key, step.UID, func(what *remembered) { what.evicted, what.at = true, p.now })
@@ -61,14 +62,14 @@ func (r *Reconciler) evict(ctx context.Context, scaler *v1beta1.VerticalScaler, 
 	case v1beta1.ReasonDisruptionBudget:
 		no.Until = p.now.Add(min(max(retryAfter, budgetRetry), mostRetry))
 	case v1beta1.ReasonNamespaceTerminating:
-		no.Until = p.now.Add(r.resync(scaler.UID))
+		no.Until = p.now.Add(r.resync(vs.UID))
 	default:
-		no.Stalled, no.Until = true, p.now.Add(r.resync(scaler.UID))
+		no.Stalled, no.Until = true, p.now.Add(r.resync(vs.UID))
 	}
 	r.pods.remember(key, p.observation.situation.Deployment.UID, func(what *remembered) { what.eviction = no })
 	situation := &p.observation.situation
 	situation.EvictionRefused = no
-	policy := policyOf(scaler, situation.Deployment)
+	policy := scaler.PlanPolicy(vs, situation.Deployment)
 	policy.Edited = false // this is the answer to it
 	known := p.plan.Admission
 	p.plan = plan.Next(*situation, policy, p.now)

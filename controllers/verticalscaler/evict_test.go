@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -51,8 +52,8 @@ func toEvict() plan.Situation {
 }
 
 func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
-	scaler := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
-	key := client.ObjectKeyFromObject(scaler)
+	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
+	key := client.ObjectKeyFromObject(vs)
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 0)
 	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
 	slow := &apierrors.StatusError{ErrStatus: *budget.ErrStatus.DeepCopy()}
@@ -92,14 +93,14 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 					p.err = err
 					return p
 				}
-				p.plan = plan.Next(p.observation.situation, policyOf(scaler, p.observation.situation.Deployment), noon)
+				p.plan = plan.Next(p.observation.situation, scaler.PlanPolicy(vs, p.observation.situation.Deployment), noon)
 				return p
 			}
 			p := plans()
 			if p.plan.Evict == nil {
 				t.Fatalf("%s: %s", p.plan.Reason, p.plan.Message)
 			}
-			err := r.evict(t.Context(), scaler, p)
+			err := r.evict(t.Context(), vs, p)
 			if (err != nil) != tc.fails {
 				t.Errorf("failed: %v", err)
 			}

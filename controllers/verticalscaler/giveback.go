@@ -25,28 +25,29 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // release lets a scaler that is being deleted go: what it holds is given back, then
 // the finalizer is removed. Where the API server refuses that, an event says so: a
 // scaler on its way out has no use for conditions.
-func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
+func (r *Reconciler) release(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p pass) {
 	p.now = now
-	if !controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
+	if !controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
 		return p
 	}
-	if p.err = r.giveBack(ctx, scaler, scaler.Status.OriginalResources); p.err == nil {
-		p.err = r.dropFinalizer(ctx, scaler, now)
+	if p.err = r.giveBack(ctx, vs, vs.Status.OriginalResources); p.err == nil {
+		p.err = r.dropFinalizer(ctx, vs, now)
 	}
 	if why := putOffBy(p.err); why != nil { // the turn, or the end of the freeze, wakes it
 		p.err = nil
 		if why.reason == v1beta1.ReasonFrozen && r.Recorder != nil {
-			r.event(scaler, p, corev1.EventTypeWarning, eventHeld, why.reason+": what was taken over is not given back yet: "+why.message)
+			r.event(vs, p, corev1.EventTypeWarning, eventHeld, why.reason+": what was taken over is not given back yet: "+why.message)
 		}
 		return p
 	}
 	if refused := refusal.Of(p.err); refused.Reason != "" && r.Recorder != nil {
-		r.event(scaler, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
+		r.event(vs, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
 	}
 	return p
 }
@@ -54,42 +55,42 @@ func (r *Reconciler) release(ctx context.Context, scaler *v1beta1.VerticalScaler
 // releaseOthers gives back what the scaler holds but may hold no longer: that of a
 // Deployment which it does not name any more or is not first to name, or all of it
 // where neither the mode nor the fallback is Rollout.
-func (r *Reconciler) releaseOthers(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
+func (r *Reconciler) releaseOthers(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
 	held := status.OriginalResources
-	retargeted := recordedClaim(scaler) != "" && recordedClaim(scaler) != claimFor(scaler)
+	retargeted := scaler.RecordedClaim(vs) != "" && scaler.RecordedClaim(vs) != scaler.Claim(vs)
 	if retargeted {
 		status.Decision, status.Target, status.Recommendation, status.Summary = nil, nil, nil, nil
 	}
-	winner, err := r.winnerOver(ctx, scaler)
+	winner, err := r.winnerOver(ctx, vs)
 	if err != nil {
 		return err
 	}
-	keeps := held != nil && held.DeploymentName == scaler.Spec.DeploymentName &&
-		mayHold(scaler) && winner == ""
-	if keeps || isPaused(scaler) {
+	keeps := held != nil && held.DeploymentName == vs.Spec.DeploymentName &&
+		scaler.WritesTemplate(&vs.Spec) && winner == ""
+	if keeps || scaler.IsPaused(vs) {
 		return nil
 	}
 	if held != nil {
-		if err := r.giveBack(ctx, scaler, held); err != nil {
+		if err := r.giveBack(ctx, vs, held); err != nil {
 			return err
 		}
 		status.OriginalResources = nil
 	}
 	// Also with Rollout: a scaler that stands back, or that has not begun, holds nothing.
-	if held == nil && controllerutil.ContainsFinalizer(scaler, v1beta1.RestoreFinalizer) {
-		return r.dropFinalizer(ctx, scaler, now)
+	if held == nil && controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
+		return r.dropFinalizer(ctx, vs, now)
 	}
 	return nil
 }
 
-func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) error {
-	updated := scaler.DeepCopy()
+func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
+	updated := vs.DeepCopy()
 	controllerutil.RemoveFinalizer(updated, v1beta1.RestoreFinalizer)
-	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(scaler, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, updated, client.MergeFromWithOptions(vs, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
 	r.written.Remember(updated, now)
-	scaler.ResourceVersion, scaler.Finalizers = updated.ResourceVersion, updated.Finalizers
+	vs.ResourceVersion, vs.Finalizers = updated.ResourceVersion, updated.Finalizers
 	return nil
 }
 
@@ -100,12 +101,12 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, scaler *v1beta1.Vertical
 // since is theirs, and a forged record can reach nothing. Two writes are needed,
 // since a field that is changed gets its writer as owner: the first restores the
 // values, the second takes our name off them. Either can be repeated.
-func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
+func (r *Reconciler) giveBack(ctx context.Context, vs *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
 	if held == nil {
 		return nil
 	}
 	var deployment appsv1.Deployment
-	key := types.NamespacedName{Namespace: scaler.Namespace, Name: held.DeploymentName}
+	key := types.NamespacedName{Namespace: vs.Namespace, Name: held.DeploymentName}
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
@@ -115,7 +116,7 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 	if deployment.UID != held.UID {
 		return nil // made anew since: nothing of ours is on it
 	}
-	if other, err := r.otherHolder(ctx, scaler, held.UID); err != nil || other != "" {
+	if other, err := r.otherHolder(ctx, vs, held.UID); err != nil || other != "" {
 		return err // what is ours on it is the other's to give back
 	}
 	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
@@ -123,11 +124,11 @@ func (r *Reconciler) giveBack(ctx context.Context, scaler *v1beta1.VerticalScale
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
 	if patch := restorePatch(&deployment, held, owned); patch != nil {
-		if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
-			r.leave(client.ObjectKeyFromObject(scaler))
+		if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+			r.leave(client.ObjectKeyFromObject(vs))
 			return &freeze.Error{Why: why}
 		}
-		done, err := r.slot(scaler, budget.Want{Class: budget.Bounds})
+		done, err := r.slot(vs, budget.Want{Class: budget.Bounds})
 		if err != nil {
 			return err
 		}

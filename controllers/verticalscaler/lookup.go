@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -58,8 +59,8 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 	}
 	for name, values := range map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, targetIndex: targetValues} {
 		if err := c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
-			if scaler, ok := obj.(*v1beta1.VerticalScaler); ok {
-				return values(scaler)
+			if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+				return values(vs)
 			}
 			return nil
 		}); err != nil {
@@ -72,24 +73,24 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 func indexers() toolscache.Indexers {
 	index := func(values func(*v1beta1.VerticalScaler) []string) toolscache.IndexFunc {
 		return func(obj any) ([]string, error) {
-			scaler, ok := obj.(*v1beta1.VerticalScaler)
+			vs, ok := obj.(*v1beta1.VerticalScaler)
 			if !ok {
 				return nil, fmt.Errorf("indexing a %T as a scaler", obj)
 			}
-			return values(scaler), nil
+			return values(vs), nil
 		}
 	}
 	return toolscache.Indexers{claimIndex: index(claimValues), targetIndex: index(targetValues)}
 }
 
 func claimValues(s *v1beta1.VerticalScaler) []string {
-	if claim := recordedClaim(s); isOwnClaim(s, claim) {
+	if claim := scaler.RecordedClaim(s); scaler.IsOwnClaim(s, claim) {
 		return []string{claim}
 	}
 	return nil
 }
 
-func targetValues(s *v1beta1.VerticalScaler) []string { return []string{claimFor(s)} }
+func targetValues(s *v1beta1.VerticalScaler) []string { return []string{scaler.Claim(s)} }
 
 // claimants are the scalers whose status claims the Deployment.
 func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
@@ -154,13 +155,13 @@ func (l *lookup) ofPod(ctx context.Context, pod client.Object) []reconcile.Reque
 // ofRival maps a scaler to the others that name the same Deployment: one of them
 // may have to take over, or to step back.
 func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Request {
-	scaler, ok := obj.(*v1beta1.VerticalScaler)
+	vs, ok := obj.(*v1beta1.VerticalScaler)
 	if !ok {
 		return nil
 	}
-	self := client.ObjectKeyFromObject(scaler)
+	self := client.ObjectKeyFromObject(vs)
 	var others []types.NamespacedName
-	for _, key := range l.rivals(ctx, targetOf(scaler)) {
+	for _, key := range l.rivals(ctx, scaler.Target(vs)) {
 		if key != self {
 			others = append(others, key)
 		}

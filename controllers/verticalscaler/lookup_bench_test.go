@@ -12,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // manyScalers fills an indexer with n scalers in namespaces of a hundred; shared of
@@ -27,7 +28,7 @@ func manyScalers(tb testing.TB, n, shared int) toolscache.Indexer {
 		s := &v1beta1.VerticalScaler{}
 		s.Namespace, s.Name, s.Spec.DeploymentName = namespace, fmt.Sprintf("s-%d", i), target
 		s.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: make([]v1beta1.ContainerRecommendation, 2)}
-		recordClaim(&s.Status, claimFor(s))
+		scaler.RecordClaim(&s.Status, scaler.Claim(s))
 		if err := indexer.Add(s); err != nil {
 			tb.Fatal(err)
 		}

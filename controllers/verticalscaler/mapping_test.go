@@ -29,6 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // That no event is lost is a statement about interleavings, so it is tested as one.
@@ -322,8 +323,8 @@ func (w *world) restart() {
 func (w *world) lookup() *lookup {
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
 	for _, obj := range w.caches {
-		if scaler, ok := obj.(*v1beta1.VerticalScaler); ok {
-			if err := indexer.Add(scaler); err != nil {
+		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+			if err := indexer.Add(vs); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -334,34 +335,34 @@ func (w *world) lookup() *lookup {
 // lost says what is not as it should be in a world at rest.
 func (w *world) lost() string {
 	for _, key := range slices.Sorted(maps.Keys(w.stored)) {
-		scaler, ok := w.stored[key].(*v1beta1.VerticalScaler)
+		vs, ok := w.stored[key].(*v1beta1.VerticalScaler)
 		if !ok {
 			continue
 		}
-		if got, want := recordedClaim(scaler), claimFor(scaler); got != want {
-			return fmt.Sprintf("scaler %s claims %q, not %q", scaler.Name, got, want)
+		if got, want := scaler.RecordedClaim(vs), scaler.Claim(vs); got != want {
+			return fmt.Sprintf("scaler %s claims %q, not %q", vs.Name, got, want)
 		}
-		if got, want := scaler.Status.ObservedGeneration, scaler.Generation; got != want {
-			return fmt.Sprintf("scaler %s has observed generation %d of %d", scaler.Name, got, want)
+		if got, want := vs.Status.ObservedGeneration, vs.Generation; got != want {
+			return fmt.Sprintf("scaler %s has observed generation %d of %d", vs.Name, got, want)
 		}
-		if got, want := meta.IsStatusConditionTrue(scaler.Status.Conditions, v1beta1.ConditionStalled), w.winner(scaler) != scaler.Name; got != want {
-			return fmt.Sprintf("scaler %s stands back: %v, though %s comes first", scaler.Name, got, w.winner(scaler))
+		if got, want := meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionStalled), w.winner(vs) != vs.Name; got != want {
+			return fmt.Sprintf("scaler %s stands back: %v, though %s comes first", vs.Name, got, w.winner(vs))
 		}
-		d, exists := w.stored["Deployment/"+scaler.Spec.DeploymentName].(*appsv1.Deployment)
-		switch target := scaler.Status.Target; {
+		d, exists := w.stored["Deployment/"+vs.Spec.DeploymentName].(*appsv1.Deployment)
+		switch target := vs.Status.Target; {
 		case !exists && target != nil:
-			return fmt.Sprintf("scaler %s has not seen that Deployment %s is gone", scaler.Name, scaler.Spec.DeploymentName)
+			return fmt.Sprintf("scaler %s has not seen that Deployment %s is gone", vs.Name, vs.Spec.DeploymentName)
 		case exists && (target == nil || target.UID != d.UID || target.Generation != d.Generation):
-			return fmt.Sprintf("scaler %s has seen %+v of Deployment %s, which is at generation %d of %s", scaler.Name, target, d.Name, d.Generation, d.UID)
+			return fmt.Sprintf("scaler %s has seen %+v of Deployment %s, which is at generation %d of %s", vs.Name, target, d.Name, d.Generation, d.UID)
 		}
 	}
 	return ""
 }
 
-func (w *world) winner(scaler *v1beta1.VerticalScaler) string {
-	best := scaler
+func (w *world) winner(vs *v1beta1.VerticalScaler) string {
+	best := vs
 	for _, obj := range w.stored {
-		if rival, ok := obj.(*v1beta1.VerticalScaler); ok && rival.Spec.DeploymentName == scaler.Spec.DeploymentName && comesBefore(rival, best) {
+		if rival, ok := obj.(*v1beta1.VerticalScaler); ok && rival.Spec.DeploymentName == vs.Spec.DeploymentName && comesBefore(rival, best) {
 			best = rival
 		}
 	}
@@ -392,7 +393,7 @@ func (w *world) key() string {
 	describe := func(obj client.Object) {
 		switch o := obj.(type) {
 		case *v1beta1.VerticalScaler:
-			fmt.Fprintf(&b, "%s/%s/%d/%s/%s/%d/%v/%v,", o.Name, o.UID, o.Generation, o.Spec.DeploymentName, recordedClaim(o), o.Status.ObservedGeneration,
+			fmt.Fprintf(&b, "%s/%s/%d/%s/%s/%d/%v/%v,", o.Name, o.UID, o.Generation, o.Spec.DeploymentName, scaler.RecordedClaim(o), o.Status.ObservedGeneration,
 				o.Status.Target, meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionStalled))
 		case *appsv1.Deployment:
 			fmt.Fprintf(&b, "%s/%s/%d,", o.Name, o.UID, o.Generation)
@@ -408,8 +409,8 @@ func (w *world) key() string {
 		describe(w.caches[key])
 		stored := w.stored[key]
 		fmt.Fprintf(&b, "%v,", stored != nil && stored.GetResourceVersion() == w.caches[key].GetResourceVersion())
-		if scaler, ok := w.caches[key].(*v1beta1.VerticalScaler); ok {
-			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(scaler, theNoon))
+		if vs, ok := w.caches[key].(*v1beta1.VerticalScaler); ok {
+			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(vs, theNoon))
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {
@@ -467,9 +468,9 @@ func createScaler(name, target string) step {
 
 func changeScaler(name, what string, change func(*v1beta1.VerticalScaler)) step {
 	return step{what + " " + name, func(w *world) {
-		scaler := w.stored["VerticalScaler/"+name].(*v1beta1.VerticalScaler).DeepCopy()
-		change(scaler)
-		w.put(scaler)
+		vs := w.stored["VerticalScaler/"+name].(*v1beta1.VerticalScaler).DeepCopy()
+		change(vs)
+		w.put(vs)
 	}}
 }
 
@@ -544,17 +545,17 @@ type worldStatus struct {
 }
 
 func (s worldStatus) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
-	scaler := obj.(*v1beta1.VerticalScaler)
-	stored, ok := s.w.stored[keyOf(scaler)].(*v1beta1.VerticalScaler)
+	vs := obj.(*v1beta1.VerticalScaler)
+	stored, ok := s.w.stored[keyOf(vs)].(*v1beta1.VerticalScaler)
 	switch {
-	case !ok || stored.UID != scaler.UID:
-		return apierrors.NewNotFound(schema.GroupResource{}, scaler.Name)
-	case stored.ResourceVersion != scaler.ResourceVersion:
-		return apierrors.NewConflict(schema.GroupResource{}, scaler.Name, fmt.Errorf("changed meanwhile"))
+	case !ok || stored.UID != vs.UID:
+		return apierrors.NewNotFound(schema.GroupResource{}, vs.Name)
+	case stored.ResourceVersion != vs.ResourceVersion:
+		return apierrors.NewConflict(schema.GroupResource{}, vs.Name, fmt.Errorf("changed meanwhile"))
 	}
 	updated := stored.DeepCopy()
-	updated.Status = *scaler.Status.DeepCopy()
+	updated.Status = *vs.Status.DeepCopy()
 	s.w.put(updated)
-	scaler.ResourceVersion = updated.ResourceVersion
+	vs.ResourceVersion = updated.ResourceVersion
 	return nil
 }

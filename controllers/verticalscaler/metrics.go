@@ -6,8 +6,6 @@ package verticalscaler
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 var (
@@ -15,16 +13,6 @@ var (
 		Name: "verticalscaler_actions_total",
 		Help: "Changes asked of the API server, by kind (resize, rollout, evict, give-back) and outcome (done, conflict, failed, Frozen, or the reason of the refusal).",
 	}, []string{"action", "outcome"})
-
-	samples = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "verticalscaler_samples_total",
-		Help: "Usage samples received, by what became of them: Used, or the reason of the refusal.",
-	}, []string{"outcome"})
-
-	fills = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "verticalscaler_history_fills_total",
-		Help: "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
-	}, []string{"outcome"})
 
 	asks = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "verticalscaler_budget_asks_total",
@@ -37,7 +25,7 @@ var (
 	})
 )
 
-func init() { metrics.Registry.MustRegister(actions, samples, fills, asks, waiting) }
+func init() { metrics.Registry.MustRegister(actions, asks, waiting) }
 
 // countAsk counts a change asked of the budget.
 func countAsk(granted, isNew bool, now int) {
@@ -50,16 +38,4 @@ func countAsk(granted, isNew bool, now int) {
 	waiting.Set(float64(now))
 }
 
-// CountFill counts an attempt to fill a history.
-func CountFill(outcome string) { fills.WithLabelValues(outcome).Inc() }
-
 func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }
-
-// CountSamples counts samples that were used (no refusal) or refused.
-func CountSamples(refusal usage.Refusal, n int) {
-	outcome := string(refusal)
-	if outcome == "" {
-		outcome = "Used"
-	}
-	samples.WithLabelValues(outcome).Add(float64(n))
-}

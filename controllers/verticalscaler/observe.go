@@ -18,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -41,48 +42,48 @@ type observation struct {
 }
 
 // observe reads the target and its surroundings from the cache.
-func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) (o observation, err error) {
-	if o.winner, err = r.winnerOver(ctx, scaler); err != nil {
+func (r *Reconciler) observe(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) (o observation, err error) {
+	if o.winner, err = r.winnerOver(ctx, vs); err != nil {
 		return o, err
 	}
 	var deployment appsv1.Deployment
-	if err := r.Client.Get(ctx, targetOf(scaler), &deployment); err != nil {
+	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment); err != nil {
 		if apierrors.IsNotFound(err) {
 			return o, nil
 		}
-		return o, fmt.Errorf("reading Deployment %s: %w", targetOf(scaler), err)
+		return o, fmt.Errorf("reading Deployment %s: %w", scaler.Target(vs), err)
 	}
 	o.deployment = &deployment
 	if o.winner != "" {
 		return o, nil
 	}
-	if r.ProblemsOf != nil {
-		o.problems = r.ProblemsOf(client.ObjectKeyFromObject(scaler))
+	if r.Usage != nil {
+		o.problems = r.Usage.ProblemsOf(client.ObjectKeyFromObject(vs))
 	}
 
 	s := plan.Situation{Deployment: workload.ReadDeployment(&deployment)}
 	if s.Pods, err = inventory.PodsOf(ctx, r.Client, &deployment); err != nil {
 		return o, err
 	}
-	if o.undone, err = r.recallPods(client.ObjectKeyFromObject(scaler), &s); err != nil {
+	if o.undone, err = r.recallPods(client.ObjectKeyFromObject(vs), &s); err != nil {
 		return o, err
 	}
 	var ranges corev1.LimitRangeList
-	if err := r.Client.List(ctx, &ranges, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the LimitRanges of namespace %s: %w", scaler.Namespace, err)
+	if err := r.Client.List(ctx, &ranges, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the LimitRanges of namespace %s: %w", vs.Namespace, err)
 	}
 	s.Bounds = workload.ReadLimitRanges(ranges.Items)
 	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", scaler.Namespace, err)
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", vs.Namespace, err)
 	}
 	s.Quotas, o.judgesQuotas = workload.ReadQuotas(quotas.Items)
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, client.InNamespace(scaler.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", scaler.Namespace, err)
+	if err := r.Client.List(ctx, &hpas, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", vs.Namespace, err)
 	}
 	s.Scaled = workload.ReadHPAs(hpas.Items, &deployment)
-	s.Sized = workload.SizedBy(r.VPAs.Of(scaler.Namespace), &deployment)
+	s.Sized = workload.SizedBy(r.VPAs.Of(vs.Namespace), &deployment)
 
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()
@@ -93,13 +94,13 @@ func (r *Reconciler) observe(ctx context.Context, scaler *v1beta1.VerticalScaler
 	if status.Target != nil && status.Target.UID != deployment.UID {
 		status.Decision, status.RevertedChanges = nil, nil
 	}
-	if mayEvict(scaler) {
-		s.Admission = admissionOf(scaler.Status.NewPods)
-		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(scaler), scaler.Status.NewPods)
+	if scaler.EvictsPods(&vs.Spec) {
+		s.Admission = scaler.NewPods(vs.Status.NewPods)
+		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
 	}
-	s.Decision = decisionOf(status.Decision)
-	s.Failed = failedOf(status.RevertedChanges)
-	s.Held = heldOf(status.OriginalResources, deployment.UID)
+	s.Decision = scaler.Decision(status.Decision)
+	s.Failed = scaler.RevertedChanges(status.RevertedChanges)
+	s.Held = scaler.Originals(status.OriginalResources, deployment.UID)
 	o.situation = s
 	return o, nil
 }
@@ -151,14 +152,14 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 
 // winnerOver names the scaler that comes before this one among those that name the
 // same Deployment: the oldest, then the first by name.
-func (r *Reconciler) winnerOver(ctx context.Context, scaler *v1beta1.VerticalScaler) (string, error) {
-	first := scaler
-	rivals, err := r.lookup.lookUp(ctx, targetIndex, targetOf(scaler))
+func (r *Reconciler) winnerOver(ctx context.Context, vs *v1beta1.VerticalScaler) (string, error) {
+	first := vs
+	rivals, err := r.lookup.lookUp(ctx, targetIndex, scaler.Target(vs))
 	if err != nil {
-		return "", fmt.Errorf("looking up the scalers of Deployment %s: %w", targetOf(scaler), err)
+		return "", fmt.Errorf("looking up the scalers of Deployment %s: %w", scaler.Target(vs), err)
 	}
 	for _, key := range rivals {
-		if key == client.ObjectKeyFromObject(scaler) {
+		if key == client.ObjectKeyFromObject(vs) {
 			continue
 		}
 		var rival v1beta1.VerticalScaler
@@ -168,11 +169,11 @@ func (r *Reconciler) winnerOver(ctx context.Context, scaler *v1beta1.VerticalSca
 			}
 			return "", fmt.Errorf("reading scaler %s: %w", key, err)
 		}
-		if rival.Spec.DeploymentName == scaler.Spec.DeploymentName && comesBefore(&rival, first) {
+		if rival.Spec.DeploymentName == vs.Spec.DeploymentName && comesBefore(&rival, first) {
 			first = &rival
 		}
 	}
-	if first == scaler {
+	if first == vs {
 		return "", nil
 	}
 	return first.Name, nil
@@ -186,8 +187,8 @@ func comesBefore(a, b *v1beta1.VerticalScaler) bool {
 }
 
 // recommendations counts the OOM kills that the pods tell of, and recommends.
-func (r *Reconciler) recommendations(scaler *v1beta1.VerticalScaler, o observation, status *v1beta1.VerticalScalerStatus) (recs []recommend.Container) {
-	r.Histories.With(client.ObjectKeyFromObject(scaler), func(book history.Book) {
+func (r *Reconciler) recommendations(vs *v1beta1.VerticalScaler, o observation, status *v1beta1.VerticalScalerStatus) (recs []recommend.Container) {
+	r.Histories.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
 		var names []string
 		for _, c := range o.situation.Deployment.Containers {
 			names = append(names, c.Name)
@@ -208,32 +209,7 @@ func (r *Reconciler) recommendations(scaler *v1beta1.VerticalScaler, o observati
 				}
 			}
 		}
-		recs = recommendAll(scaler, names, book, status.Recommendation, r.Params)
+		recs = scaler.Recommendations(&vs.Spec, names, book, status.Recommendation, r.Params)
 	})
 	return recs
-}
-
-// recommendAll recommends for each container, in the template's order.
-func recommendAll(scaler *v1beta1.VerticalScaler, names []string, book history.Book, published *v1beta1.Recommendation, params recommend.Params) (recs []recommend.Container) {
-	for _, name := range names {
-		policy := recommendPolicyOf(scaler, name)
-		container := book.Container(name)
-		if container == nil || (!policy.CPU && !policy.Memory) {
-			continue
-		}
-		if rec, ok := recommend.For(name, container, policy, publishedFor(published, name), params); ok {
-			recs = append(recs, rec)
-		}
-	}
-	return recs
-}
-
-// Moved says whether the scaler's status no longer tells what its history says.
-func (r *Reconciler) Moved(scaler *v1beta1.VerticalScaler, deployment *appsv1.Deployment, book history.Book) bool {
-	var names []string
-	for _, c := range deployment.Spec.Template.Spec.Containers {
-		names = append(names, c.Name)
-	}
-	recs := recommendAll(scaler, names, book, scaler.Status.Recommendation, r.Params)
-	return !sameRecommendation(recommendationStatus(recs), scaler.Status.Recommendation)
 }

@@ -46,29 +46,29 @@ func putOffBy(err error) *putOff {
 
 // permit asks for leave to take the plan's step. Where it is given, done must be called
 // once the step is taken.
-func (r *Reconciler) permit(scaler *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
-	key := client.ObjectKeyFromObject(scaler)
+func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
+	key := client.ObjectKeyFromObject(vs)
 	done = func() {}
 	if p.plan.Resize == nil && p.plan.Rewrite == nil && p.plan.Evict == nil && !p.plan.GiveBack {
 		r.leave(key)
 		return done, nil
 	}
-	if why, frozen := r.Freeze.Over(scaler.Namespace); frozen {
+	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
 		r.leave(key)
 		return nil, &putOff{v1beta1.ReasonFrozen, why}
 	}
 	if p.plan.GiveBack || p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0 {
 		return done, nil // giving back asks by itself; holding writes to the scaler alone
 	}
-	return r.slot(scaler, plan.WantOf(p.plan, p.observation.situation))
+	return r.slot(vs, plan.WantOf(p.plan, p.observation.situation))
 }
 
 // slot asks the budget for one change.
-func (r *Reconciler) slot(scaler *v1beta1.VerticalScaler, want budget.Want) (done func(), err error) {
+func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done func(), err error) {
 	if r.Budget == nil {
 		return func() {}, nil
 	}
-	key := client.ObjectKeyFromObject(scaler)
+	key := client.ObjectKeyFromObject(vs)
 	granted, isNew := r.Budget.Ask(r.Clock.Now(), key, want)
 	countAsk(granted, isNew, r.Budget.Waiting())
 	if !granted {

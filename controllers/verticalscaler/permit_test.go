@@ -24,7 +24,7 @@ import (
 var permitTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestAChangeNeedsBothPermits(t *testing.T) {
-	scaler := func(name string) *v1beta1.VerticalScaler {
+	vs := func(name string) *v1beta1.VerticalScaler {
 		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
 	}
 	clock := clocktesting.NewFakeClock(permitTime)
@@ -36,7 +36,7 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	step := func() *pass { return &pass{plan: plan.Plan{Resize: &plan.Resize{}}} }
 	refused := func(name string, p *pass, reason string, waiting int) {
 		t.Helper()
-		_, err := r.permit(scaler(name), p)
+		_, err := r.permit(vs(name), p)
 		if why := putOffBy(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
 			t.Errorf("%s: %v, not %s", name, err, reason)
 		}
@@ -46,7 +46,7 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	}
 	granted := func(name string, p *pass, waiting int) {
 		t.Helper()
-		done, err := r.permit(scaler(name), p)
+		done, err := r.permit(vs(name), p)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

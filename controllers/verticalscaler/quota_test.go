@@ -57,14 +57,14 @@ func TestAQuotaWakesThoseThatItHoldsBack(t *testing.T) {
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	scaler := func(namespace, name, reason string) *v1beta1.VerticalScaler {
+	vs := func(namespace, name, reason string) *v1beta1.VerticalScaler {
 		return &v1beta1.VerticalScaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{{Type: "Applied", Reason: reason}}},
 		}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		scaler("shop", "held", "QuotaExceeded"), scaler("shop", "free", "Applied"), scaler("other", "held", "QuotaExceeded"),
+		vs("shop", "held", "QuotaExceeded"), vs("shop", "free", "Applied"), vs("other", "held", "QuotaExceeded"),
 		&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}},
 	).Build()
 	got := heldByQuota(reader)(t.Context(), team("2", "1"))

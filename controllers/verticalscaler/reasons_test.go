@@ -15,6 +15,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
@@ -60,17 +61,17 @@ func TestEveryPassSaysWhy(t *testing.T) {
 		{none, found(func(p *pass) { p.err = apierrors.NewInternalError(errors.New("etcd")) })},
 		{
 			none,
-			found(func(p *pass) { p.scope = Scope{Namespaces: []string{"shop"}} }),
-			found(func(p *pass) { p.scope = Scope{NodesForbidden: true} }),
+			found(func(p *pass) { p.access = scaler.ClusterAccess{Namespaces: []string{"shop"}} }),
+			found(func(p *pass) { p.access = scaler.ClusterAccess{NodesForbidden: true} }),
 		},
 	}
 	said := map[string][]string{}
 	for chosen := range combinations(rows) {
-		scaler, p := checkout(), aPass()
+		vs, p := checkout(), aPass()
 		for _, step := range chosen {
-			step(scaler, p)
+			step(vs, p)
 		}
-		completeStatus(scaler, p)
+		completeStatus(vs, p)
 		if n := len(p.status.Conditions); n < 6 {
 			t.Fatalf("there are %d conditions", n)
 		}

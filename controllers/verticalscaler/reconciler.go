@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -48,8 +49,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Histories are what is known of the usage.
 	Histories *checkpoint.Store
-	// ProblemsOf tells what is wrong with a scaler's usage; nil for nothing, ever.
-	ProblemsOf func(scaler types.NamespacedName) collect.Problems
+	// Usage tells what is missing of a scaler's usage; nil for nothing.
+	Usage UsageProblems
 	// Params are those of the recommendation.
 	Params recommend.Params
 	// Recorder records events.
@@ -58,8 +59,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a scaler is reconciled that nothing wakes.
 	ResyncPeriod time.Duration
-	// Scope is what of the cluster is out of our reach.
-	Scope Scope
+	// Access is the part of the cluster that we cannot read.
+	Access scaler.ClusterAccess
 	// Budget says how much may be changed at once; nil for all of it. It outlives a
 	// manager.
 	Budget *budget.Budget
@@ -78,10 +79,15 @@ type Reconciler struct {
 	written  *ownwrites.Memory
 }
 
+// UsageProblems tells what keeps a scaler's usage from being complete.
+type UsageProblems interface {
+	ProblemsOf(scaler types.NamespacedName) collect.Problems
+}
+
 // pass is what one Reconcile found, decided and did.
 type pass struct {
 	now         time.Time
-	scope       Scope
+	access      scaler.ClusterAccess
 	status      v1beta1.VerticalScalerStatus // to be written
 	observation observation
 	plan        plan.Plan
@@ -96,8 +102,8 @@ type pass struct {
 
 // Reconcile moves one Deployment a step closer to its recommendation.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var scaler v1beta1.VerticalScaler
-	if err := r.Client.Get(ctx, request.NamespacedName, &scaler); err != nil {
+	var vs v1beta1.VerticalScaler
+	if err := r.Client.Get(ctx, request.NamespacedName, &vs); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Histories.Forget(request.NamespacedName)
 			r.written.Forget(request.NamespacedName)
@@ -112,61 +118,61 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Clock.Now()
-	if r.written.IsNewerThan(&scaler, now) {
+	if r.written.IsNewerThan(&vs, now) {
 		// A pass over our own past would compare with a status that is no longer
 		// there, and might find that nothing is to be written.
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
-	if scaler.DeletionTimestamp != nil {
-		return r.verdict(&scaler, r.release(ctx, &scaler, now))
+	if vs.DeletionTimestamp != nil {
+		return r.verdict(&vs, r.release(ctx, &vs, now))
 	}
-	p := r.run(ctx, &scaler, now)
-	if lost := r.writeStatus(ctx, &scaler, &p); lost != nil {
+	p := r.run(ctx, &vs, now)
+	if lost := r.writeStatus(ctx, &vs, &p); lost != nil {
 		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
-		return r.verdict(&scaler, p)
+		return r.verdict(&vs, p)
 	}
 	if !isConflict(p.err) {
 		r.acknowledge(request.NamespacedName, p.undone)
 	}
-	r.tell(&scaler, p)
-	return r.verdict(&scaler, p)
+	r.tell(&vs, p)
+	return r.verdict(&vs, p)
 }
 
 // run makes the pass. It changes nothing on a Deployment that the status does not
 // claim yet, so that whatever we touch can be found again after a crash.
-func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, now time.Time) (p pass) {
-	p.now, p.scope = now, r.Scope
-	p.status = *scaler.Status.DeepCopy()
-	claimed := recordedClaim(scaler) == claimFor(scaler)
+func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p pass) {
+	p.now, p.access = now, r.Access
+	p.status = *vs.Status.DeepCopy()
+	claimed := scaler.RecordedClaim(vs) == scaler.Claim(vs)
 
 	refused, waits := refusal.Refusal{}, (*putOff)(nil)
-	if err := r.releaseOthers(ctx, scaler, &p.status, now); err != nil {
+	if err := r.releaseOthers(ctx, vs, &p.status, now); err != nil {
 		waits = putOffBy(err)
 		if refused = refusal.Of(err); refused.Reason == "" && waits == nil {
 			p.err = err
 			return p
 		}
 	}
-	if p.err = r.dismiss(ctx, scaler, &p.status); p.err != nil {
+	if p.err = r.dismiss(ctx, vs, &p.status); p.err != nil {
 		return p
 	}
-	if scaler.Status.OriginalResources != nil && p.status.OriginalResources == nil {
+	if vs.Status.OriginalResources != nil && p.status.OriginalResources == nil {
 		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
 	}
-	recordClaim(&p.status, claimFor(scaler))
-	if p.observation, p.err = r.observe(ctx, scaler, &p.status); p.err != nil {
+	scaler.RecordClaim(&p.status, scaler.Claim(vs))
+	if p.observation, p.err = r.observe(ctx, vs, &p.status); p.err != nil {
 		return p
 	}
 	if p.observation.winner != "" {
-		r.Histories.Forget(client.ObjectKeyFromObject(scaler)) // nobody feeds it meanwhile
+		r.Histories.Forget(client.ObjectKeyFromObject(vs)) // nobody feeds it meanwhile
 	}
 	if p.observation.deployment == nil || p.observation.winner != "" {
 		if waits == nil {
-			r.leave(client.ObjectKeyFromObject(scaler))
+			r.leave(client.ObjectKeyFromObject(vs))
 		}
 		return p
 	}
-	if p.err = r.learn(ctx, scaler, &p); p.err != nil {
+	if p.err = r.learn(ctx, vs, &p); p.err != nil {
 		return p
 	}
 	if refused.Reason != "" {
@@ -181,9 +187,9 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 		p.wait(waits)
 		return p
 	}
-	policy := policyOf(scaler, p.observation.situation.Deployment)
-	if isPaused(scaler) {
-		r.leave(client.ObjectKeyFromObject(scaler))
+	policy := scaler.PlanPolicy(vs, p.observation.situation.Deployment)
+	if scaler.IsPaused(vs) {
+		r.leave(client.ObjectKeyFromObject(vs))
 		policy.Suspended = true
 		p.plan = plan.Next(p.observation.situation, policy, now)
 		p.undecide()
@@ -193,7 +199,7 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	}
 	p.plan = plan.Next(p.observation.situation, policy, now)
 	if p.plan.Contest != nil {
-		writers, err := r.writersOf(ctx, scaler, *p.plan.Contest)
+		writers, err := r.writersOf(ctx, vs, *p.plan.Contest)
 		if err != nil {
 			p.err = err // what is contested is so without names, too
 			return p
@@ -213,10 +219,10 @@ func (r *Reconciler) run(ctx context.Context, scaler *v1beta1.VerticalScaler, no
 	if policy.Suspended {
 		p.holdsAdmission = true
 	} else {
-		p.err = r.admit(ctx, scaler, &p)
+		p.err = r.admit(ctx, vs, &p)
 	}
 	if p.err == nil {
-		r.apply(ctx, scaler, &p)
+		r.apply(ctx, vs, &p)
 	}
 	return p
 }
@@ -229,26 +235,26 @@ func (p *pass) undecide() {
 
 // learn counts OOM kills, recommends, and saves what must not be lost before
 // anything is changed.
-func (r *Reconciler) learn(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
-	if err := r.Histories.Load(ctx, scaler); err != nil {
+func (r *Reconciler) learn(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+	if err := r.Histories.Load(ctx, vs); err != nil {
 		return err
 	}
-	recs := r.recommendations(scaler, p.observation, &p.status)
+	recs := r.recommendations(vs, p.observation, &p.status)
 	p.observation.situation.Recommendations = recs
-	p.status.Recommendation = recommendationStatus(recs)
+	p.status.Recommendation = scaler.APIRecommendation(recs)
 	if len(recs) == 0 {
 		return nil
 	}
-	return r.Histories.Save(ctx, scaler, recs, p.now)
+	return r.Histories.Save(ctx, vs, recs, p.now)
 }
 
 // writeStatus writes the status if it says anything new.
-func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalScaler, p *pass) error {
-	completeStatus(scaler, p)
-	if sameStatus(scaler.Status, p.status) {
+func (r *Reconciler) writeStatus(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+	completeStatus(vs, p)
+	if scaler.EqualStatus(vs.Status, p.status) {
 		return nil
 	}
-	updated := scaler.DeepCopy()
+	updated := vs.DeepCopy()
 	updated.Status = p.status
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
@@ -258,17 +264,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, scaler *v1beta1.VerticalSc
 }
 
 // verdict tells the queue when to come again.
-func (r *Reconciler) verdict(scaler *v1beta1.VerticalScaler, p pass) (reconcile.Result, error) {
+func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p pass) (reconcile.Result, error) {
 	switch {
 	case isConflict(p.err):
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	case apierrors.IsNotFound(p.err):
 		// What we wrote to has gone meanwhile, and its event says so.
-		return reconcile.Result{RequeueAfter: r.resync(scaler.UID)}, nil
+		return reconcile.Result{RequeueAfter: r.resync(vs.UID)}, nil
 	case p.err != nil:
 		return reconcile.Result{}, p.err
 	}
-	after := r.resync(scaler.UID)
+	after := r.resync(vs.UID)
 	for _, sooner := range []time.Duration{p.again, p.plan.RequeueAfter} {
 		if sooner > 0 {
 			after = min(after, sooner)

@@ -37,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -109,10 +110,10 @@ func scalerPredicate() (predicate.Predicate, error) {
 		return nil, fmt.Errorf("making the pause predicate: %w", err)
 	}
 	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return before.Generation != after.Generation || recordedClaim(before) != recordedClaim(after)
+		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after)
 	})
 	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return isPaused(before) != isPaused(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+		return scaler.IsPaused(before) != scaler.IsPaused(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	})
 	return predicate.Or(urgent, predicate.And(notPaused, changed)), nil
 }

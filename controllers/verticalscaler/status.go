@@ -6,16 +6,18 @@ package verticalscaler
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -24,13 +26,13 @@ const maxHistory = 10
 
 // completeStatus turns what a pass found, decided and did into the status. It is
 // the only place that does.
-func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
+func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
 	if isConflict(p.err) {
-		p.status = *scaler.Status.DeepCopy() // it rests on an old cache, and is made again at once
+		p.status = *vs.Status.DeepCopy() // it rests on an old cache, and is made again at once
 		return
 	}
 	s := &p.status
-	s.ObservedGeneration = scaler.Generation
+	s.ObservedGeneration = vs.Generation
 	o := p.observation
 	switch {
 	case p.err != nil && o.deployment == nil:
@@ -44,15 +46,15 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 			s.Summary, s.Recommendation, s.Decision, s.RevertedChanges = nil, nil, nil, nil
 		}
 		if isPlanned(p) { // else the decision stands
-			s.Decision = apiDecision(p.plan.Decision)
-			s.RevertedChanges = apiFailed(p.plan.Failed)
+			s.Decision = scaler.APIDecision(p.plan.Decision)
+			s.RevertedChanges = scaler.APIRevertedChanges(p.plan.Failed)
 			s.Summary = summaryOf(p)
 		}
 	}
 	if s.NewPods != nil { // none while there is nothing to size, and none of another Deployment
-		s.NewPods = apiAdmission(p.plan.NewPods, p.plan.Admission)
-		if p.holdsAdmission && scaler.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
-			s.NewPods = scaler.Status.NewPods
+		s.NewPods = scaler.APINewPods(p.plan.NewPods, p.plan.Admission)
+		if p.holdsAdmission && vs.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
+			s.NewPods = vs.Status.NewPods
 		}
 	}
 	if p.plan.Decided && p.plan.Decision != nil {
@@ -62,7 +64,7 @@ func completeStatus(scaler *v1beta1.VerticalScaler, p *pass) {
 		}}, s.History...)
 		s.History = s.History[:min(len(s.History), maxHistory)]
 	}
-	s.Conditions = conditionsOf(scaler, p)
+	s.Conditions = conditionsOf(vs, p)
 }
 
 // isPlanned says that the pass got as far as a plan.
@@ -70,32 +72,32 @@ func isPlanned(p *pass) bool { return p.plan.Reason != "" }
 
 // conditionsOf makes all conditions, keeping the transition times of those that
 // stay.
-func conditionsOf(scaler *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
-	target, provided, applied := targetFound(scaler, p), recommendationProvided(p), applied(p)
+func conditionsOf(vs *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
+	target, provided, applied := targetFound(vs, p), recommendationProvided(p), applied(p)
 	stalled := stalled(p, target, provided)
 	all := []metav1.Condition{
-		ready(scaler, p, target, provided, applied, stalled), target, provided, applied, reconciling(p, stalled), stalled,
+		ready(vs, p, target, provided, applied, stalled), target, provided, applied, reconciling(p, stalled), stalled,
 	}
-	if c, ok := p.scope.condition(); ok {
+	if c, ok := p.access.Condition(); ok {
 		all = append(all, c)
 	}
-	return conditions.Merge(scaler.Status.Conditions, all, scaler.Generation, p.now)
+	return conditions.Merge(vs.Status.Conditions, all, vs.Generation, p.now)
 }
 
-func targetFound(scaler *v1beta1.VerticalScaler, p *pass) metav1.Condition {
+func targetFound(vs *v1beta1.VerticalScaler, p *pass) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
 	switch o := p.observation; {
 	case o.winner != "":
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, targetOf(scaler))
+		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, scaler.Target(vs))
 	case o.deployment == nil && p.err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment could not be read yet"
 	case o.deployment == nil:
 		c.Reason = v1beta1.ReasonDeploymentNotFound
-		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", targetOf(scaler))
+		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(vs))
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonDeploymentFound
-		c.Message = fmt.Sprintf("Deployment %s is found", targetOf(scaler))
+		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(vs))
 	}
 	return c
 }
@@ -175,7 +177,7 @@ func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
 }
 
 // ready sums the others up. Learning, waiting and suspended are Ready.
-func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, stalled metav1.Condition) metav1.Condition {
+func ready(vs *v1beta1.VerticalScaler, p *pass, target, provided, applied, stalled metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOperatingNormally}
 	switch {
 	case stalled.Status == metav1.ConditionTrue:
@@ -184,11 +186,11 @@ func ready(scaler *v1beta1.VerticalScaler, p *pass, target, provided, applied, s
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, unfinished
 	case target.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
-	case isPaused(scaler):
+	case scaler.IsPaused(vs):
 		c.Reason, c.Message = v1beta1.ReasonPaused, applied.Message
-	case scaler.Spec.Suspend:
+	case vs.Spec.Suspend:
 		c.Reason, c.Message = v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended"
-	case modeOf(scaler) == v1beta1.UpdateModeRecommend:
+	case scaler.Mode(&vs.Spec) == v1beta1.UpdateModeRecommend:
 		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are made, not applied"
 	case provided.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message
@@ -303,7 +305,7 @@ func sayDecided(p *pass) string {
 }
 
 func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {
-	for _, name := range sortedNames(d.Requests) {
+	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
 		before, after := leastRequests(s, name), d.Requests[name]
 		if s.Decision != nil {
 			before = cover(before, s.Decision.Requests[name])
@@ -321,14 +323,3 @@ func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) 
 	}
 	return parts
 }
-
-// byMeaning compares statuses. What it compares with may have been written by
-// anybody, so quantities are compared with care.
-var byMeaning = conversion.EqualitiesOrDie(
-	quantity.Equal,
-	func(a, b metav1.Time) bool { return a.Equal(&b) },
-)
-
-func sameStatus(a, b v1beta1.VerticalScalerStatus) bool { return byMeaning.DeepEqual(a, b) }
-
-func sameRecommendation(a, b *v1beta1.Recommendation) bool { return byMeaning.DeepEqual(a, b) }

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -247,13 +248,13 @@ func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 			first := aPass(changes...)
 			first.now = noon.Add(123 * time.Millisecond)
 			completeStatus(checkout(), first)
-			scaler := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
+			vs := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
 
 			second := aPass(changes...)
 			second.now = noon.Add(time.Minute)
-			second.status = *scaler.Status.DeepCopy()
-			completeStatus(scaler, second)
-			if !sameStatus(first.status, second.status) {
+			second.status = *vs.Status.DeepCopy()
+			completeStatus(vs, second)
+			if !scaler.EqualStatus(first.status, second.status) {
 				t.Errorf("statuses (-first +second):\n%s", cmp.Diff(first.status, second.status))
 			}
 		})
@@ -263,7 +264,7 @@ func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 func TestTransitionTimes(t *testing.T) {
 	before := aPass()
 	completeStatus(checkout(), before)
-	scaler := checkout(func(s *v1beta1.VerticalScaler) {
+	vs := checkout(func(s *v1beta1.VerticalScaler) {
 		s.Generation, s.Status = 4, before.status
 		// What a hostile status may hold on top is dropped: it must not fill the list.
 		for i := range 20 {
@@ -271,7 +272,7 @@ func TestTransitionTimes(t *testing.T) {
 		}
 	})
 	p := aPass(planned("Resizing", "…"), func(p *pass) { p.now, p.plan.Changing = noon.Add(time.Hour), true })
-	completeStatus(scaler, p)
+	completeStatus(vs, p)
 	changed := map[string]bool{"Applied": true, "Reconciling": true}
 	if len(p.status.Conditions) != 6 {
 		t.Errorf("%d conditions: %s", len(p.status.Conditions), sayConditions(p.status.Conditions))
@@ -289,7 +290,7 @@ func TestTransitionTimes(t *testing.T) {
 
 // What is decided must not be lost with a pass that does not get as far as deciding.
 func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
-	decided := apiDecision(aPass().plan.Decision)
+	decided := scaler.APIDecision(aPass().plan.Decision)
 	known := v1beta1.VerticalScalerStatus{
 		ObservedGeneration: 3,
 		Decision:           decided,
@@ -413,28 +414,28 @@ func TestSummary(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	scaler := checkout()
+	vs := checkout()
 	for i := range 13 {
 		p := aPass(func(p *pass) {
-			p.status = scaler.Status
+			p.status = vs.Status
 			p.now = noon.Add(time.Duration(i) * time.Hour)
 			p.plan.Decided = true
 			p.plan.Decision = &plan.Decision{Time: p.now.Add(time.Millisecond), Reason: "LowerBound", Requests: map[string]quantity.Amounts{
 				"log": amounts(10, 0), "app": amounts(300+int64(i), 256),
 			}}
 		})
-		completeStatus(scaler, p)
-		scaler.Status = p.status
+		completeStatus(vs, p)
+		vs.Status = p.status
 	}
-	history := scaler.Status.History
+	history := vs.Status.History
 	if len(history) != 10 {
 		t.Fatalf("%d entries, want 10", len(history))
 	}
 	if want := "LowerBound: app cpu 200m->312m; log cpu 0m->10m"; history[0].Message != want || !history[0].Time.Time.Equal(noon.Add(12*time.Hour)) {
 		t.Errorf("newest = %s %q, want %q", history[0].Time, history[0].Message, want)
 	}
-	p := aPass(func(p *pass) { p.status = scaler.Status })
-	completeStatus(scaler, p)
+	p := aPass(func(p *pass) { p.status = vs.Status })
+	completeStatus(vs, p)
 	if diff := cmp.Diff(history, p.status.History); diff != "" {
 		t.Errorf("a pass that decides nothing changes the history:\n%s", diff)
 	}

@@ -42,6 +42,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -217,53 +218,24 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
-	// The collector must be able to tell of every scaler without waiting for the
-	// controller to take each one up.
+	// Pods are indexed before a controller or the collector looks for them.
+	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	// The collector can name every scaler without waiting for the controller.
 	wake := make(chan event.GenericEvent, 1024)
-	params := c.Params()
-	histories := &checkpoint.Store{Client: mgr.GetClient(), Params: params.History}
+	histories := &checkpoint.Store{Client: mgr.GetClient(), Params: c.Params().History}
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
 		Source:    source,
 		Histories: histories,
 		Interval:  c.Collection.Interval.Duration,
 		Clock:     clock.RealClock{},
-		Starts:    verticalscaler.StartsWithBoost,
+		Params:    c.Params(),
 		Wake:      wake,
-		Count:     verticalscaler.CountSamples,
 	}
-	problemsOf, err := addBackfill(mgr, c, histories, collector, wake)
-	if err != nil {
+	if err := addScalers(ctx, mgr, c, collector, wake, scope, changes); err != nil {
 		return err
-	}
-	reconciler := &verticalscaler.Reconciler{
-		Client:       mgr.GetClient(),
-		Live:         mgr.GetAPIReader(),
-		Histories:    histories,
-		ProblemsOf:   problemsOf,
-		Params:       params,
-		Budget:       changes,
-		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
-		ResyncPeriod: c.ResyncPeriod.Duration,
-		Scope:        verticalscaler.Scope{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
-	}
-	if err := addFreeze(mgr, c, reconciler); err != nil {
-		return err
-	}
-	if scope.readsNodes() {
-		if reconciler.Nodes, err = inventory.WatchNodes(ctx, mgr.GetCache()); err != nil {
-			return err
-		}
-	}
-	if reconciler.VPAs, err = vpas(mgr, scope); err != nil {
-		return err
-	}
-	collector.Moved = reconciler.Moved
-	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
-		return fmt.Errorf("setting up the scalers' controller: %w", err)
 	}
 	owners := &scaleddeployment.Reconciler{
 		Client:       mgr.GetClient(),
@@ -277,14 +249,63 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
 	}
-	if err := addOwn(mgr, c, scope); err != nil {
+	if err := addInstallation(mgr, c, scope); err != nil {
 		return err
 	}
 	return addChecks(mgr, scope)
 }
 
-// vpas looks out for VerticalPodAutoscalers where we watch.
-func vpas(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
+// addScalers adds the controller of VerticalScalers, and the filler of their histories.
+func addScalers(
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, collector *collect.Collector, wake <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
+) error {
+	usage, err := addBackfill(mgr, c, collector)
+	if err != nil {
+		return err
+	}
+	frozen, configMaps, err := freezeSwitch(mgr, c)
+	if err != nil {
+		return err
+	}
+	nodes, err := watchedNodes(ctx, mgr, scope)
+	if err != nil {
+		return err
+	}
+	vpas, err := watchedVPAs(mgr, scope)
+	if err != nil {
+		return err
+	}
+	reconciler := &verticalscaler.Reconciler{
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
+		Histories:    collector.Histories,
+		Usage:        usage,
+		Params:       c.Params(),
+		Budget:       changes,
+		Freeze:       frozen,
+		FreezeAPI:    configMaps,
+		Nodes:        nodes,
+		VPAs:         vpas,
+		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+		ResyncPeriod: c.ResyncPeriod.Duration,
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
+		return fmt.Errorf("setting up the controller of VerticalScalers: %w", err)
+	}
+	return nil
+}
+
+// watchedNodes are nil where nodes may not be read.
+func watchedNodes(ctx context.Context, mgr ctrl.Manager, scope Scope) (*inventory.Nodes, error) {
+	if !scope.readsNodes() {
+		return nil, nil
+	}
+	return inventory.WatchNodes(ctx, mgr.GetCache())
+}
+
+// watchedVPAs are the VerticalPodAutoscalers of the namespaces that we watch.
+func watchedVPAs(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
 	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client for VerticalPodAutoscalers: %w", err)

@@ -7,23 +7,33 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/backfill"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
 
-// addBackfill adds what fills histories from Prometheus, if one is configured, and
-// returns what tells of the problems with a scaler's usage.
-func addBackfill(mgr ctrl.Manager, c config.Operator, histories *checkpoint.Store, collector *collect.Collector, wake chan<- event.GenericEvent) (func(types.NamespacedName) collect.Problems, error) {
+// usageProblems adds what is wrong with usage of the past to what is wrong with usage of now.
+type usageProblems struct {
+	*collect.Collector
+	past *backfill.Filler
+}
+
+// ProblemsOf implements verticalscaler.UsageProblems.
+func (u usageProblems) ProblemsOf(scaler types.NamespacedName) collect.Problems {
+	problems := u.Collector.ProblemsOf(scaler)
+	problems.Past = u.past.ProblemOf(scaler)
+	return problems
+}
+
+// addBackfill adds the filler of histories if Prometheus is configured, and returns the
+// source of a scaler's problems with usage.
+func addBackfill(mgr ctrl.Manager, c config.Operator, collector *collect.Collector) (verticalscaler.UsageProblems, error) {
 	if c.Prometheus.Address == "" {
-		return collector.ProblemsOf, nil
+		return collector, nil
 	}
 	source, err := prometheus.New(prometheusOptions(c.Prometheus))
 	if err != nil {
@@ -32,20 +42,15 @@ func addBackfill(mgr ctrl.Manager, c config.Operator, histories *checkpoint.Stor
 	filler := &backfill.Filler{
 		Cached:    mgr.GetCache(),
 		Source:    source,
-		Histories: histories,
+		Histories: collector.Histories,
 		Lookback:  c.Prometheus.Lookback.Duration,
-		Clock:     clock.RealClock{},
-		Wake:      wake,
-		Count:     verticalscaler.CountFill,
+		Clock:     collector.Clock,
+		Wake:      collector.Wake,
 	}
 	if err := mgr.Add(filler); err != nil {
-		return nil, fmt.Errorf("adding what fills histories: %w", err)
+		return nil, fmt.Errorf("adding the filler of histories: %w", err)
 	}
-	return func(scaler types.NamespacedName) collect.Problems {
-		problems := collector.ProblemsOf(scaler)
-		problems.Past = filler.ProblemOf(scaler)
-		return problems
-	}, nil
+	return usageProblems{collector, filler}, nil
 }
 
 // prometheusOptions turns the configuration into what the source needs.

@@ -12,15 +12,14 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
-// newBudget makes the budget of changes. One serves all managers of the process, so
-// that one that starts anew does not begin with a full purse.
+// newBudget makes the budget of changes. All managers of the process share it, so that a new
+// manager does not start with a full budget.
 func newBudget(c config.Operator) *budget.Budget {
 	return budget.New(budget.Limits{
 		Changes:      c.Budget.ChangesPerMinute,
@@ -35,18 +34,17 @@ func freezeName(c config.Operator, own string) (name types.NamespacedName, ok bo
 	return name, name.Namespace != "" && name.Name != ""
 }
 
-// addFreeze gives the reconciler its freeze switch.
-func addFreeze(mgr ctrl.Manager, c config.Operator, r *verticalscaler.Reconciler) error {
+// freezeSwitch is the switch that stops changes, and where it is watched; nil for none.
+func freezeSwitch(mgr ctrl.Manager, c config.Operator) (*freeze.Switch, corev1client.ConfigMapsGetter, error) {
 	name, ok := freezeName(c, os.Getenv(provision.NamespaceEnv))
 	if !ok {
 		mgr.GetLogger().Info("There is no freeze switch: the operator does not know its own namespace, or the configuration names no ConfigMap",
 			"unset", provision.NamespaceEnv)
-		return nil
+		return nil, nil, nil
 	}
 	api, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("making a client for the freeze switch: %w", err)
+		return nil, nil, fmt.Errorf("making a client for the freeze switch: %w", err)
 	}
-	r.Freeze, r.FreezeAPI = freeze.New(name), api
-	return nil
+	return freeze.New(name), api, nil
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
 )
 
-// addOwn adds what concerns the operator's own installation: what OLM is told before an
+// addInstallation adds what concerns the operator's own installation: what OLM is told before an
 // upgrade, and what is created in the operator's namespace.
-func addOwn(mgr ctrl.Manager, c config.Operator, scope Scope) error {
+func addInstallation(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	namespace := os.Getenv(provision.NamespaceEnv)
 	if err := upgradeable.Setup(mgr, namespace); err != nil {
 		return fmt.Errorf("adding the gate for upgrades: %w", err)

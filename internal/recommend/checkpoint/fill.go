@@ -34,9 +34,9 @@ type filling struct {
 
 // Feed adds samples to the scaler's history, calls f with it, and says whether there was
 // one in memory. f must not keep it.
-func (s *Store) Feed(scaler *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Book)) bool {
+func (s *Store) Feed(vs *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Book)) bool {
 	s.mu.Lock()
-	e := s.entries[client.ObjectKeyFromObject(scaler)]
+	e := s.entries[client.ObjectKeyFromObject(vs)]
 	s.mu.Unlock()
 	if e == nil {
 		return false
@@ -46,7 +46,7 @@ func (s *Store) Feed(scaler *v1beta1.VerticalScaler, samples []usage.Sample, f f
 	if e.book == nil {
 		return false
 	}
-	params := s.ParamsOf(scaler)
+	params := s.ParamsOf(vs)
 	for _, sample := range samples {
 		e.book.Add(sample, params)
 	}
@@ -71,8 +71,8 @@ const (
 
 // StartFilling begins to fill the scaler's history, unless it is about as much time as
 // enough already.
-func (s *Store) StartFilling(scaler *v1beta1.VerticalScaler, enough time.Duration) Readiness {
-	e := s.loaded(scaler)
+func (s *Store) StartFilling(vs *v1beta1.VerticalScaler, enough time.Duration) Readiness {
+	e := s.loaded(vs)
 	if e == nil {
 		return NotLoaded
 	}
@@ -89,8 +89,8 @@ func (s *Store) StartFilling(scaler *v1beta1.VerticalScaler, enough time.Duratio
 }
 
 // StopFilling gives up what StartFilling began.
-func (s *Store) StopFilling(scaler *v1beta1.VerticalScaler) {
-	if e := s.loaded(scaler); e != nil {
+func (s *Store) StopFilling(vs *v1beta1.VerticalScaler) {
+	if e := s.loaded(vs); e != nil {
 		defer e.mu.Unlock()
 		e.filling.active, e.filling.newer = false, nil
 	}
@@ -99,8 +99,8 @@ func (s *Store) StopFilling(scaler *v1beta1.VerticalScaler) {
 // Fill ends what StartFilling began: a container of which the past, which ends at a time,
 // proves more than its live history has it from now on. The result is the number of
 // these containers. The book must not be used any more.
-func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time.Time) (filled int) {
-	e := s.loaded(scaler)
+func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Book, end time.Time) (filled int) {
+	e := s.loaded(vs)
 	if e == nil {
 		return 0
 	}
@@ -108,7 +108,7 @@ func (s *Store) Fill(scaler *v1beta1.VerticalScaler, past history.Book, end time
 	if !e.filling.active {
 		return 0 // it was retargeted meanwhile, and began anew
 	}
-	params, newer := s.ParamsOf(scaler), e.filling.newer
+	params, newer := s.ParamsOf(vs), e.filling.newer
 	e.filling.active, e.filling.newer = false, nil
 	slices.SortStableFunc(newer, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) })
 	for _, sample := range newer {
@@ -152,15 +152,15 @@ func keepMemory(live, past *history.Container, p history.Params) {
 
 // loaded returns the scaler's entry, locked, if its history is in memory and about this
 // very scaler and its Deployment.
-func (s *Store) loaded(scaler *v1beta1.VerticalScaler) *entry {
+func (s *Store) loaded(vs *v1beta1.VerticalScaler) *entry {
 	s.mu.Lock()
-	e := s.entries[client.ObjectKeyFromObject(scaler)]
+	e := s.entries[client.ObjectKeyFromObject(vs)]
 	s.mu.Unlock()
 	if e == nil {
 		return nil
 	}
 	e.mu.Lock()
-	if e.book == nil || e.owner != scaler.UID || e.deployment != scaler.Spec.DeploymentName {
+	if e.book == nil || e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.mu.Unlock()
 		return nil
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // version is the version of the encoding in ContainerCheckpoint.data that is written.
@@ -63,33 +64,29 @@ type mark struct {
 	newestKill     time.Time
 }
 
-// ParamsOf are the parameters of the scaler's history, with the prices of its profile. What
-// was charged by those of another one fades.
-func (s *Store) ParamsOf(scaler *v1beta1.VerticalScaler) history.Params {
+// ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
+// was charged by another profile fades.
+func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
 	params := s.Params
-	name := profile.Balanced
-	if p := scaler.Spec.RecommendationPolicy; p != nil {
-		name = profile.Profile(p.Profile)
-	}
-	params.Prices = profile.Of(name).Prices
+	params.Prices = profile.Of(scaler.Profile(&vs.Spec)).Prices
 	return params
 }
 
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
 // the first time. A scaler that was retargeted or made anew starts over.
-func (s *Store) Load(ctx context.Context, scaler *v1beta1.VerticalScaler) error {
-	e := s.entryOf(client.ObjectKeyFromObject(scaler))
+func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler) error {
+	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book != nil && e.owner == scaler.UID && e.deployment == scaler.Spec.DeploymentName {
+	if e.book != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName {
 		return nil
 	}
 	var object v1beta1.VerticalScalerCheckpoint
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(scaler), &object)
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(vs), &object)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
-	e.owner, e.deployment = scaler.UID, scaler.Spec.DeploymentName
+	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
 	e.book, e.object, e.saved, e.filling = history.Book{}, nil, nil, filling{}
 	if err != nil {
 		return nil
@@ -161,11 +158,11 @@ func (s *Store) Len() int {
 
 // Save writes the checkpoint if losing the history would lose something that
 // matters. recommendations are what the history leads to now.
-func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
-	e := s.entryOf(client.ObjectKeyFromObject(scaler))
+func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
+	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book == nil || e.owner != scaler.UID {
+	if e.book == nil || e.owner != vs.UID {
 		return errors.New("saving a history that was never loaded")
 	}
 	marks := e.marks(recommendations)
@@ -176,8 +173,8 @@ func (s *Store) Save(ctx context.Context, scaler *v1beta1.VerticalScaler, recomm
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return nil
 	}
-	if err := s.write(ctx, scaler, e, now); err != nil {
-		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+	if err := s.write(ctx, vs, e, now); err != nil {
+		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
 	e.settle(marks)
 	e.filling.unsaved = false
@@ -239,8 +236,8 @@ func worthSaving(saved, now map[string]mark) bool {
 	return false
 }
 
-func (s *Store) write(ctx context.Context, scaler *v1beta1.VerticalScaler, e *entry, now time.Time) error {
-	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: scaler.Namespace, Name: scaler.Name}}
+func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry, now time.Time) error {
+	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: vs.Name}}
 	if e.object != nil {
 		object = e.object.DeepCopy()
 	}
@@ -248,8 +245,8 @@ func (s *Store) write(ctx context.Context, scaler *v1beta1.VerticalScaler, e *en
 	object.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1beta1.GroupVersion.String(),
 		Kind:       "VerticalScaler",
-		Name:       scaler.Name,
-		UID:        scaler.UID,
+		Name:       vs.Name,
+		UID:        vs.UID,
 		Controller: ptr.To(true),
 	}}
 	delete(object.Annotations, FilledAnnotation) // it may be of another Deployment's history

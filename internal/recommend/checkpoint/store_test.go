@@ -485,21 +485,21 @@ func TestUseByManyAtOnce(t *testing.T) {
 	w := newWorld(t)
 	var all sync.WaitGroup
 	for worker := range 4 {
-		scaler := w.scaler.DeepCopy()
-		scaler.Name = fmt.Sprintf("web-%d", worker%2)
-		scaler.UID = types.UID(scaler.Name)
+		vs := w.scaler.DeepCopy()
+		vs.Name = fmt.Sprintf("web-%d", worker%2)
+		vs.UID = types.UID(vs.Name)
 		all.Go(func() {
 			for minute := range 50 {
-				if err := w.store.Load(t.Context(), scaler); err != nil {
+				if err := w.store.Load(t.Context(), vs); err != nil {
 					t.Error(err)
 				}
-				w.store.With(client.ObjectKeyFromObject(scaler), func(book history.Book) {
+				w.store.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
 					book.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 1}, params)
 				})
 				// May find that another worker has forgotten it.
-				_ = w.store.Save(t.Context(), scaler, recs("app", int64(minute), mebi), noon)
+				_ = w.store.Save(t.Context(), vs, recs("app", int64(minute), mebi), noon)
 				if minute%20 == 19 {
-					w.store.Forget(client.ObjectKeyFromObject(scaler))
+					w.store.Forget(client.ObjectKeyFromObject(vs))
 				}
 				w.store.Len()
 			}

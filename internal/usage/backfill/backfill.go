@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	prom "github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
@@ -49,10 +51,17 @@ const (
 
 // The outcomes of attempts, for the metric.
 const (
-	Done   = "filled"
-	Empty  = "empty"
-	Failed = "failed"
+	filled = "filled"
+	empty  = "empty"
+	failed = "failed"
 )
+
+var fills = prom.NewCounterVec(prom.CounterOpts{
+	Name: "verticalscaler_history_fills_total",
+	Help: "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
+}, []string{"outcome"})
+
+func init() { metrics.Registry.MustRegister(fills) }
 
 // Filler is the loop that fills histories. It runs on the leader only.
 type Filler struct {
@@ -66,8 +75,6 @@ type Filler struct {
 	Clock    clock.WithTicker
 	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
-	// Count counts the outcome of each attempt.
-	Count func(outcome string)
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*state
@@ -210,8 +217,8 @@ func (f *Filler) fill(ctx context.Context, scaler *v1beta1.VerticalScaler, s *st
 		logger.Info("Read past usage from Prometheus", "filled", result.filled, "samples", result.samples,
 			"refused", result.refused, "warnings", result.warnings)
 	}
-	if f.Count != nil && result.outcome() != "" {
-		f.Count(result.outcome())
+	if outcome := result.outcome(); outcome != "" {
+		fills.WithLabelValues(outcome).Inc()
 	}
 	if changed {
 		select {
@@ -235,11 +242,11 @@ type result struct {
 func (r result) outcome() string {
 	switch {
 	case r.err != nil:
-		return Failed
+		return failed
 	case r.filled:
-		return Done
+		return filled
 	case r.asked:
-		return Empty
+		return empty
 	}
 	return ""
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package collect asks the source of usage once per interval for all scalers of a
-// namespace, feeds their histories, and wakes only those scalers for which
-// something has changed.
+// namespace, feeds their histories, and triggers a reconcile only of those scalers for
+// which something has changed.
 package collect
 
 import (
@@ -24,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -66,15 +68,10 @@ type Collector struct {
 	Histories *checkpoint.Store
 	Interval  time.Duration
 	Clock     clock.WithTicker
-	// Moved says whether the scaler's status no longer tells what the history says.
-	Moved func(scaler *v1beta1.VerticalScaler, deployment *appsv1.Deployment, book history.Book) bool
-	// Starts says whether a container of a pod is starting at that time with a boost of
-	// its CPU, so that its CPU does not count; nil for never.
-	Starts func(scaler *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool
-	// Wake receives the scalers to be reconciled.
+	// Params are those of the recommendation.
+	Params recommend.Params
+	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
-	// Count is told of every sample that was used ("") or refused.
-	Count func(refusal usage.Refusal, n int)
 
 	mu       sync.Mutex
 	problems map[types.NamespacedName]Problems
@@ -148,14 +145,14 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 		if outage == "" {
 			return
 		}
-		for _, scaler := range scalers {
-			if c.tell(client.ObjectKeyFromObject(scaler), Problems{Outage: outage}) {
-				c.wake(ctx, scaler)
+		for _, vs := range scalers {
+			if c.tell(client.ObjectKeyFromObject(vs), Problems{Outage: outage}) {
+				c.wake(ctx, vs)
 			}
 		}
 		return
 	}
-	c.count(samples, refused)
+	count(samples, refused)
 	byPod := map[string][]usage.Sample{}
 	for _, sample := range samples {
 		byPod[sample.Pod] = append(byPod[sample.Pod], sample)
@@ -165,17 +162,17 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	for _, r := range refused {
 		refusals[r.Pod] = append(refusals[r.Pod], r)
 	}
-	for _, scaler := range scalers {
-		c.feed(ctx, scaler, byPod, repeated, refusals, now)
+	for _, vs := range scalers {
+		c.feed(ctx, vs, byPod, repeated, refusals, now)
 	}
 }
 
 // feed gives one scaler's history the samples of its pods, and wakes it if that
 // changes anything.
-func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, samples map[string][]usage.Sample, repeated map[string]bool, refused map[string][]usage.Refused, now time.Time) {
-	key := client.ObjectKeyFromObject(scaler)
+func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, samples map[string][]usage.Sample, repeated map[string]bool, refused map[string][]usage.Refused, now time.Time) {
+	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
-	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: scaler.Namespace, Name: scaler.Spec.DeploymentName}, &deployment); err != nil {
+	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment); err != nil {
 		c.tell(key, Problems{})
 		return // its creation will wake the scaler
 	}
@@ -191,22 +188,23 @@ func (c *Collector) feed(ctx context.Context, scaler *v1beta1.VerticalScaler, sa
 		}
 		for _, sample := range samples[pod.Name] {
 			if _, ok := pod.Container(sample.Container); ok {
-				// The window of the last one reaches back into the start.
-				sample.NoCPU = c.Starts != nil && c.Starts(scaler, pod, sample.Container, sample.Time.Add(-sample.Window))
+				// CPU used during a boosted start says nothing about later. A sample counts
+				// as one of the start if its window begins there.
+				sample.NoCPU = scaler.StartsWithBoost(&vs.Spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 				news = append(news, sample)
 			}
 		}
 	}
-	moved := false
-	loaded := c.Histories.Feed(scaler, news, func(book history.Book) {
-		moved = c.Moved(scaler, &deployment, book)
+	outdated := false
+	loaded := c.Histories.Feed(vs, news, func(book history.Book) {
+		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), book, c.Params)
 	})
 	if !loaded {
 		return // the scaler's first pass has not loaded its history yet
 	}
 	told := c.tell(key, Problems{Incomplete: incomplete(pods, samples, refused, now)})
-	if moved || told {
-		c.wake(ctx, scaler)
+	if outdated || told {
+		c.wake(ctx, vs)
 	}
 }
 
@@ -337,19 +335,16 @@ func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	}
 }
 
-func (c *Collector) wake(ctx context.Context, scaler *v1beta1.VerticalScaler) {
+func (c *Collector) wake(ctx context.Context, vs *v1beta1.VerticalScaler) {
 	select {
-	case c.Wake <- event.GenericEvent{Object: scaler}:
+	case c.Wake <- event.GenericEvent{Object: vs}:
 	case <-ctx.Done():
 	}
 }
 
-func (c *Collector) count(samples []usage.Sample, refused []usage.Refused) {
-	if c.Count == nil {
-		return
+func containersOf(deployment *appsv1.Deployment) (names []string) {
+	for _, c := range deployment.Spec.Template.Spec.Containers {
+		names = append(names, c.Name)
 	}
-	c.Count("", len(samples))
-	for _, r := range refused {
-		c.Count(r.Why, 1)
-	}
+	return names
 }

@@ -27,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -68,32 +70,42 @@ func TestOnlyScalersThatMovedAreWoken(t *testing.T) {
 	}
 	w.round()
 	w.expectWoken()
-	w.moved["shop/web"] = true
+	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.round()
 	w.expectWoken("shop/web")
-	delete(w.moved, "shop/web")
+	w.publish("shop", "web", nil)
 	w.round()
 	w.expectWoken()
 }
 
-func TestMovedIsAskedWithTheNewHistory(t *testing.T) {
+func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
-	w.reports("shop", "web-1", "app", 200, 400*mebi)
-	w.reports("shop", "web-2", "app", 200, 600*mebi)
-	peak := int64(0)
-	w.collector.Moved = func(_ *v1beta1.VerticalScaler, d *appsv1.Deployment, book history.Book) bool {
-		if d.Name != "web" {
-			t.Errorf("asked about Deployment %s", d.Name)
-		}
-		peak = book.Container("app").Peak()
-		return false
+	w.deployment("shop", "web", "web-1")
+	w.container("shop", "web", "app")
+	vs := w.scaler("shop", "web", "web")
+	w.collector.Params = recommend.DefaultParams()
+	w.collector.Params.MinEvidence = 0
+	recommended := func() (out *v1beta1.Recommendation) {
+		w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
+			out = scaler.APIRecommendation(scaler.Recommendations(&vs.Spec, []string{"app"}, book, nil, w.collector.Params))
+		})
+		return out
 	}
+	w.reports("shop", "web-1", "sidecar", 10, 20*mebi)
 	w.round()
-	if peak != 600*mebi {
-		t.Errorf("the peak is %d MiB, want that of all pods: 600", peak/mebi)
-	}
+	w.expectWoken() // the Deployment's template has no such container
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.round()
+	w.expectWoken("shop/web")
+	w.publish("shop", "web", recommended())
+	w.round()
+	w.expectWoken() // the status says what the history says
+	w.reports("shop", "web-1", "app", 200, 600*mebi)
+	w.round()
+	w.expectWoken("shop/web")
+	w.publish("shop", "web", recommended())
+	w.round()
+	w.expectWoken()
 }
 
 func TestAnOutageIsToldOnce(t *testing.T) {
@@ -204,7 +216,7 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	if got := w.history("shop", "web")["app"]; got.Samples != 1 {
 		t.Errorf("the history has %d samples, want that of web-2", got.Samples)
 	}
-	if diff := cmp.Diff(map[usage.Refusal]int{"": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted); diff != "" {
+	if diff := cmp.Diff(map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted()); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 	w.round()
@@ -312,23 +324,26 @@ func TestOnlyOwnUsageCounts(t *testing.T) {
 	w.expectProblems("shop", "web", Problems{})
 }
 
-// Whether a container was starting is asked for the time at which the usage began.
+// web-1 became ready half a minute ago, within the window of its sample.
 func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
 	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
-	w.scaler("shop", "web", "web")
-	var asked []string
-	w.collector.Starts = func(s *v1beta1.VerticalScaler, pod workload.Pod, container string, at time.Time) bool {
-		asked = append(asked, fmt.Sprintf("%s %s %s %s", s.Name, pod.Name, container, noon.Sub(at)))
-		return pod.Name == "web-1"
+	set := w.deployment("shop", "web")
+	for pod, readySince := range map[string]time.Duration{"web-1": 30 * time.Second, "web-2": 2 * time.Minute} {
+		w.pod("shop", pod, set, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-readySince))}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-10 * time.Minute))}},
+			}}
+		})
 	}
+	vs := w.scaler("shop", "web", "web")
+	vs.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+		ContainerName: "app", StartupBoost: &v1beta1.StartupBoost{CPU: &v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2)}},
+	}}}
+	w.must(w.client.Update(t.Context(), vs))
 	w.reports("shop", "web-1", "app", 4000, 700*mebi)
 	w.reports("shop", "web-2", "app", 100, 300*mebi)
 	w.round()
-	slices.Sort(asked)
-	if diff := cmp.Diff([]string{"web web-1 app 1m0s", "web web-2 app 1m0s"}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
 	want := map[string]seen{"app": {Peak: 700 * mebi, Samples: 2}}
 	if diff := cmp.Diff(want, w.history("shop", "web")); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -416,12 +431,12 @@ func TestASampleCountsOnce(t *testing.T) {
 func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.deployment("shop", "web", "web-1")
-	scaler := w.scaler("shop", "web", "web")
+	vs := w.scaler("shop", "web", "web")
 	w.fails["shop"] = func() error { return errors.New("EOF") }
 	w.rounds(3)
 	w.expectWoken("shop/web")
 
-	w.must(w.client.Delete(t.Context(), scaler))
+	w.must(w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
 	if c := w.collector; len(c.problems)+len(c.failures)+len(c.delivered) != 0 {
@@ -438,7 +453,7 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 func TestAScalerWithoutDeploymentWaits(t *testing.T) {
 	w := newWorld(t)
 	w.scaler("shop", "web", "web")
-	w.moved["shop/web"] = true
+	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.round()
 	w.expectWoken()
 	w.expectProblems("shop", "web", Problems{})
@@ -449,9 +464,9 @@ func TestAScalerWithoutDeploymentWaits(t *testing.T) {
 func TestAScalerWhoseHistoryIsNotLoadedWaits(t *testing.T) {
 	w := newWorld(t)
 	w.deployment("shop", "web", "web-1")
-	scaler := w.scaler("shop", "web", "web")
-	w.collector.Histories.Forget(client.ObjectKeyFromObject(scaler))
-	w.moved["shop/web"] = true
+	vs := w.scaler("shop", "web", "web")
+	w.collector.Histories.Forget(client.ObjectKeyFromObject(vs))
+	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.round()
 	w.expectWoken()
 	w.expectProblems("shop", "web", Problems{})
@@ -468,7 +483,7 @@ func TestAnUnreadableCacheCostsTheRound(t *testing.T) {
 			w := newWorld(t)
 			w.deployment("shop", "web", "web-1")
 			w.scaler("shop", "web", "web")
-			w.moved["shop/web"] = true
+			w.publish("shop", "web", &v1beta1.Recommendation{})
 			w.unlistable = fmt.Sprintf("%T", kind)
 			w.round()
 			w.expectWoken()
@@ -509,10 +524,10 @@ func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
 	w := newWorld(t)
 	w.deployment("shop", "web", "web-1")
 	w.scaler("shop", "web", "web")
-	w.moved["shop/web"] = true
+	w.publish("shop", "web", &v1beta1.Recommendation{})
 	w.collector.Wake = make(chan event.GenericEvent) // nobody listens
 	ctx, cancel := context.WithCancel(t.Context())
-	w.collector.Count = func(usage.Refusal, int) { cancel() }
+	w.collector.Source = sourceFunc(func(time.Time) { cancel() })
 	w.collector.Collect(ctx)
 }
 
@@ -525,7 +540,7 @@ type world struct {
 	clock      *clocktesting.FakeClock
 	collector  *Collector
 	wake       chan event.GenericEvent
-	moved      map[string]bool
+	before     map[string]int // samples counted before, by outcome
 
 	asked   []string
 	reads   int            // requests to the cache
@@ -533,7 +548,6 @@ type world struct {
 	samples map[string]map[[2]string]usage.Sample
 	refused map[string][]usage.Refused
 	fails   map[string]func() error
-	counted map[usage.Refusal]int
 }
 
 func newWorld(t *testing.T) *world {
@@ -545,9 +559,9 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w := &world{
-		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100), moved: map[string]bool{},
+		t: t, clock: clocktesting.NewFakeClock(noon), wake: make(chan event.GenericEvent, 100),
 		samples: map[string]map[[2]string]usage.Sample{}, refused: map[string][]usage.Refused{},
-		fails: map[string]func() error{}, counted: map[usage.Refusal]int{}, read: map[string]int{},
+		fails: map[string]func() error{}, read: map[string]int{},
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	w.must(inventory.Index(t.Context(), indexer{builder}))
@@ -573,17 +587,59 @@ func newWorld(t *testing.T) *world {
 		Histories: &checkpoint.Store{Client: w.client, Params: history.Params{MaxGap: time.Minute}},
 		Interval:  interval,
 		Clock:     w.clock,
-		Moved: func(s *v1beta1.VerticalScaler, _ *appsv1.Deployment, _ history.Book) bool {
-			return w.moved[client.ObjectKeyFromObject(s).String()]
-		},
-		Wake: w.wake,
-		Count: func(refusal usage.Refusal, n int) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.counted[refusal] += n
-		},
+		Wake:      w.wake,
 	}
+	w.before = samplesCounted(t)
 	return w
+}
+
+// counted tells how many samples were counted since the world was made, by outcome.
+func (w *world) counted() map[string]int {
+	w.t.Helper()
+	out := samplesCounted(w.t)
+	for outcome, n := range w.before {
+		if out[outcome] -= n; out[outcome] == 0 {
+			delete(out, outcome)
+		}
+	}
+	return out
+}
+
+func samplesCounted(t *testing.T) map[string]int {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, family := range families {
+		if family.GetName() != "verticalscaler_samples_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			out[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+		}
+	}
+	return out
+}
+
+// publish writes a recommendation into the scaler's status. The Deployments have no
+// containers, so their histories lead to none.
+func (w *world) publish(namespace, name string, recommendation *v1beta1.Recommendation) {
+	w.t.Helper()
+	var vs v1beta1.VerticalScaler
+	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &vs))
+	vs.Status.Recommendation = recommendation
+	w.must(w.client.Update(w.t.Context(), &vs))
+}
+
+// container adds a container to a Deployment.
+func (w *world) container(namespace, deployment, name string) {
+	w.t.Helper()
+	var d appsv1.Deployment
+	w.must(w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: deployment}, &d))
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: name})
+	w.must(w.client.Update(w.t.Context(), &d))
 }
 
 // hasRead counts what one request to the cache was answered with.
@@ -645,13 +701,13 @@ func (w *world) refuses(namespace string, items ...usage.Refused) { w.refused[na
 // scaler makes a scaler whose first pass has loaded its history.
 func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScaler {
 	w.t.Helper()
-	scaler := &v1beta1.VerticalScaler{
+	vs := &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("scaler-" + name)},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
 	}
-	w.create(scaler)
-	w.must(w.collector.Histories.Load(w.t.Context(), scaler))
-	return scaler
+	w.create(vs)
+	w.must(w.collector.Histories.Load(w.t.Context(), vs))
+	return vs
 }
 
 // deployment makes a Deployment, its ReplicaSet and running pods.

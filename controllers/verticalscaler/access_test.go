@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 func TestClusterAccess(t *testing.T) {
@@ -24,27 +25,27 @@ func TestClusterAccess(t *testing.T) {
 		many = append(many, fmt.Sprintf("team-%02d-%s", i, strings.Repeat("x", 50)))
 	}
 	for name, tc := range map[string]struct {
-		scope         Scope
+		scope         scaler.ClusterAccess
 		reason, wants string
 	}{
 		"the whole cluster": {},
-		"its own namespace": {Scope{Namespaces: []string{"shop"}}, "NamespacedInstall", "The operator is installed only for the namespace shop" + rest},
-		"two namespaces":    {Scope{Namespaces: []string{"bank", "shop"}}, "NamespacedInstall", "The operator is installed only for the namespaces bank, shop" + rest},
+		"its own namespace": {scaler.ClusterAccess{Namespaces: []string{"shop"}}, "NamespacedInstall", "The operator is installed only for the namespace shop" + rest},
+		"two namespaces":    {scaler.ClusterAccess{Namespaces: []string{"bank", "shop"}}, "NamespacedInstall", "The operator is installed only for the namespaces bank, shop" + rest},
 		"sixty namespaces": {
-			Scope{Namespaces: many},
+			scaler.ClusterAccess{Namespaces: many},
 			"NamespacedInstall",
 			"The operator is installed only for the namespaces " + strings.Join(many[:10], ", ") + " and 50 more" + rest,
 		},
 		"the whole cluster, but no nodes": {
-			Scope{NodesForbidden: true},
+			scaler.ClusterAccess{NodesForbidden: true},
 			"NodesForbidden",
 			"The operator may not list and watch nodes, so a size that no node can hold is found only when it is refused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{now: noon, scope: tc.scope}
-			scaler := checkout()
-			completeStatus(scaler, p)
+			p := &pass{now: noon, access: tc.scope}
+			vs := checkout()
+			completeStatus(vs, p)
 			if ready := meta.FindStatusCondition(p.status.Conditions, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
 				t.Errorf("Ready is %+v", ready)
 			}
@@ -64,23 +65,23 @@ func TestClusterAccess(t *testing.T) {
 
 // The same scope says the same, and another one takes the place of what was said.
 func TestClusterAccessComesAndGoes(t *testing.T) {
-	scaler := checkout()
-	pass := func(scope Scope, after time.Duration) v1beta1.VerticalScalerStatus {
-		p := &pass{now: noon.Add(after), scope: scope, status: *scaler.Status.DeepCopy()}
-		completeStatus(scaler, p)
+	vs := checkout()
+	pass := func(scope scaler.ClusterAccess, after time.Duration) v1beta1.VerticalScalerStatus {
+		p := &pass{now: noon.Add(after), access: scope, status: *vs.Status.DeepCopy()}
+		completeStatus(vs, p)
 		return p.status
 	}
-	scaler.Status = pass(Scope{Namespaces: []string{"shop"}}, 0)
-	if again := pass(Scope{Namespaces: []string{"shop"}}, time.Hour); !sameStatus(scaler.Status, again) {
-		t.Errorf("an hour later (-before +after):\n%s", cmp.Diff(scaler.Status, again))
+	vs.Status = pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, 0)
+	if again := pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, time.Hour); !scaler.EqualStatus(vs.Status, again) {
+		t.Errorf("an hour later (-before +after):\n%s", cmp.Diff(vs.Status, again))
 	}
-	for name, scope := range map[string]Scope{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
-		if sameStatus(scaler.Status, pass(scope, time.Hour)) {
+	for name, scope := range map[string]scaler.ClusterAccess{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
+		if scaler.EqualStatus(vs.Status, pass(scope, time.Hour)) {
 			t.Errorf("%s: the status stays", name)
 		}
 	}
-	scaler.Status = pass(Scope{}, time.Hour)
-	if c := meta.FindStatusCondition(scaler.Status.Conditions, "ClusterAccess"); c != nil {
+	vs.Status = pass(scaler.ClusterAccess{}, time.Hour)
+	if c := meta.FindStatusCondition(vs.Status.Conditions, "ClusterAccess"); c != nil {
 		t.Errorf("with all namespaces, ClusterAccess is still %+v", c)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package scaler
 
 import (
 	"testing"
@@ -21,13 +21,13 @@ func TestAForgedStatusIsComparedInNoTime(t *testing.T) {
 	}}
 	ours := *forged.DeepCopy()
 	ours.Recommendation.ContainerRecommendations[0].Target.CPU = ptr.To(resource.MustParse("100m"))
-	if sameStatus(forged, ours) || sameStatus(forged, *forged.DeepCopy()) {
+	if EqualStatus(forged, ours) || EqualStatus(forged, *forged.DeepCopy()) {
 		t.Error("a forged amount is the same as ours")
 	}
-	if !sameStatus(ours, *ours.DeepCopy()) {
+	if !EqualStatus(ours, *ours.DeepCopy()) {
 		t.Error("a status is not the same as its copy")
 	}
-	if got := publishedFor(forged.Recommendation, "app"); got.Target.CPUMillis != 0 {
+	if got := PublishedRecommendation(forged.Recommendation, "app"); got.Target.CPUMillis != 0 {
 		t.Errorf("a forged amount is read as %d", got.Target.CPUMillis)
 	}
 }

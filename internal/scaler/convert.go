@@ -1,10 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package scaler
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,11 +22,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// This file holds the two ways between the status, as the API has it, and the
-// values that the pure packages take and give. What is read from a status may have
-// been written by anybody: what cannot be read counts as absent.
+// This file converts between the status and the values that recommend and plan use. A
+// function named after a value reads it from the status; API… writes it. Any client may have
+// written the status: a value that cannot be read counts as absent.
 
-func amountsOf(a v1beta1.Amounts) (out quantity.Amounts) {
+// Amounts reads amounts.
+func Amounts(a v1beta1.Amounts) (out quantity.Amounts) {
 	if a.CPU != nil {
 		out.CPUMillis, _ = quantity.CPUMillis(*a.CPU)
 	}
@@ -35,7 +37,8 @@ func amountsOf(a v1beta1.Amounts) (out quantity.Amounts) {
 	return out
 }
 
-func apiAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
+// APIAmounts leaves out what is 0.
+func APIAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
 	if a.CPUMillis > 0 {
 		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
 	}
@@ -45,8 +48,8 @@ func apiAmounts(a quantity.Amounts) (out v1beta1.Amounts) {
 	return out
 }
 
-// recommendationStatus is nil for no recommendations.
-func recommendationStatus(recs []recommend.Container) *v1beta1.Recommendation {
+// APIRecommendation is nil for no recommendations.
+func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 	if len(recs) == 0 {
 		return nil
 	}
@@ -54,10 +57,10 @@ func recommendationStatus(recs []recommend.Container) *v1beta1.Recommendation {
 	for _, rec := range recs {
 		container := v1beta1.ContainerRecommendation{
 			ContainerName:   rec.Name,
-			Target:          apiAmounts(rec.Target),
-			LowerBound:      apiAmounts(rec.LowerBound),
-			UpperBound:      apiAmounts(rec.UpperBound),
-			UncappedTarget:  apiAmounts(rec.Uncapped),
+			Target:          APIAmounts(rec.Target),
+			LowerBound:      APIAmounts(rec.LowerBound),
+			UpperBound:      APIAmounts(rec.UpperBound),
+			UncappedTarget:  APIAmounts(rec.Uncapped),
 			ObservedSeconds: int64(rec.Observed / time.Second),
 		}
 		for _, reason := range rec.Reasons {
@@ -80,8 +83,8 @@ func valueOf(reason recommend.Reason) resource.Quantity {
 	return quantity.Memory(reason.Value)
 }
 
-// publishedFor is the published recommendation of a container; nil for none.
-func publishedFor(published *v1beta1.Recommendation, container string) *recommend.Container {
+// PublishedRecommendation is the published recommendation for a container; nil for none.
+func PublishedRecommendation(published *v1beta1.Recommendation, container string) *recommend.Container {
 	if published == nil {
 		return nil
 	}
@@ -91,24 +94,25 @@ func publishedFor(published *v1beta1.Recommendation, container string) *recommen
 		}
 		rec := &recommend.Container{
 			Name:       c.ContainerName,
-			Target:     amountsOf(c.Target),
-			LowerBound: amountsOf(c.LowerBound),
-			UpperBound: amountsOf(c.UpperBound),
-			Uncapped:   amountsOf(c.UncappedTarget),
+			Target:     Amounts(c.Target),
+			LowerBound: Amounts(c.LowerBound),
+			UpperBound: Amounts(c.UpperBound),
+			Uncapped:   Amounts(c.UncappedTarget),
 			Observed:   time.Duration(min(max(c.ObservedSeconds, 0), maxObservedSeconds)) * time.Second,
 		}
 		for _, reason := range c.Reasons {
-			rec.Reasons = append(rec.Reasons, readReason(reason))
+			rec.Reasons = append(rec.Reasons, Reason(reason))
 		}
 		return rec
 	}
 	return nil
 }
 
-// maxObservedSeconds is ten years: more was not observed by anybody.
+// maxObservedSeconds is ten years. No history is longer.
 const maxObservedSeconds = 10 * 365 * 24 * 3600
 
-func readReason(reason v1beta1.RecommendationReason) recommend.Reason {
+// Reason reads one step of a recommendation.
+func Reason(reason v1beta1.RecommendationReason) recommend.Reason {
 	out := recommend.Reason{
 		Resource: string(reason.Resource), Code: reason.Code,
 		PerMille: recommend.ParseMargin(reason.Margin),
@@ -121,7 +125,8 @@ func readReason(reason v1beta1.RecommendationReason) recommend.Reason {
 	return out
 }
 
-func decisionOf(d *v1beta1.Decision) *plan.Decision {
+// Decision reads a decision; nil for none.
+func Decision(d *v1beta1.Decision) *plan.Decision {
 	if d == nil || len(d.Containers) == 0 {
 		return nil
 	}
@@ -137,23 +142,23 @@ func decisionOf(d *v1beta1.Decision) *plan.Decision {
 	if len(d.ContestedBy) > 0 {
 		out.ContestedBy = d.ContestedBy
 	}
-	out.Requests = requestsOf(d.Containers)
+	out.Requests = requests(d.Containers)
 	for _, c := range d.Containers {
-		if kept := amountsOf(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
+		if kept := Amounts(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
 			if out.KeptLimits == nil {
 				out.KeptLimits = map[string]int64{}
 			}
 			out.KeptLimits[c.ContainerName] = kept
 		}
 	}
-	out.Trial = trialOf(d.Verification)
+	out.Trial = trial(d.Verification)
 	return out
 }
 
-func requestsOf(list []v1beta1.ContainerDecision) map[string]quantity.Amounts {
+func requests(list []v1beta1.ContainerDecision) map[string]quantity.Amounts {
 	out := map[string]quantity.Amounts{}
 	for _, c := range list {
-		if a := amountsOf(c.Requests); a != (quantity.Amounts{}) {
+		if a := Amounts(c.Requests); a != (quantity.Amounts{}) {
 			out[c.ContainerName] = a
 		}
 	}
@@ -161,18 +166,18 @@ func requestsOf(list []v1beta1.ContainerDecision) map[string]quantity.Amounts {
 }
 
 func apiRequests(requests map[string]quantity.Amounts) (out []v1beta1.ContainerDecision) {
-	for _, name := range sortedNames(requests) {
-		out = append(out, v1beta1.ContainerDecision{ContainerName: name, Requests: apiAmounts(requests[name])})
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		out = append(out, v1beta1.ContainerDecision{ContainerName: name, Requests: APIAmounts(requests[name])})
 	}
 	return out
 }
 
-func trialOf(t *v1beta1.Verification) *plan.Trial {
+func trial(t *v1beta1.Verification) *plan.Trial {
 	if t == nil || len(t.LastGood) == 0 {
 		return nil
 	}
 	return &plan.Trial{
-		Began: t.StartTime.Time, Good: requestsOf(t.LastGood), Unwell: t.UnhealthyPods,
+		Began: t.StartTime.Time, Good: requests(t.LastGood), Unwell: t.UnhealthyPods,
 		Watched: timeOf(t.ObservedSince), Passed: timeOf(t.FirstPodsVerifiedTime),
 	}
 }
@@ -187,8 +192,8 @@ func apiTrial(t *plan.Trial) *v1beta1.Verification {
 	}
 }
 
-// failedOf reads what has failed. What cannot be read has not.
-func failedOf(list []v1beta1.RevertedChange) (out []plan.Failed) {
+// RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
+func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.Failed) {
 	for _, f := range list {
 		amounts := func(q resource.Quantity) (v int64) {
 			if f.Resource == v1beta1.ControlledCPU {
@@ -209,7 +214,8 @@ func failedOf(list []v1beta1.RevertedChange) (out []plan.Failed) {
 	return out
 }
 
-func apiFailed(list []plan.Failed) (out []v1beta1.RevertedChange) {
+// APIRevertedChanges is nil for none.
+func APIRevertedChanges(list []plan.Failed) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := quantity.Memory
 		if f.Resource == string(v1beta1.ControlledCPU) {
@@ -237,7 +243,8 @@ func apiTime(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-func apiDecision(d *plan.Decision) *v1beta1.Decision {
+// APIDecision is nil for no decision.
+func APIDecision(d *plan.Decision) *v1beta1.Decision {
 	if d == nil {
 		return nil
 	}
@@ -253,20 +260,21 @@ func apiDecision(d *plan.Decision) *v1beta1.Decision {
 	out.ContestedBy = d.ContestedBy
 	out.Containers = apiRequests(d.Requests)
 	for i, c := range out.Containers {
-		out.Containers[i].RetainedMemoryLimit = apiAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
+		out.Containers[i].RetainedMemoryLimit = APIAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
 	}
 	out.Verification = apiTrial(d.Trial)
 	return out
 }
 
-// admissionOf reads what the API server puts into new pods, and what is known of that.
-func admissionOf(a *v1beta1.NewPods) (out plan.Admission) {
+// NewPods reads the sizes that the API server gives new pods, and what is known about their
+// effect.
+func NewPods(a *v1beta1.NewPods) (out plan.Admission) {
 	if a == nil {
 		return out
 	}
 	for _, c := range a.Containers {
 		out.Sizes = append(out.Sizes, plan.Size{
-			Container: c.ContainerName, Resources: workload.Resources{Requests: amountsOf(c.Requests), Limits: amountsOf(c.Limits)},
+			Container: c.ContainerName, Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
 	}
 	out.MissedBy = a.IneffectiveOnPod
@@ -276,32 +284,23 @@ func admissionOf(a *v1beta1.NewPods) (out plan.Admission) {
 	return out
 }
 
-// apiAdmission is what new pods get; it is never nil.
-func apiAdmission(sizes []plan.Size, known plan.Admission) *v1beta1.NewPods {
+// APINewPods is never nil.
+func APINewPods(sizes []plan.Size, known plan.Admission) *v1beta1.NewPods {
 	out := &v1beta1.NewPods{IneffectiveOnPod: known.MissedBy}
 	if !known.NewestPod.IsZero() {
 		out.EffectiveSince = &metav1.Time{Time: known.NewestPod}
 	}
 	for _, size := range sizes {
 		out.Containers = append(out.Containers, v1beta1.NewPodContainer{
-			ContainerName: size.Container, Requests: apiAmounts(size.Requests), Limits: apiAmounts(size.Limits),
+			ContainerName: size.Container, Requests: APIAmounts(size.Requests), Limits: APIAmounts(size.Limits),
 		})
 	}
 	slices.SortFunc(out.Containers, func(a, b v1beta1.NewPodContainer) int { return cmp.Compare(a.ContainerName, b.ContainerName) })
 	return out
 }
 
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// heldOf reads what we hold of the Deployment with that UID.
-func heldOf(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
+// Originals are the values taken over from the Deployment with that UID.
+func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
 	if h == nil || h.UID != uid {
 		return nil
 	}
@@ -310,14 +309,14 @@ func heldOf(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
 			Container: c.ContainerName,
 			CPU:       c.Requests.CPU != nil,
 			Memory:    c.Requests.Memory != nil,
-			Resources: workload.Resources{Requests: amountsOf(c.Requests), Limits: amountsOf(c.Limits)},
+			Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
 	}
 	return out
 }
 
-// apiHeld records what is held, added to what was held before.
-func apiHeld(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.OriginalResources {
+// APIOriginals merges original values with those that were recorded before.
+func APIOriginals(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.OriginalResources {
 	merged := map[string]plan.Held{}
 	for _, list := range [][]plan.Held{before, added} {
 		for _, h := range list {
@@ -325,19 +324,19 @@ func apiHeld(before []plan.Held, added []plan.Held, deployment workload.Deployme
 		}
 	}
 	out := &v1beta1.OriginalResources{DeploymentName: deployment.Name, UID: deployment.UID}
-	for _, name := range sortedNames(merged) {
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
 		h := merged[name]
 		out.Containers = append(out.Containers, v1beta1.OriginalContainerResources{
 			ContainerName: name,
-			Requests:      heldAmounts(h, h.Requests),
-			Limits:        heldAmounts(h, h.Limits),
+			Requests:      originalAmounts(h, h.Requests),
+			Limits:        originalAmounts(h, h.Limits),
 		})
 	}
 	return out
 }
 
-// heldAmounts has a value for each resource taken over, 0 for one that was not set.
-func heldAmounts(h plan.Held, a quantity.Amounts) (out v1beta1.Amounts) {
+// originalAmounts has a value for each resource taken over, 0 for one that was not set.
+func originalAmounts(h plan.Held, a quantity.Amounts) (out v1beta1.Amounts) {
 	if h.CPU {
 		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
 	}

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package scaler
 
 import (
 	"fmt"
@@ -12,29 +12,28 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Scope is what of the cluster is out of the operator's reach. It is the same for all
-// scalers, and as long as the operator runs.
-type Scope struct {
+// ClusterAccess is the part of the cluster that the operator cannot read. It is the same for
+// all scalers, for as long as the operator runs.
+type ClusterAccess struct {
 	// Namespaces are those that the operator watches, sorted; none means all.
 	Namespaces []string
-	// NodesForbidden says that all namespaces are watched, but that the operator may
-	// not read nodes.
+	// NodesForbidden means that all namespaces are watched, but nodes may not be read.
 	NodesForbidden bool
 }
 
 // maxNamespacesNamed keeps the condition's message short.
 const maxNamespacesNamed = 10
 
-// condition is ClusterAccess, and whether there is one: where nothing is lost, nothing
-// is said. It has no say in Ready: the scaler works all the same.
-func (s Scope) condition() (c metav1.Condition, ok bool) {
+// Condition is the condition ClusterAccess. There is none (false) with full access. It does
+// not influence Ready: the scaler works without the access.
+func (a ClusterAccess) Condition() (c metav1.Condition, ok bool) {
 	c = metav1.Condition{Type: v1beta1.ConditionClusterAccess, Status: metav1.ConditionFalse}
 	switch {
-	case len(s.Namespaces) > 0:
+	case len(a.Namespaces) > 0:
 		c.Reason = v1beta1.ReasonNamespacedInstall
 		c.Message = fmt.Sprintf("The operator is installed only for %s. It reads no nodes, so a size that no node can hold is "+
-			"found only when it is refused; admission policies are cluster-wide, and out of its reach", s.watched())
-	case s.NodesForbidden:
+			"found only when it is refused; admission policies are cluster-wide, and out of its reach", a.watched())
+	case a.NodesForbidden:
 		c.Reason = v1beta1.ReasonNodesForbidden
 		c.Message = "The operator may not list and watch nodes, so a size that no node can hold is found only when it is refused"
 	default:
@@ -43,8 +42,8 @@ func (s Scope) condition() (c metav1.Condition, ok bool) {
 	return c, true
 }
 
-func (s Scope) watched() string {
-	names, more := s.Namespaces, len(s.Namespaces)-maxNamespacesNamed
+func (a ClusterAccess) watched() string {
+	names, more := a.Namespaces, len(a.Namespaces)-maxNamespacesNamed
 	switch {
 	case len(names) == 1:
 		return "the namespace " + names[0]

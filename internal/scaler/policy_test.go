@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package scaler
 
 import (
 	"testing"
@@ -9,14 +9,42 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
+
+const mebi = 1 << 20
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// checkout is a scaler for Deployment shop/checkout.
+func checkout(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+	s := &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 3},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"},
+		Status:     v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func withMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
+}
+
+// Amounts in millicores and MiB.
+func amounts(cpu, memory int64) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: cpu, MemoryBytes: memory * mebi}
+}
 
 func policies(policies ...v1beta1.ContainerPolicy) func(*v1beta1.VerticalScaler) {
 	return func(s *v1beta1.VerticalScaler) {
@@ -26,7 +54,7 @@ func policies(policies ...v1beta1.ContainerPolicy) func(*v1beta1.VerticalScaler)
 
 func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation }
 
-func TestPolicyOf(t *testing.T) {
+func TestPlanPolicy(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
 		p := plan.Policy{
@@ -132,22 +160,22 @@ func TestPolicyOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := policyOf(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}, {Name: "log"}}})
+			got := PlanPolicy(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}, {Name: "log"}}})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("policyOf() (-want +got):\n%s", diff)
+				t.Errorf("PlanPolicy() (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestRecommendPolicyOf(t *testing.T) {
-	got := recommendPolicyOf(checkout(), "app")
+func TestRecommendPolicy(t *testing.T) {
+	got := RecommendPolicy(&checkout().Spec, "app")
 	if diff := cmp.Diff(recommend.Policy{Profile: "Balanced", CPU: true, Memory: true}, got); diff != "" {
 		t.Errorf("by default (-want +got):\n%s", diff)
 	}
-	got = recommendPolicyOf(checkout(func(s *v1beta1.VerticalScaler) {
+	got = RecommendPolicy(&checkout(func(s *v1beta1.VerticalScaler) {
 		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: "Safe", SafetyMarginPercent: ptr.To[int32](7)}
-	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})), "app")
+	}, policies(v1beta1.ContainerPolicy{ContainerName: "app", ControlledResources: []v1beta1.ControlledResource{"cpu"}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("1"))}})).Spec, "app")
 	if diff := cmp.Diff(recommend.Policy{Profile: "Safe", MarginPercent: 7, CPU: true, MaxAllowed: amounts(1000, 0)}, got); diff != "" {
 		t.Errorf("as said (-want +got):\n%s", diff)
 	}
@@ -186,16 +214,16 @@ func TestStartupBoost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := policyOf(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}}}).Containers["app"].Boost
+			got := PlanPolicy(tc.scaler, workload.Deployment{Containers: []workload.Container{{Name: "app"}}}).Containers["app"].Boost
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("boost (-want +got):\n%s", diff)
 			}
 			pod := workload.Pod{ReadyChanged: noon, Runs: map[string]workload.Run{"app": {Since: noon}}}
-			if got := StartsWithBoost(tc.scaler, pod, "app", noon.Add(time.Minute)); got != tc.starts {
+			if got := StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)); got != tc.starts {
 				t.Errorf("StartsWithBoost() = %t", got)
 			}
 			pod.Ready = true
-			if StartsWithBoost(tc.scaler, pod, "app", noon.Add(time.Minute)) {
+			if StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)) {
 				t.Error("it starts although it has been Ready for a minute")
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verticalscaler
+package scaler
 
 import (
 	"encoding/json"
@@ -68,20 +68,20 @@ func TestAStatusReadsBack(t *testing.T) {
 			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
 		}
 		status := v1beta1.VerticalScalerStatus{
-			Decision: apiDecision(decision), RevertedChanges: apiFailed(failed), Recommendation: recommendationStatus([]recommend.Container{rec}),
-			OriginalResources: apiHeld(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
+			Decision: APIDecision(decision), RevertedChanges: APIRevertedChanges(failed), Recommendation: APIRecommendation([]recommend.Container{rec}),
+			OriginalResources: APIOriginals(held[1:], held[:1], workload.Deployment{Name: "web", UID: "uid"}),
 		}
 		for range 2 {
-			if diff := cmp.Diff(decision, decisionOf(status.Decision)); diff != "" {
+			if diff := cmp.Diff(decision, Decision(status.Decision)); diff != "" {
 				t.Fatalf("seed %d: decision (-want +got):\n%s", seed, diff)
 			}
-			if diff := cmp.Diff(&rec, publishedFor(status.Recommendation, "app")); diff != "" {
+			if diff := cmp.Diff(&rec, PublishedRecommendation(status.Recommendation, "app")); diff != "" {
 				t.Fatalf("seed %d: recommendation (-want +got):\n%s", seed, diff)
 			}
-			if diff := cmp.Diff(failed, failedOf(status.RevertedChanges)); diff != "" {
+			if diff := cmp.Diff(failed, RevertedChanges(status.RevertedChanges)); diff != "" {
 				t.Fatalf("seed %d: failed (-want +got):\n%s", seed, diff)
 			}
-			if diff := cmp.Diff(held, heldOf(status.OriginalResources, "uid")); diff != "" {
+			if diff := cmp.Diff(held, Originals(status.OriginalResources, "uid")); diff != "" {
 				t.Fatalf("seed %d: held (-want +got):\n%s", seed, diff)
 			}
 			status = throughJSON(t, status)
@@ -117,68 +117,68 @@ func TestWhatAStatusCannotHoldCountsAsAbsent(t *testing.T) {
 			if q.Cmp(resource.MustParse("1Pi")) <= 0 && q.Sign() >= 0 {
 				t.Fatal("this one can be")
 			}
-			if got := amountsOf(a); got != (quantity.Amounts{}) {
-				t.Errorf("amountsOf() = %+v", got)
+			if got := Amounts(a); got != (quantity.Amounts{}) {
+				t.Errorf("Amounts() = %+v", got)
 			}
-			decision := decisionOf(&v1beta1.Decision{Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: a}}, Reverts: -5})
+			decision := Decision(&v1beta1.Decision{Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: a}}, Reverts: -5})
 			if len(decision.Requests) != 0 {
-				t.Errorf("decisionOf() = %+v", decision)
+				t.Errorf("Decision() = %+v", decision)
 			}
-			rec := publishedFor(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+			rec := PublishedRecommendation(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
 				ContainerName: "app", Target: a, LowerBound: a, UpperBound: a, UncappedTarget: a, ObservedSeconds: -1,
 				Reasons: []v1beta1.RecommendationReason{{Resource: "cpu", Value: *q}, {Resource: "memory", Value: *q}, {Resource: "other", Value: *q}},
 			}}}, "app")
 			if rec.Target != (quantity.Amounts{}) || rec.Observed != 0 || rec.Reasons[0].Value != 0 || rec.Reasons[1].Value != 0 {
-				t.Errorf("publishedFor() = %+v", rec)
+				t.Errorf("PublishedRecommendation() = %+v", rec)
 			}
-			held := heldOf(&v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app", Requests: a, Limits: a}}}, "uid")
+			held := Originals(&v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app", Requests: a, Limits: a}}}, "uid")
 			if held[0].Resources != (workload.Resources{}) {
-				t.Errorf("heldOf() = %+v", held)
+				t.Errorf("Originals() = %+v", held)
 			}
-			if policy := boundsOf(&v1beta1.ResourceBounds{CPU: q, Memory: q}); policy != (quantity.Amounts{}) {
-				t.Errorf("boundsOf() = %+v", policy)
+			if policy := Bounds(&v1beta1.ResourceBounds{CPU: q, Memory: q}); policy != (quantity.Amounts{}) {
+				t.Errorf("Bounds() = %+v", policy)
 			}
 		})
 	}
 }
 
 func TestAnAbsurdTimeOfObservationIsCut(t *testing.T) {
-	rec := publishedFor(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", ObservedSeconds: 1 << 62}}}, "app")
+	rec := PublishedRecommendation(&v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", ObservedSeconds: 1 << 62}}}, "app")
 	if rec.Observed <= 0 || rec.Observed > 11*365*24*time.Hour {
 		t.Errorf("observed = %s", rec.Observed)
 	}
 }
 
 func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
-	if decisionOf(nil) != nil || decisionOf(&v1beta1.Decision{}) != nil || apiDecision(nil) != nil {
+	if Decision(nil) != nil || Decision(&v1beta1.Decision{}) != nil || APIDecision(nil) != nil {
 		t.Error("a decision out of nothing")
 	}
-	if publishedFor(nil, "app") != nil || publishedFor(&v1beta1.Recommendation{}, "app") != nil || recommendationStatus(nil) != nil {
+	if PublishedRecommendation(nil, "app") != nil || PublishedRecommendation(&v1beta1.Recommendation{}, "app") != nil || APIRecommendation(nil) != nil {
 		t.Error("a recommendation out of nothing")
 	}
-	if heldOf(nil, "uid") != nil {
+	if Originals(nil, "uid") != nil {
 		t.Error("something held out of nothing")
 	}
-	if heldOf(&v1beta1.OriginalResources{UID: "another", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app"}}}, "uid") != nil {
+	if Originals(&v1beta1.OriginalResources{UID: "another", Containers: []v1beta1.OriginalContainerResources{{ContainerName: "app"}}}, "uid") != nil {
 		t.Error("what is held of another Deployment by that name")
 	}
 }
 
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
 func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
-	got := apiHeld(nil, []plan.Held{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
+	got := APIOriginals(nil, []plan.Held{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
 	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
 		Requests:      v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
 		Limits:        v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
 	}}}
-	if !sameStatus(v1beta1.VerticalScalerStatus{OriginalResources: want}, v1beta1.VerticalScalerStatus{OriginalResources: got}) {
-		t.Errorf("apiHeld() = %+v", got)
+	if !EqualStatus(v1beta1.VerticalScalerStatus{OriginalResources: want}, v1beta1.VerticalScalerStatus{OriginalResources: got}) {
+		t.Errorf("APIOriginals() = %+v", got)
 	}
 }
 
 func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
-	got := apiDecision(&plan.Decision{Time: noon.Add(999 * time.Millisecond), Requests: map[string]quantity.Amounts{"b": amounts(1, 0), "a": amounts(1, 0)}})
+	got := APIDecision(&plan.Decision{Time: noon.Add(999 * time.Millisecond), Requests: map[string]quantity.Amounts{"b": amounts(1, 0), "a": amounts(1, 0)}})
 	if !got.Time.Equal(&metav1.Time{Time: noon}) {
 		t.Errorf("time = %s", got.Time)
 	}
@@ -217,21 +217,21 @@ func FuzzAStatusExplainsItself(f *testing.F) {
 			case 2:
 				h = &history.Container{}
 			}
-			rec, ok := recommend.For("app", h, policy, publishedFor(published, "app"), params)
+			rec, ok := recommend.For("app", h, policy, PublishedRecommendation(published, "app"), params)
 			if !ok {
 				continue
 			}
-			status := throughJSON(t, v1beta1.VerticalScalerStatus{Recommendation: recommendationStatus([]recommend.Container{rec})})
+			status := throughJSON(t, v1beta1.VerticalScalerStatus{Recommendation: APIRecommendation([]recommend.Container{rec})})
 			published = status.Recommendation
 			container := published.ContainerRecommendations[0]
 			steps := map[v1beta1.ControlledResource][]recommend.Reason{}
 			for _, reason := range container.Reasons {
-				steps[reason.Resource] = append(steps[reason.Resource], readReason(reason))
-				if got := recommend.Recompute(steps[reason.Resource]); got != readReason(reason).Value {
+				steps[reason.Resource] = append(steps[reason.Resource], Reason(reason))
+				if got := recommend.Recompute(steps[reason.Resource]); got != Reason(reason).Value {
 					t.Fatalf("seed %d: the steps to %s lead to %d: %+v", seed, reason.Code, got, container.Reasons)
 				}
 			}
-			target := amountsOf(container.Target)
+			target := Amounts(container.Target)
 			if c, m := recommend.Recompute(steps["cpu"]), recommend.Recompute(steps["memory"]); c != target.CPUMillis || m != target.MemoryBytes {
 				t.Fatalf("seed %d: the steps lead to %dm and %d B, the target is %+v: %+v", seed, c, m, target, container.Reasons)
 			}
@@ -241,22 +241,22 @@ func FuzzAStatusExplainsItself(f *testing.F) {
 
 func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	newest := noon.UTC()
-	got := apiAdmission([]plan.Size{
+	got := APINewPods([]plan.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
 	}, plan.Admission{NewestPod: newest, MissedBy: "web-1"})
 	want := &v1beta1.NewPods{EffectiveSince: &metav1.Time{Time: newest}, IneffectiveOnPod: "web-1", Containers: []v1beta1.NewPodContainer{
-		{ContainerName: "app", Requests: apiAmounts(amounts(200, 256)), Limits: apiAmounts(amounts(400, 512))},
-		{ContainerName: "log", Requests: apiAmounts(amounts(0, 64))},
+		{ContainerName: "app", Requests: APIAmounts(amounts(200, 256)), Limits: APIAmounts(amounts(400, 512))},
+		{ContainerName: "log", Requests: APIAmounts(amounts(0, 64))},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("apiAdmission() (-want +got):\n%s", diff)
+		t.Errorf("APINewPods() (-want +got):\n%s", diff)
 	}
-	back := admissionOf(got)
+	back := NewPods(got)
 	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.NewestPod.Equal(newest) || back.MissedBy != "web-1" {
 		t.Errorf("read back: %+v", back)
 	}
-	if none := apiAdmission(nil, plan.Admission{}); none == nil || len(none.Containers) > 0 {
-		t.Errorf("apiAdmission(nil) = %+v", none)
+	if none := APINewPods(nil, plan.Admission{}); none == nil || len(none.Containers) > 0 {
+		t.Errorf("APINewPods(nil) = %+v", none)
 	}
 }

@@ -1,0 +1,52 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaler
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// The claim is the key of the target, recorded in the scaler's status. A change of that
+// Deployment triggers a reconcile of the scaler. The claim grants nothing: what a scaler may
+// change follows from its spec.deploymentName and its own namespace alone.
+
+// RecordedClaim is the claim in the scaler's status, well-formed or not.
+func RecordedClaim(s *v1beta1.VerticalScaler) string {
+	return s.Status.Annotations[v1beta1.ClaimAnnotation]
+}
+
+// Claim is the claim that belongs into the scaler's status.
+func Claim(s *v1beta1.VerticalScaler) string { return Target(s).String() }
+
+// Target is the Deployment that the scaler names.
+func Target(s *v1beta1.VerticalScaler) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}
+}
+
+// IsOwnClaim reports whether a claim is well-formed and names the scaler's own namespace.
+// Any other claim is ignored.
+func IsOwnClaim(s *v1beta1.VerticalScaler, claim string) bool {
+	namespace, name, found := strings.Cut(claim, string(types.Separator))
+	return found && namespace == s.Namespace && name != "" && !strings.ContainsRune(name, types.Separator)
+}
+
+// RecordClaim writes the claim into the status and keeps the other annotations.
+func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
+	annotations := map[string]string{v1beta1.ClaimAnnotation: claim}
+	for key, value := range status.Annotations {
+		if key != v1beta1.ClaimAnnotation {
+			annotations[key] = value
+		}
+	}
+	status.Annotations = annotations
+}
+
+// IsPaused reports whether the break-glass annotation is set.
+func IsPaused(s *v1beta1.VerticalScaler) bool {
+	return s.Annotations[v1beta1.PausedAnnotation] == "true"
+}
