@@ -15,7 +15,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -146,21 +146,17 @@ type Size struct {
 // Of explains a scaler.
 func Of(e Evidence) Explanation {
 	s := e.Scaler
-	mode := modeOf(s)
 	out := Explanation{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
 		Purpose:         fmt.Sprintf("It keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
-		Mode:            string(mode),
-		ModeMeans:       modeMeans(mode, e.Scaler.Spec.UpdatePolicy.Fallback),
-		Profile:         profileOf(s),
-		CooldownSeconds: 300,
+		Mode:            modeName(s),
+		ModeMeans:       modeMeans(s),
+		Profile:         string(scaler.Profile(&s.Spec)),
+		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
 		Applied:         metav1.ConditionUnknown,
 		Findings:        findings(s),
 		History:         s.Status.History,
 		Missing:         e.Missing,
-	}
-	if c := s.Spec.UpdatePolicy.CooldownSeconds; c != nil {
-		out.CooldownSeconds = *c
 	}
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
 		out.Applied = c.Status
@@ -178,20 +174,20 @@ func Of(e Evidence) Explanation {
 	return out
 }
 
-func modeOf(s *v1beta1.VerticalScaler) v1beta1.UpdateMode {
-	return cmp.Or(s.Spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace)
-}
-
-func profileOf(s *v1beta1.VerticalScaler) string {
-	if p := s.Spec.RecommendationPolicy; p != nil && p.Profile != "" {
-		return string(p.Profile)
+// modeName is the mode as the spec has it, also one that this version does not know.
+func modeName(s *v1beta1.VerticalScaler) string {
+	if mode, ok := scaler.UnknownMode(&s.Spec); ok {
+		return string(mode)
 	}
-	return string(profile.Balanced)
+	return string(scaler.Mode(&s.Spec))
 }
 
-// modeMeans says a mode, and its fallback, in words.
-func modeMeans(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) string {
-	switch mode {
+// modeMeans describes the mode and its fallback.
+func modeMeans(s *v1beta1.VerticalScaler) string {
+	if _, ok := scaler.UnknownMode(&s.Spec); ok {
+		return "this version does not know the mode, so nothing is changed"
+	}
+	switch fallback := scaler.Fallback(&s.Spec); scaler.Mode(&s.Spec) {
 	case v1beta1.UpdateModeRecommend:
 		return "it only recommends, and changes nothing"
 	case v1beta1.UpdateModeInitial:
@@ -207,7 +203,7 @@ func modeMeans(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) string {
 	case v1beta1.UpdateModeRollout:
 		return "sizes are written into the pod template, and the Deployment rolls them out"
 	}
-	return "a mode that this version does not know"
+	return ""
 }
 
 // The reasons that no operator gives: it has not said anything yet, or not about this.
@@ -304,7 +300,7 @@ func containerOf(e Evidence, name string) Container {
 
 func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRecommendation) Resource {
 	policy := e.Scaler.Spec.ResourcePolicy.For(container)
-	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, amountsOf(a))) }
+	amount := func(a v1beta1.Amounts) *Amount { return amountOf(resource, of(resource, scaler.Amounts(a))) }
 	bound := func(b *v1beta1.ResourceBounds) *Amount {
 		if b == nil {
 			return nil
@@ -316,10 +312,8 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		Target: amount(rec.Target), LowerBound: amount(rec.LowerBound), UpperBound: amount(rec.UpperBound),
 		MinAllowed: bound(policy.MinAllowed), MaxAllowed: bound(policy.MaxAllowed),
 	}
-	if out.TolerancePercent = 10; e.Scaler.Spec.UpdatePolicy.TolerancePercent != nil {
-		out.TolerancePercent = *e.Scaler.Spec.UpdatePolicy.TolerancePercent
-	}
-	out.Moves = out.Unmanaged == "" && modeOf(e.Scaler) != v1beta1.UpdateModeRecommend
+	out.TolerancePercent = scaler.TolerancePercent(&e.Scaler.Spec)
+	out.Moves = out.Unmanaged == "" && scaler.Mode(&e.Scaler.Spec) != v1beta1.UpdateModeRecommend
 	var values []recommend.Reason
 	if out.Steps, values = stepsOf(rec, resource); len(values) > 0 {
 		out.Recomputed = amountOf(resource, recommend.Recompute(values))
@@ -394,12 +388,12 @@ func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
 
 func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {
 	switch {
+	case scaler.Controls(policy, v1beta1.ControlledResource(resource)):
+		return ""
 	case policy.Mode == v1beta1.ContainerModeOff:
 		return "the container's mode is Off"
-	case len(policy.ControlledResources) > 0 && !slices.Contains(policy.ControlledResources, v1beta1.ControlledResource(resource)):
-		return "it is not among the controlledResources"
 	}
-	return ""
+	return "it is not among the controlledResources"
 }
 
 // observed is for how long usage was observed.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -84,7 +85,7 @@ type OwnedRow struct {
 func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
 	out := Row{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
-		Mode: string(modeOf(s)), Profile: profileOf(s),
+		Mode: modeName(s), Profile: string(scaler.Profile(&s.Spec)),
 		Saved: savedBy(s, deployment),
 	}
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {
@@ -152,7 +153,7 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 			if d.ContainerName != c.Name {
 				continue
 			}
-			decided := amountsOf(d.Requests)
+			decided := scaler.Amounts(d.Requests)
 			if decided.CPUMillis > 0 {
 				saved.CPUMillis += before.CPUMillis - decided.CPUMillis
 			}
@@ -180,7 +181,7 @@ func withHeld(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c worklo
 			if held.ContainerName != c.Name {
 				continue
 			}
-			r, l := amountsOf(held.Requests), amountsOf(held.Limits)
+			r, l := scaler.Amounts(held.Requests), scaler.Amounts(held.Limits)
 			if held.Requests.CPU != nil {
 				requests.CPUMillis, limits.CPUMillis = r.CPUMillis, l.CPUMillis
 			}

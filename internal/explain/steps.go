@@ -10,6 +10,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // Amount is an amount of one resource: millicores or bytes. It is written as a quantity,
@@ -42,18 +43,6 @@ func amountOf(resource string, amount int64) *Amount {
 		return nil
 	}
 	return &Amount{resource, amount}
-}
-
-// amountsOf reads what an object says. It may have been written by anybody: what cannot
-// be read counts as absent.
-func amountsOf(a v1beta1.Amounts) (out quantity.Amounts) {
-	if a.CPU != nil {
-		out.CPUMillis, _ = quantity.CPUMillis(*a.CPU)
-	}
-	if a.Memory != nil {
-		out.MemoryBytes, _ = quantity.MemoryBytes(*a.Memory)
-	}
-	return out
 }
 
 func of(resource string, a quantity.Amounts) int64 {
@@ -112,15 +101,7 @@ func stepsOf(rec v1beta1.ContainerRecommendation, resource string) (steps []Step
 		if string(r.Resource) != resource {
 			continue
 		}
-		value := recommend.Reason{
-			Resource: resource, Code: r.Code,
-			PerMille: recommend.ParseMargin(r.Margin),
-		}
-		if resource == recommend.CPU {
-			value.Value, _ = quantity.CPUMillis(r.Value)
-		} else {
-			value.Value, _ = quantity.MemoryBytes(r.Value)
-		}
+		value := scaler.Reason(r)
 		means, _ := StepMeans(r.Code)
 		values = append(values, value)
 		steps = append(steps, Step{

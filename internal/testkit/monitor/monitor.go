@@ -39,6 +39,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -271,7 +272,7 @@ func (m *Monitor) judge(w write) []string {
 				continue
 			}
 			present = append(present, spec)
-			if w.set != "" && mayResize(spec) || w.set == "" && mayRollOut(spec) {
+			if !spec.Suspend && (w.set != "" && scaler.ResizesPods(&spec) || w.set == "" && scaler.WritesTemplate(&spec)) {
 				allowing = append(allowing, spec)
 			}
 		}
@@ -306,15 +307,6 @@ func inForce(versions []version, at int64) (specs []v1beta1.VerticalScalerSpec) 
 		}
 	}
 	return specs
-}
-
-func mayResize(spec v1beta1.VerticalScalerSpec) bool {
-	return !spec.Suspend && cmp.Or(spec.UpdatePolicy.UpdateMode, v1beta1.UpdateModeInPlace) == v1beta1.UpdateModeInPlace
-}
-
-func mayRollOut(spec v1beta1.VerticalScalerSpec) bool {
-	return !spec.Suspend && (spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeRollout ||
-		mayResize(spec) && spec.UpdatePolicy.Fallback == v1beta1.FallbackRollout)
 }
 
 // beyond tells which changes a spec does not allow.

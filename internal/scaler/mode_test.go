@@ -1,0 +1,119 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaler
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+func TestWhatEachModeMayChange(t *testing.T) {
+	type rights struct{ Resizes, Evicts, SizesNewPods, WritesTemplate bool }
+	for _, tc := range []struct {
+		mode     v1beta1.UpdateMode
+		fallback v1beta1.Fallback
+		applies  v1beta1.UpdateMode
+		may      rights
+	}{
+		{"", "", "InPlace", rights{Resizes: true}},
+		{"InPlace", "Wait", "InPlace", rights{Resizes: true}},
+		{"InPlace", "Recreate", "InPlace", rights{Resizes: true, Evicts: true, SizesNewPods: true}},
+		{"InPlace", "Rollout", "InPlace", rights{Resizes: true, WritesTemplate: true}},
+		{"InPlace", "Migrate", "InPlace", rights{Resizes: true}},
+		{"Initial", "Recreate", "Initial", rights{SizesNewPods: true}},
+		{"Rollout", "Recreate", "Rollout", rights{WritesTemplate: true}},
+		{"Recommend", "Rollout", "Recommend", rights{}},
+		{"Newer", "Rollout", "Recommend", rights{}},
+		{"Off", "Recreate", "Recommend", rights{}},
+	} {
+		t.Run(string(tc.mode)+" "+string(tc.fallback), func(t *testing.T) {
+			spec := &v1beta1.VerticalScalerSpec{}
+			spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: tc.mode, Fallback: tc.fallback}
+			if got := Mode(spec); got != tc.applies {
+				t.Errorf("Mode() = %s, want %s", got, tc.applies)
+			}
+			unknown, ok := UnknownMode(spec)
+			if want := tc.mode == "Newer" || tc.mode == "Off"; ok != want || ok && unknown != tc.mode {
+				t.Errorf("UnknownMode() = %q, %t", unknown, ok)
+			}
+			got := rights{Resizes: ResizesPods(spec), Evicts: EvictsPods(spec), SizesNewPods: SizesNewPods(spec), WritesTemplate: WritesTemplate(spec)}
+			if diff := cmp.Diff(tc.may, got); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAProfileOfANewerVersionCountsAsBalanced(t *testing.T) {
+	for name, want := range map[v1beta1.RecommendationProfile]string{"": "Balanced", "Safe": "Safe", "Newer": "Balanced"} {
+		spec := &v1beta1.VerticalScalerSpec{}
+		spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: name}
+		if got := Profile(spec); string(got) != want {
+			t.Errorf("Profile(%q) = %s, want %s", name, got, want)
+		}
+	}
+}
+
+// An object that was stored without defaults behaves as one that the schema has filled in.
+func TestDefaultsAreThoseOfTheSchema(t *testing.T) {
+	data, err := os.ReadFile("../../config/crd/bases/autoscaling.verticalscaler.io_verticalscalers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	update := spec.Properties["updatePolicy"].Properties
+	var empty v1beta1.VerticalScalerSpec
+	for field, want := range map[string]any{
+		"updateMode": Mode(&empty), "fallback": Fallback(&empty), "minReplicas": defaultMinReplicas,
+		"cooldownSeconds": int(Cooldown(&empty) / time.Second), "tolerancePercent": TolerancePercent(&empty),
+		"verificationSeconds": defaultVerificationSeconds,
+	} {
+		wanted, err := yaml.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if d := update[field].Default; d != nil {
+			inYAML, err := yaml.JSONToYAML(d.Raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(inYAML)
+		}
+		if got != string(wanted) {
+			t.Errorf("updatePolicy.%s: the default is %q in the schema, and %q here", field, got, wanted)
+		}
+	}
+}
+
+func TestOnlyAClaimOnTheOwnNamespaceCounts(t *testing.T) {
+	s := checkout()
+	if got, want := Target(s), (types.NamespacedName{Namespace: "shop", Name: "checkout"}); got != want || Claim(s) != "shop/checkout" {
+		t.Errorf("Target() = %s, Claim() = %s", got, Claim(s))
+	}
+	for claim, own := range map[string]bool{
+		"shop/checkout": true, "shop/other": true, "bank/checkout": false, "shop/": false, "shop": false, "": false, "shop/a/b": false,
+	} {
+		if got := IsOwnClaim(s, claim); got != own {
+			t.Errorf("IsOwnClaim(%q) = %t", claim, got)
+		}
+	}
+	s.Status.Annotations = map[string]string{"other": "kept"}
+	RecordClaim(&s.Status, Claim(s))
+	if RecordedClaim(s) != "shop/checkout" || s.Status.Annotations["other"] != "kept" {
+		t.Errorf("annotations: %v", s.Status.Annotations)
+	}
+}
