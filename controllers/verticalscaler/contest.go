@@ -4,9 +4,9 @@
 package verticalscaler
 
 import (
-	"maps"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
