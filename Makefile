@@ -16,14 +16,11 @@ IMG ?= $(IMAGE)
 BUNDLE_IMG ?= $(subst :v,-bundle:v,$(IMG))
 CATALOG_IMG ?= $(subst :v,-catalog:v,$(IMG))
 
-# The tool that builds images: docker, podman or buildah. If not set, the first of them that works: a client without an
-# engine does not.
-CONTAINER_TOOL ?=
 # The platforms of the images, such as linux/amd64,linux/arm64: this machine's if not set.
 PLATFORMS ?=
-# A file that the image is also written to, as an OCI archive.
+# The OCI archive to write: bin/images/KIND.tar if not set.
 IMAGE_ARCHIVE ?=
-export CONTAINER_TOOL PLATFORMS IMAGE_ARCHIVE
+export PLATFORMS IMAGE_ARCHIVE
 
 # The folder is not always a git checkout that git trusts, and nothing here needs its commit in a binary.
 export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
@@ -78,7 +75,7 @@ vet: ## Run go vet in every module.
 	go vet -tags node,olm,prometheus,sdk ./...
 	@for module in $(TESTED_MODULES); do \
 		echo "go vet in $$module"; \
-		(cd $$module && CGO_ENABLED=0 go vet -tags opm -trimpath ./...); \
+		(cd $$module && CGO_ENABLED=0 go vet -tags images -trimpath ./...); \
 	done
 
 .PHONY: build
@@ -209,16 +206,16 @@ verify: ## Generate everything, check everything but the tests, and fail if that
 ##@ Release
 
 .PHONY: image
-image: ## Build the operator's image, IMG, with docker, podman or buildah. Needs no network.
-	VERSION=v$(VERSION) hack/image.sh operator $(IMG)
+image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archive. Needs no container engine.
+	VERSION=v$(VERSION) hack/images/image.sh operator $(IMG)
 
 .PHONY: image-check
-image-check: ## Build the operator's image twice, compare, look what is in it, and run it. Needs root.
-	VERSION=v$(VERSION) hack/image-check.sh
+image-check: ## Build the operator's image twice and compare, check its contents, and run it. Needs root on Linux.
+	cd hack/images && VERSION=v$(VERSION) CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run OperatorImage ./test
 
 .PHONY: sbom
 sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.
-	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/image-sbom.sh
+	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/images/sbom.sh
 
 .PHONY: dist
 dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and the admission policies alone beside it.
@@ -240,8 +237,8 @@ released-crds: ## Note that the CRDs of this tree have been released: the next o
 	cp config/crd/bases/*.yaml test/bundle/testdata/released/
 
 .PHONY: bundle-image
-bundle-image: ## Build the bundle's image, BUNDLE_IMG.
-	VERSION=v$(VERSION) hack/image.sh bundle $(BUNDLE_IMG)
+bundle-image: ## Build the bundle's image, BUNDLE_IMG: bin/images/bundle.tar.
+	VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
 
 # The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
 BUNDLE_IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml)-bundle
@@ -250,22 +247,22 @@ CATALOG_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(BUNDLE_IMAGE
 
 .PHONY: catalog
 catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.
-	OPM=$(OPM) hack/olm/catalog.sh catalog/verticalscaler-operator.yaml catalog $(CATALOG_BUNDLES)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(CATALOG_BUNDLES)
 
 SCORECARD_IMG ?= $(subst :v,-scorecard:v,$(IMG))
 
 .PHONY: scorecard-image
-scorecard-image: ## Build the image of the scorecard's own tests, SCORECARD_IMG. Needs no network.
-	VERSION=v$(VERSION) hack/image.sh scorecard $(SCORECARD_IMG)
+scorecard-image: ## Build the image of the scorecard's own tests, SCORECARD_IMG: bin/images/scorecard.tar.
+	VERSION=v$(VERSION) hack/images/image.sh scorecard $(SCORECARD_IMG)
 
 .PHONY: catalog-image
-catalog-image: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the catalog's image, CATALOG_IMG.
-	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/image.sh catalog $(CATALOG_IMG)
+catalog-image: $(OPM) $(GRPC_HEALTH_PROBE) ## Build the catalog's image, CATALOG_IMG: bin/images/catalog.tar.
+	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
 
 .PHONY: catalog-check
 catalog-check: $(OPM) $(GRPC_HEALTH_PROBE) ## Check the catalog's upgrade edges, and what its image serves. Needs root.
-	cd hack/olm && OPM=$(CURDIR)/$(OPM) HEALTH_PROBE=$(CURDIR)/$(GRPC_HEALTH_PROBE) \
-		CGO_ENABLED=0 go test -trimpath -count=1 -tags opm -v ./test/...
+	cd hack/images && OPM=$(CURDIR)/$(OPM) HEALTH_PROBE=$(CURDIR)/$(GRPC_HEALTH_PROBE) \
+		CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run 'Catalog|Edges' ./test
 
 .PHONY: deploy
 deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of your kubeconfig.

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # usage: hack/node/build.sh
 #
-# Builds the programs and the image archive of the node tier, and prints the folder that holds them:
+# Builds the programs and images of the node tier, and prints the folder that holds them:
 #
 #   nodebox      what up.sh, down.sh, exec.sh and cgroup.sh call
-#   mkimage      packs static programs into images
 #   stress       the program in the images, also useful on its own
-#   images.tar   verticalscaler.local/stress:dev and verticalscaler.local/pause:dev
+#   stress.tar   the image verticalscaler.local/stress:dev
+#   pause.tar    the image verticalscaler.local/pause:dev
 #
 # The folder is bin/node/KEY, where KEY follows from the sources and the Go version. If it is there, nothing is built.
 set -euo pipefail
@@ -26,27 +26,23 @@ key=$({
 } | sha256sum | cut -c1-12)
 folder=$repo/bin/node/$key
 
-if [ ! -e "$folder/images.tar" ]; then
+if [ ! -e "$folder/pause.tar" ]; then
 	mkdir -p "$repo/bin/node"
 	# Built aside and renamed when complete: another script may be doing the same at this moment.
 	fresh=$(mktemp -d "$repo/bin/node/.build-XXXXXX")
 	trap 'rm -rf "$fresh"' EXIT
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
-	"$fresh/mkimage" -o "$fresh/images.tar" >&2 <<-END
-		[
-			{
-				"name": "verticalscaler.local/stress:dev",
-				"entrypoint": ["/stress", "serve"],
-				"files": {"/stress": "$fresh/stress"}
-			},
-			{
-				"name": "verticalscaler.local/pause:dev",
-				"entrypoint": ["/stress", "pause"],
-				"files": {"/stress": "$fresh/stress"}
-			}
-		]
-	END
+	images=$("$repo/hack/images/build.sh")
+	for image in stress:serve pause:pause; do
+		"$images" build -name "verticalscaler.local/${image%:*}:dev" -file - -context "$fresh" \
+			-archive "$fresh/${image%:*}.tar" >&2 <<-END
+				FROM scratch
+				COPY stress /stress
+				USER 65532:65532
+				ENTRYPOINT ["/stress", "${image#*:}"]
+			END
+	done
 	chmod 755 "$fresh"
-	mv -T "$fresh" "$folder" 2>/dev/null || [ -e "$folder/images.tar" ] || fail "cannot write $folder"
+	mv -T "$fresh" "$folder" 2>/dev/null || [ -e "$folder/pause.tar" ] || fail "cannot write $folder"
 fi
 echo "$folder"

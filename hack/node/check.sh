@@ -57,7 +57,7 @@ fi
 if [ -n "$olm" ]; then
 	packages=$(missing_olm_packages | tr '\n' ' ')
 	if [ -z "$packages" ]; then
-		yes "$("$repo/hack/image.sh" tool) builds images, $(command -v busybox) is static"
+		yes "$(command -v busybox) is statically linked"
 	else
 		no "programs are missing: hack/node/install.sh -olm, or apt-get install --no-install-recommends ${packages% }"
 	fi

@@ -17,5 +17,20 @@ case ${1:-} in
 	exit 0
 	;;
 esac
-box=$(nodebox)
-exec "$box" exec "$@"
+case ${1:-} in
+-dir | --dir)
+	dir=${2:?-dir needs a folder}
+	shift 2
+	;;
+-dir=* | --dir=*)
+	dir=${1#*=}
+	shift
+	;;
+*) fail "-dir is missing; -h tells more" ;;
+esac
+[ "${1:-}" != -- ] || shift
+[ $# -gt 0 ] || fail "no command given"
+[ -e "$dir/state/init.pid" ] || fail "no node runs in $dir"
+mapfile -t environment <"$dir/state/environment"
+exec nsenter --target "$(cat "$dir/state/init.pid")" --mount --net --pid --uts --ipc --cgroup --wd=/ -- \
+	/usr/bin/env -i "${environment[@]}" "$@"

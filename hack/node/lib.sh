@@ -61,10 +61,8 @@ missing_packages() {
 	cni_folder >/dev/null || echo containernetworking-plugins
 }
 
-# missing_olm_packages prints what a node with OLM needs besides: a tool that builds images, and a busybox that runs where
-# nothing else is.
+# missing_olm_packages prints what a node with OLM needs in addition: a statically linked busybox, for images.
 missing_olm_packages() {
-	"$repo/hack/image.sh" tool >/dev/null 2>&1 || echo buildah
 	local busybox
 	if ! busybox=$(command -v busybox) || ldd "$busybox" >/dev/null 2>&1; then
 		echo busybox-static

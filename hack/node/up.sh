@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: hack/node/up.sh -dir DIR [-node NAME] [-port PORT] [-image ARCHIVE]...
-#        [-registry HOST]... [-timeout 5m] [-foreground]
+#        [-registry HOST]... [-timeout 5m]
 #
 # Starts a Kubernetes with one real node, in namespaces of its own, and returns when the node is Ready and pods can be
 # made. Needs root. Everything belongs to DIR, so several can run side by side.
@@ -8,12 +8,11 @@
 #   -dir DIR         where it lives; made if it does not exist
 #   -node NAME       name of the node (node-1)
 #   -port PORT       port on 127.0.0.1 for the API server (a free one)
-#   -image ARCHIVE   image archive (OCI or docker save) to import; may be repeated
+#   -image ARCHIVE   image archive (OCI) to import; may be repeated
 #   -registry HOST   name of a registry, ghcr.io say, that is played inside; may be repeated. It leads to what listens on
 #                    127.0.0.1:5000 inside: start a registry there with exec.sh. It is HTTPS, and containerd and what
 #                    exec.sh runs trust it (SSL_CERT_FILE)
 #   -timeout 5m      how long the start may take
-#   -foreground      stay, and end the node when this process ends, however it ends
 #
 # Afterwards there are
 #
@@ -47,4 +46,5 @@ if [ -z "${LOCALCLUSTER:-}" ]; then
 	LOCALCLUSTER=$cluster/localcluster
 fi
 # exec, so that a signal for this script reaches the program that cleans up.
-exec "$tools/nodebox" up -localcluster "$LOCALCLUSTER" -cni "$(cni_folder)" -image "$tools/images.tar" "$@"
+exec "$tools/nodebox" up -localcluster "$LOCALCLUSTER" -cni "$(cni_folder)" \
+	-image "$tools/stress.tar" -image "$tools/pause.tar" "$@"

@@ -8,14 +8,15 @@
 #   olm.yaml       OLM itself, from the sources of its module: what a release installs, but for the server of package
 #                  manifests and the public catalog, which neither runs here
 #   operator-sdk   the program
-#   registry       the program that serves the images
+#   registry     the program that serves the images
 #   bundle/        the operator's bundle
 #   rbac.yaml      what the scorecard's own tests may do
 #
-# The operator's images are those that users get, from hack/image.sh. OLM, opm and the scorecard's tests are published as
+# The operator's images are those of a release, from hack/images/image.sh. OLM, opm and the scorecard's tests are published as
 # images with the names used here; here they are built from the sources of the same versions.
 set -euo pipefail
 export LC_ALL=C
+umask 022
 . "$(dirname "${BASH_SOURCE[0]}")/../node/lib.sh"
 cd "$repo"
 if asks_for_help "$@"; then
@@ -34,7 +35,8 @@ olm_version=${OLM##*/olm-}
 opm_version=${OPM##*/opm-}
 scorecard_version=${SCORECARD_TEST##*/scorecard-test-}
 
-mkimage=$(hack/node/build.sh)/mkimage
+programs=$(hack/node/build.sh)
+builder=$(hack/images/build.sh)
 out=bin/olm-node
 fresh=$(mktemp -d "bin/.olm-node-XXXXXX")
 trap 'rm -rf "$fresh"' EXIT
@@ -43,7 +45,7 @@ mkdir "$fresh/images"
 # own <kind> <name>: one of the operator's images.
 own() {
 	echo "$2" >"$fresh/images/$1.names"
-	IMAGE_ARCHIVE=$fresh/images/$1.tar PLATFORMS='' hack/image.sh "$1" "$2" >"$fresh/log" 2>&1 || {
+	IMAGE_ARCHIVE=$fresh/images/$1.tar PLATFORMS='' hack/images/image.sh "$1" "$2" >"$fresh/log" 2>&1 || {
 		cat "$fresh/log" >&2
 		fail "cannot build the image $2"
 	}
@@ -54,70 +56,62 @@ for kind in bundle catalog scorecard; do
 done
 rm "$fresh/log"
 
-# image <file> <name>...: an image from the description on standard input, which has no name yet.
+# image <file> <name>...: an image from $root and from the further lines of a Dockerfile on standard input.
 image() {
 	local file=$1
 	shift
 	printf '%s\n' "$@" >"$fresh/images/$file.names"
-	sed "s|^{|[{\"name\": \"$1\",|; s|^}|}]|" | "$mkimage" -o "$fresh/images/$file.tar"
+	{
+		printf 'FROM scratch\nCOPY . /\nUSER 65532:65532\n'
+		cat
+	} | "$builder" build -name "$1" -file - -context "$root" -archive "$fresh/images/$file.tar" >/dev/null
+	rm -rf "$root"
+}
+
+# root <command>...: starts an image with a folder for temporary files and a busybox that is these commands.
+root=$fresh/root
+root() {
+	local command
+	mkdir -p "$root/bin"
+	mkdir -m 1777 "$root/tmp"
+	cp "$busybox" "$root/bin/busybox"
+	for command in "$@"; do ln -s busybox "$root/bin/$command"; done
 }
 
 # OLM unpacks a bundle with cp and cpb of this image.
-image olm "quay.io/operator-framework/olm:$olm_version" <<END
-{
-	"files": {
-		"/bin/olm": "$OLM",
-		"/bin/catalog": "$OLM_CATALOG",
-		"/bin/cpb": "$OLM_CPB",
-		"/bin/copy-content": "$OLM_COPY_CONTENT",
-		"/bin/busybox": "$busybox"
-	},
-	"links": {"/bin/cp": "busybox"},
-	"folders": ["/tmp"]
-}
-END
-# An empty catalog, into which "run bundle" puts a bundle; the label says where it is.
+root cp
+cp "$OLM" "$root/bin/olm"
+cp "$OLM_CATALOG" "$root/bin/catalog"
+cp "$OLM_CPB" "$root/bin/cpb"
+cp "$OLM_COPY_CONTENT" "$root/bin/copy-content"
+image olm "quay.io/operator-framework/olm:$olm_version" </dev/null
+# "run bundle" puts a bundle into this empty catalog. The label says where it is.
+root sh
+mkdir -m 1777 "$root/configs"
+cp "$OPM" "$root/bin/opm"
 image opm "quay.io/operator-framework/opm:$opm_version" <<END
-{
-	"entrypoint": ["/bin/opm"],
-	"labels": {"operators.operatorframework.io.index.configs.v1": "/configs"},
-	"files": {"/bin/opm": "$OPM", "/bin/busybox": "$busybox"},
-	"links": {"/bin/sh": "busybox"},
-	"folders": ["/configs", "/tmp"]
-}
+LABEL operators.operatorframework.io.index.configs.v1=/configs
+ENTRYPOINT ["/bin/opm"]
 END
+root
+cp "$SCORECARD_TEST" "$root/bin/scorecard-test"
 image scorecard-test "quay.io/operator-framework/scorecard-test:$scorecard_version" <<END
-{
-	"entrypoint": ["/bin/scorecard-test"],
-	"files": {"/bin/scorecard-test": "$SCORECARD_TEST"}
-}
+ENTRYPOINT ["/bin/scorecard-test"]
 END
-# What operator-sdk takes other images for: to decompress a catalog, to unpack a bundle, to keep what a test has written.
-# For the first it has a default, which "run bundle-upgrade" cannot be talked out of.
+# operator-sdk uses other images to decompress a catalog, to unpack a bundle, and to keep the output of a test. "run
+# bundle-upgrade" has no flag for the first of them, so its default is built here.
 decompression=$("$OPERATOR_SDK" run bundle --help | sed -n 's/.*decompression.*(default "\(.*\)").*/\1/p')
 [ -n "$decompression" ] || fail "operator-sdk does not say any more what its decompression image is"
-image busybox verticalscaler.local/busybox:dev "$decompression" <<END
-{
-	"files": {"/bin/busybox": "$busybox"},
-	"links": {
-		"/bin/sh": "busybox",
-		"/bin/cat": "busybox",
-		"/bin/gzip": "busybox",
-		"/bin/sleep": "busybox",
-		"/bin/tar": "busybox"
-	},
-	"folders": ["/tmp"]
-}
-END
+root sh cat gzip sleep tar
+image busybox verticalscaler.local/busybox:dev "$decompression" </dev/null
 
-# The scorecard's own tests make pods of an image that every cluster can pull. It does nothing, and ends when it is told to.
+# The scorecard's own tests create pods from an image that every cluster can pull. It does nothing until it is ended.
 pause=$(go run ./test/scorecard/main -h | sed -n 's/.*image.*pods.*(default "\(.*\)").*/\1/p')
 [ -n "$pause" ] || fail "the scorecard's tests do not say any more what their pods' image is"
+root
+cp "$programs/stress" "$root/stress"
 image pause "$pause" <<END
-{
-	"entrypoint": ["/stress", "pause"],
-	"files": {"/stress": "$(dirname "$mkimage")/stress"}
-}
+ENTRYPOINT ["/stress", "pause"]
 END
 
 # The release's objects, with our images' names and without the last two. Flags are written as the programs want them
@@ -139,7 +133,7 @@ sed -E \
 	! grep -qE 'sha256:|:latest' "$fresh/olm.yaml" || fail "$release is not as expected: see the end of $0"
 
 cp "$OPERATOR_SDK" "$fresh/operator-sdk"
-cp "$(hack/olm/build.sh)/registry" "$fresh/registry"
+cp "$builder" "$fresh/registry"
 cp -r bundle "$fresh/bundle"
 cp config/scorecard/rbac.yaml "$fresh/rbac.yaml"
 

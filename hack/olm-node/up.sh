@@ -61,7 +61,8 @@ shared=$dir/state/shared
 inside=/run/node/shared
 cp -rT "$kit" "$shared"
 mkdir "$shared/bundles"
-serve=(-listen 127.0.0.1:5000 -address-file "$inside/registry.address" -detached -verbose)
+address=127.0.0.1:5000
+serve=(-listen $address -verbose)
 images=0
 for names in "$kit"/images/*.names; do
 	while read -r name; do
@@ -78,7 +79,7 @@ done
 "$node/exec.sh" -dir "$dir" "$inside/registry" serve "${serve[@]}" </dev/null >"$dir/logs/registry.log" 2>&1 &
 registry=$!
 deadline=$((SECONDS + 60))
-until [ -e "$shared/registry.address" ]; do
+until grep -qsx $address "$dir/logs/registry.log"; do
 	kill -0 $registry 2>/dev/null || fail "the registry has ended: $(tail -n 5 "$dir/logs/registry.log")"
 	((SECONDS < deadline)) || fail "the registry does not answer; see $dir/logs/registry.log"
 	sleep 0.1

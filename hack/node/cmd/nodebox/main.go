@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodebox runs a real Kubernetes node in namespaces of its own. The scripts of this folder are its front; the
-// subcommands keep, enter and init are how it calls itself.
+// Command nodebox runs a real Kubernetes node in namespaces of its own. The scripts of this folder call it, and it calls itself
+// with the subcommands keep, enter and init.
 package main
 
 import (
@@ -12,17 +12,20 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
+	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/keeper"
+	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
+
+// The main function stays on the main thread; see [keeper.Keep].
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: nodebox up|down|exec|cgroup|rehearse [flags]")
+		fmt.Fprintln(os.Stderr, "usage: nodebox up|down|cgroup|rehearse [flags]")
 		os.Exit(2)
 	}
 	command, args := os.Args[1], os.Args[2:]
@@ -32,14 +35,12 @@ func main() {
 		err = up(args)
 	case "down":
 		err = down(args)
-	case "exec":
-		err = enter(args)
 	case "cgroup":
 		err = limits(args)
 	case "rehearse":
 		err = rehearse()
 	case "keep":
-		err = keeper.Keep(keeper.Folder(args[0]), os.NewFile(3, "progress"), os.NewFile(4, "life"))
+		err = keeper.Keep(keeper.Folder(args[0]), os.NewFile(3, "progress"))
 	case "enter":
 		err = keeper.Enter(keeper.Folder(args[0]), os.NewFile(3, "door"))
 	case "init":
@@ -67,21 +68,15 @@ func parse(flags *flag.FlagSet, args []string) (keeper.Folder, error) {
 
 func up(args []string) error {
 	flags := flag.NewFlagSet("up", flag.ExitOnError)
-	var o keeper.Options
-	flags.StringVar(&o.Name, "node", "node-1", "name of the node")
-	flags.IntVar(&o.Port, "port", 0, "port on 127.0.0.1 for the API server; 0 is a free one")
-	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "how long the start may take")
-	flags.BoolVar(&o.Foreground, "foreground", false, "stay, and end the node when this process ends")
-	flags.StringVar(&o.LocalCluster, "localcluster", "", "the localcluster binary")
-	flags.StringVar(&o.CNI, "cni", "", "folder of the CNI plugins")
-	flags.Func("image", "image archive to import; may be repeated", func(path string) error {
-		o.Images = append(o.Images, path)
-		return nil
-	})
-	flags.Func("registry", "host name that leads to the registry inside; may be repeated", func(name string) error {
-		o.Registries = append(o.Registries, name)
-		return nil
-	})
+	var spec node.Spec
+	var images []string
+	flags.StringVar(&spec.Name, "node", "node-1", "name of the node")
+	flags.IntVar(&spec.HostPort, "port", 0, "port on 127.0.0.1 for the API server; 0 is a free one")
+	flags.DurationVar(&spec.Timeout, "timeout", 5*time.Minute, "how long the start may take")
+	flags.StringVar(&spec.LocalCluster, "localcluster", "", "the localcluster binary")
+	flags.StringVar(&spec.CNI, "cni", "", "folder of the CNI plugins")
+	flags.Func("image", "image archive to import; may be repeated", appendTo(&images))
+	flags.Func("registry", "host name that leads to the registry inside; may be repeated", appendTo(&spec.Registries))
 	folder, err := parse(flags, args)
 	if err != nil {
 		return err
@@ -89,8 +84,14 @@ func up(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	o.Folder = folder
-	return keeper.Start(o)
+	return keeper.Start(folder, spec, images)
+}
+
+func appendTo(list *[]string) func(string) error {
+	return func(value string) error {
+		*list = append(*list, value)
+		return nil
+	}
 }
 
 func down(args []string) error {
@@ -99,37 +100,6 @@ func down(args []string) error {
 		return err
 	}
 	return keeper.Stop(folder, time.Minute)
-}
-
-// enter becomes the command, inside. nsenter does what a Go program cannot: a process with several threads is not
-// allowed into another mount namespace.
-func enter(args []string) error {
-	flags := flag.NewFlagSet("exec", flag.ExitOnError)
-	folder, err := parse(flags, args)
-	if err != nil {
-		return err
-	}
-	if flags.NArg() == 0 {
-		return errors.New("no command given")
-	}
-	spec, err := folder.Spec()
-	if err != nil {
-		return err
-	}
-	pid, err := folder.InitPID()
-	if err != nil {
-		return err
-	}
-	nsenter, err := exec.LookPath("nsenter")
-	if err != nil {
-		return err
-	}
-	command := []string{
-		"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--wd=/", "--",
-		"/usr/bin/env", "-i",
-	}
-	command = append(command, spec.Environment()...)
-	return syscall.Exec(nsenter, append(command, flags.Args()...), os.Environ())
 }
 
 func limits(args []string) error {
@@ -145,16 +115,16 @@ func limits(args []string) error {
 	if err != nil {
 		return err
 	}
-	// As the status of a pod has it: containerd://0123...
+	// A pod's status has it as containerd://0123...
 	_, id, found := strings.Cut(flags.Arg(1), "://")
 	if !found {
 		id = flags.Arg(1)
 	}
-	inForce, err := spec.Group.Container(flags.Arg(0), id)
+	limits, err := spec.Group.Container(flags.Arg(0), id)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(inForce)
+	return json.NewEncoder(os.Stdout).Encode(limits)
 }
 
 func rehearse() error {

@@ -19,8 +19,6 @@ type burner struct {
 	workers    int64
 }
 
-func newBurner() *burner { return &burner{} }
-
 // set changes the amount. A thread can burn one core at most, so there are as many as it takes; those that have
 // nothing to do any more stay and sleep.
 func (b *burner) set(millicores int64) {

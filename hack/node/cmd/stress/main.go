@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stress is everything that runs in the pods of the node tier: the process that holds a pod's namespaces, and
-// a load whose size is set from outside.
+// Command stress is the only program in the pods of the node tier: the process that holds a pod's namespaces, and a load whose
+// size is set from outside.
 //
 //	stress pause
 //	stress serve [-addr :8080] [-cpu MILLICORES] [-memory MIB]
@@ -24,7 +24,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 func main() {
@@ -47,7 +46,7 @@ func main() {
 }
 
 // pause does nothing until it is told to end. In a pod with a shared PID namespace it is process 1, and collects
-// what others leave.
+// processes that others leave.
 func pause() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
@@ -64,10 +63,9 @@ func pause() {
 }
 
 type server struct {
-	burner *burner
+	burner burner
 	ballast
-	started time.Time
-	ready   atomic.Bool
+	ready atomic.Bool
 }
 
 func serve(args []string) error {
@@ -85,7 +83,7 @@ func serve(args []string) error {
 		os.Exit(0)
 	}()
 
-	s := &server{burner: newBurner(), started: time.Now()}
+	s := &server{}
 	go func() {
 		// Beside the server, so that liveness does not depend on the amount.
 		if err := s.hold(*memory); err != nil {
@@ -147,15 +145,6 @@ func amount(r *http.Request, name string, now, most int64) (int64, error) {
 }
 
 func (s *server) stat(w http.ResponseWriter, _ *http.Request) {
-	var used syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-	host, _ := os.Hostname()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(struct {
-		Host          string  `json:"host"`
-		CPUMillis     int64   `json:"cpuMillis"`
-		MemoryMiB     int64   `json:"memoryMiB"`
-		CPUSeconds    float64 `json:"cpuSeconds"`
-		UptimeSeconds float64 `json:"uptimeSeconds"`
-	}{host, s.burner.millicores.Load(), s.held(), spent(used).Seconds(), time.Since(s.started).Seconds()})
+	_ = json.NewEncoder(w).Encode(map[string]int64{"cpuMillis": s.burner.millicores.Load(), "memoryMiB": s.held()})
 }

@@ -43,7 +43,7 @@ func TestOwed(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	s := &server{burner: newBurner()}
+	s := &server{}
 	// In this order: each starts from what the one before has left.
 	cases := []struct {
 		name   string

@@ -39,9 +39,9 @@ func (g *Group) paths() []string {
 	return paths
 }
 
-// Create makes the group's folders. With version 2 a controller reaches a child only if its parent passes it on.
-// systemd hosts do so for memory and pids, and for cpu once anything uses it; what is missing is switched on here,
-// written down in Borrowed, and switched off again by Destroy.
+// Create creates the group's folders. With version 2 a controller reaches a child only if its parent passes it on. Hosts with
+// systemd do so for memory and pids, and for cpu once anything uses it. Create switches missing ones on and records them in
+// Borrowed; Destroy switches them off again.
 func (g *Group) Create() error {
 	if g.Layout.Version == 2 {
 		if err := g.borrow(g.Layout.Trees[0].Mount); err != nil {
@@ -52,13 +52,14 @@ func (g *Group) Create() error {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return err
 		}
-		if slices.Contains(g.Layout.Trees[i].Controllers, "cpuset") {
-			if err := inheritCPUs(g.Layout.Trees[i].Mount, path); err != nil {
+		tree := g.Layout.Trees[i]
+		switch {
+		case g.Layout.Version == 2:
+			if err := os.Mkdir(filepath.Join(path, leaf), 0o755); err != nil {
 				return err
 			}
-		}
-		if g.Layout.Version == 2 {
-			if err := os.Mkdir(filepath.Join(path, leaf), 0o755); err != nil {
+		case tree.has("cpuset"):
+			if err := inheritCPUs(tree.Mount, path); err != nil {
 				return err
 			}
 		}
@@ -130,7 +131,7 @@ func (g *Group) Settle(pid int) error {
 	return nil
 }
 
-// Destroy kills whatever is left in the group and removes it. It is safe to call for a group that is not there.
+// Destroy kills all processes in the group and removes it. It is safe to call for a group that is not there.
 func (g *Group) Destroy(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, path := range g.paths() {
@@ -147,7 +148,7 @@ func (g *Group) Destroy(limit time.Duration) error {
 		}
 	}
 	for _, controller := range g.Borrowed {
-		// Refused with EBUSY when somebody else has come to depend on it, and then it must stay.
+		// Refused with EBUSY when another cgroup has come to depend on it, and then it must stay.
 		_ = write(g.Layout.Trees[0].Mount, "cgroup.subtree_control", "-"+controller)
 	}
 	return nil

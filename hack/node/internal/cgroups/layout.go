@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups gives the node a cgroup of its own, and tells which limits are in force below it.
+// Package cgroups gives the node a cgroup of its own, and reads the limits that the kernel enforces below it.
 //
-// It serves both generations. With version 1 every controller is a tree of its own (or shares one), and the node gets
-// one child in each of them; with version 2 there is a single tree. In both cases nothing but that child is touched,
-// with one exception that version 2 forces on us: see [Group.Create].
+// It serves both versions. With version 1 every controller has a tree of its own (or shares one), and the node gets one child in
+// each of them. With version 2 there is a single tree. In both cases only that child is changed, with one exception that
+// version 2 requires: see [Group.Create].
 package cgroups
 
 import (
@@ -20,8 +20,8 @@ import (
 type Tree struct {
 	// Mount is where the host has it.
 	Mount string `json:"mount"`
-	// Controllers are what the kernel calls them when mounting: cpu, memory, name=systemd. Version 2 does not
-	// mount by controller and leaves them empty.
+	// Controllers have the names that the kernel uses when mounting: cpu, memory, name=systemd. Empty with version 2,
+	// which does not mount by controller.
 	Controllers []string `json:"controllers,omitempty"`
 }
 
@@ -31,14 +31,13 @@ type Layout struct {
 	Trees   []Tree `json:"trees"`
 }
 
-// The super block options of a version 1 mount name its controllers among other things; these are the controllers.
-var knownControllers = []string{
-	"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "net_cls", "net_prio", "blkio", "perf_event",
-	"hugetlb", "pids", "rdma", "misc",
+// has reports whether a controller lives in the tree.
+func (t Tree) has(controller string) bool {
+	return len(t.Controllers) == 0 || slices.Contains(t.Controllers, controller)
 }
 
-// Detect finds the trees that hold the cpu and the memory controller. On a hybrid host both generations are mounted,
-// and the one that owns these two wins: a controller lives in one generation only.
+// Detect finds the trees that hold the cpu and the memory controller. On a hybrid host both versions are mounted, and the one
+// that has these two controllers wins: a controller lives in one version only.
 func Detect() (Layout, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -54,8 +53,8 @@ func Detect() (Layout, error) {
 }
 
 func choose(mountinfo string, controllersOf func(mount string) []string) (Layout, error) {
-	var first, second []Tree
-	taken := map[string]bool{}
+	one := Layout{Version: 1}
+	var two []string
 	for line := range strings.Lines(mountinfo) {
 		// 35 27 0:30 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
 		before, after, ok := strings.Cut(line, " - ")
@@ -66,43 +65,37 @@ func choose(mountinfo string, controllersOf func(mount string) []string) (Layout
 		mount := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(place[4])
 		switch kind[0] {
 		case "cgroup":
-			var controllers []string
-			for option := range strings.SplitSeq(kind[2], ",") {
-				if slices.Contains(knownControllers, option) || strings.HasPrefix(option, "name=") {
-					controllers = append(controllers, option)
-				}
-			}
-			key := strings.Join(controllers, ",")
+			tree := Tree{Mount: mount, Controllers: slices.DeleteFunc(strings.Split(kind[2], ","), isOption)}
 			// The same tree may be mounted twice, for example inside a container. One way in is enough.
-			if len(controllers) > 0 && !taken[key] {
-				taken[key] = true
-				first = append(first, Tree{Mount: mount, Controllers: controllers})
+			known := slices.ContainsFunc(one.Trees, func(t Tree) bool { return slices.Equal(t.Controllers, tree.Controllers) })
+			if len(tree.Controllers) > 0 && !known {
+				one.Trees = append(one.Trees, tree)
 			}
 		case "cgroup2":
-			second = append(second, Tree{Mount: mount})
+			two = append(two, mount)
 		}
 	}
-
-	one := Layout{Version: 1, Trees: first}
-	if one.tree("cpu") != nil && one.tree("memory") != nil {
+	if controller := func(name string) bool {
+		return slices.ContainsFunc(one.Trees, func(t Tree) bool { return t.has(name) })
+	}; controller("cpu") && controller("memory") {
 		return one, nil
 	}
-	for _, tree := range second {
-		controllers := controllersOf(tree.Mount)
+	for _, mount := range two {
+		controllers := controllersOf(mount)
 		if slices.Contains(controllers, "cpu") && slices.Contains(controllers, "memory") {
-			return Layout{Version: 2, Trees: []Tree{tree}}, nil
+			return Layout{Version: 2, Trees: []Tree{{Mount: mount}}}, nil
 		}
 	}
 	return Layout{}, fmt.Errorf("no cgroup tree with the cpu and memory controllers is mounted (version 1: %d trees, version 2: %d)",
-		len(first), len(second))
+		len(one.Trees), len(two))
 }
 
-// tree is where a controller lives.
-func (l Layout) tree(controller string) *Tree {
-	for i := range l.Trees {
-		if l.Version == 2 || slices.Contains(l.Trees[i].Controllers, controller) {
-			return &l.Trees[i]
-		}
+// isOption reports whether a super block option of a version 1 mount is none of its controllers.
+func isOption(option string) bool {
+	switch option {
+	case "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "net_cls", "net_prio", "blkio", "perf_event", "hugetlb", "pids",
+		"rdma", "misc":
+		return false
 	}
-	return nil
+	return !strings.HasPrefix(option, "name=")
 }

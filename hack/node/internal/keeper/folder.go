@@ -19,8 +19,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/node"
 )
 
-// Folder is the one that the user named. Everything about a node follows from it, so nodes with different folders do
-// not meet.
+// Folder is the folder that the user names. Everything about a node follows from it, so nodes with different folders are
+// independent.
 type Folder string
 
 // Open makes the path absolute, so that it means the same to every process.
@@ -48,8 +48,8 @@ func (f Folder) state() string      { return filepath.Join(string(f), "state") }
 func (f Folder) logs() string       { return filepath.Join(string(f), "logs") }
 func (f Folder) kubeconfig() string { return filepath.Join(string(f), "kubeconfig") }
 
-// lock takes the folder for this process, and writes down who has it. The kernel gives it up when the process dies, so
-// a lock that cannot be taken always has a living owner.
+// lock takes the folder for this process, and records its owner. The kernel releases the lock when the process ends, so a lock
+// that cannot be taken always has an owner that runs.
 func (f Folder) lock() (unlock func(), owner int, err error) {
 	path := filepath.Join(string(f), "lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -71,11 +71,11 @@ func (f Folder) lock() (unlock func(), owner int, err error) {
 		}
 		return nil, owner, nil
 	}
-	if err := file.Truncate(0); err != nil {
-		file.Close()
-		return nil, 0, err
+	err = file.Truncate(0)
+	if err == nil {
+		_, err = fmt.Fprintln(file, os.Getpid())
 	}
-	if _, err := fmt.Fprintln(file, os.Getpid()); err != nil {
+	if err != nil {
 		file.Close()
 		return nil, 0, err
 	}
@@ -85,23 +85,11 @@ func (f Folder) lock() (unlock func(), owner int, err error) {
 	}, 0, nil
 }
 
-// Spec is what is known of a node that runs, or once ran and was not cleaned up.
+// Spec returns the spec of the node that runs in the folder, or that ended without being cleaned up.
 func (f Folder) Spec() (node.Spec, error) {
 	spec, err := node.Load(f.state())
 	if errors.Is(err, fs.ErrNotExist) {
 		return spec, fmt.Errorf("no node runs in %s", f)
 	}
 	return spec, err
-}
-
-// InitPID is process 1 of the sandbox, as the host numbers it.
-func (f Folder) InitPID() (int, error) {
-	text, err := os.ReadFile(filepath.Join(f.state(), node.InitPIDFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("no node runs in %s", f)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +26,10 @@ import (
 const cleanLimit = 20 * time.Second
 
 // Keep runs the node that [Start] has prepared. It returns when the node has ended and everything is removed.
-func Keep(f Folder, progress, life *os.File) error {
+//
+// It must be called on the main thread, which has the signal for the end of the parent. Once the node is ready, it goes on
+// without its parent.
+func Keep(f Folder, progress *os.File) error {
 	unlock, owner, err := f.lock()
 	if err != nil {
 		return err
@@ -39,20 +41,16 @@ func Keep(f Folder, progress, life *os.File) error {
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer cancel()
-	go func() {
-		// One read tells both stories: the starter lets go, or is gone.
-		if text, _ := io.ReadAll(io.LimitReader(life, int64(len(letGo)))); string(text) != letGo {
-			cancel()
-		}
-	}()
-
 	err = hold(ctx, f, func(line string) {
+		if line == node.Ready {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, 0, 0)
+		}
 		fmt.Println(line)
-		// Fails once the starter is content and gone.
+		// Fails once the starter has ended.
 		_, _ = fmt.Fprintln(progress, line)
 	})
 	if ctx.Err() != nil {
-		err = nil // asked to
+		err = nil // asked to end
 	}
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) { // a child that failed has already said why
@@ -84,7 +82,7 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 
 	spec.Group = cgroups.Group{Name: "verticalscaler-" + spec.ID, Layout: layout}
 	created := spec.Group.Create()
-	// Saved even if that failed half way, for it says what has to be removed.
+	// Saved even if that failed half way, because the spec names what must be removed.
 	if err := errors.Join(created, spec.Save(f.state())); err != nil {
 		return err
 	}
@@ -107,7 +105,7 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 	scanner := bufio.NewScanner(output)
 	for scanner.Scan() {
 		if scanner.Text() == node.Ready {
-			// Only now, so that whoever waits for the file finds a cluster that works.
+			// Only now, so that a program that waits for the file finds a cluster that works.
 			if err := os.Rename(filepath.Join(f.state(), node.KubeconfigFile), f.kubeconfig()); err != nil {
 				return err
 			}
@@ -131,8 +129,8 @@ func listen(port int) (door *os.File, actual int, err error) {
 
 // Enter joins the cgroup, makes the namespaces, and waits for the process in them.
 //
-// It is a process between the keeper and the sandbox, because a cgroup namespace takes the cgroup of its maker for its
-// root: somebody has to be in there first, and the keeper has to stay outside to remove it.
+// It is a process between the keeper and the sandbox. The root of a cgroup namespace is the cgroup of the process that creates
+// it, so that process must be in the node's cgroup, and the keeper must stay outside to remove it.
 func Enter(f Folder, door *os.File) error {
 	// Both the cgroup namespace and the death signal belong to one thread.
 	runtime.LockOSThread()
@@ -175,14 +173,15 @@ func Enter(f Folder, door *os.File) error {
 // Init is the first process of the sandbox.
 func Init(f Folder, door *os.File) error { return node.Main(f.state(), f.logs(), door) }
 
-// clean removes what a node may have left: processes and cgroups first, since they use the files.
+// clean removes everything that a node may have left: processes and cgroups first, because they use the files.
 func (f Folder) clean() error {
 	if spec, err := node.Load(f.state()); err == nil && spec.Group.Name != "" {
 		if err := spec.Group.Destroy(cleanLimit); err != nil {
 			return err
 		}
 	}
-	if logs := filepath.Join(f.state(), node.ClusterLogs); exists(logs) {
+	logs := filepath.Join(f.state(), node.ClusterLogs)
+	if _, err := os.Stat(logs); err == nil {
 		link := filepath.Join(f.logs(), node.ControlPlaneLogs)
 		if err := errors.Join(os.RemoveAll(link), os.Rename(logs, link)); err != nil {
 			return err
@@ -196,12 +195,7 @@ func (f Folder) clean() error {
 	)
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// Rehearse makes a sandbox and ends it at once. Where that works the node works as far as the kernel is concerned.
+// Rehearse creates a sandbox and ends it at once. Where that works, the kernel can do everything that a node needs.
 func Rehearse() (cgroupVersion int, err error) {
 	base, err := os.MkdirTemp("", "verticalscaler-check-")
 	if err != nil {

@@ -31,12 +31,12 @@ func Main(state, logs string, door *os.File) error {
 		name, value, _ := strings.Cut(pair, "=")
 		os.Setenv(name, value)
 	}
-	programs := map[string]string{}
-	if spec.LocalCluster != "" {
-		programs["localcluster"] = spec.LocalCluster
+	// For commands that exec.sh runs.
+	if err := os.WriteFile(filepath.Join(state, EnvironmentFile), []byte(strings.Join(spec.Environment(), "\n")+"\n"), 0o644); err != nil {
+		return err
 	}
 	err = sandbox.SetUp(sandbox.Config{
-		Hostname: spec.Name, State: state, Logs: logs, Programs: programs, Layout: spec.Group.Layout, Hosts: spec.Registries,
+		Hostname: spec.Name, State: state, Logs: logs, LocalCluster: spec.LocalCluster, Layout: spec.Group.Layout, Hosts: spec.Registries,
 	})
 	if err != nil {
 		return err
@@ -89,24 +89,31 @@ func (n *node) run(door *os.File) error {
 		"--hostname-override="+n.Name, "--node-ip="+sandbox.Address, "--v=2"); err != nil {
 		return err
 	}
-	api, err := n.openDoors(ctx, door)
-	if err != nil {
+	if err := n.openDoors(ctx, door); err != nil {
 		return err
 	}
-
-	if err := n.until(ctx, "the node", 100*time.Millisecond, func() error { return api.nodeReady(n.Name) }); err != nil {
+	if err := n.await(ctx, "node/"+n.Name, "create", "condition=Ready"); err != nil {
 		return err
 	}
 	n.say("node %s is Ready", n.Name)
-	// Pods are refused until this exists.
-	if err := n.until(ctx, "the default ServiceAccount", 50*time.Millisecond, func() error {
-		return api.get("/api/v1/namespaces/default/serviceaccounts/default", &struct{}{})
-	}); err != nil {
+	// The API server refuses pods until this exists.
+	if err := n.await(ctx, "serviceaccount/default", "create"); err != nil {
 		return err
 	}
-	n.say("pods can be made")
+	n.say("pods can be created")
 	fmt.Println(Ready)
 	return <-n.failed
+}
+
+// await waits until an object meets conditions of "kubectl wait", one after the other.
+func (n *node) await(ctx context.Context, object string, conditions ...string) error {
+	for _, condition := range conditions {
+		command := []string{"kubectl", "wait", object, "--for=" + condition, "--timeout=" + n.Timeout.String()}
+		if err := n.supervisor.run(ctx, "kubectl", command...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *node) say(format string, args ...any) {
@@ -123,8 +130,8 @@ func (n *node) writeConfiguration() error {
 	if !sandbox.CanOverlay("/var/lib/containerd") {
 		snapshotter = "native"
 	}
-	// The control plane keeps its logs in a folder of its own, which goes with the state. This link is meant for
-	// readers outside; in the end the keeper puts the folder in its place.
+	// The control plane keeps its logs in a folder of its own below the state. This link is for readers outside. When the
+	// node ends, the keeper moves the folder there.
 	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
 		return err
 	}
@@ -147,7 +154,7 @@ func (n *node) writeConfiguration() error {
 	return nil
 }
 
-// openRegistries comes before containerd, which reads whom to trust when it needs it first.
+// openRegistries comes before containerd, which reads the certificates that it trusts once.
 func (n *node) openRegistries() error {
 	if len(n.Registries) == 0 {
 		return nil
@@ -181,40 +188,26 @@ func (n *node) importImages(ctx context.Context) error {
 }
 
 // openDoors makes the API server reachable from the host and from pods, and leaves a kubeconfig for the host.
-func (n *node) openDoors(ctx context.Context, door *os.File) (*api, error) {
-	flat := filepath.Join(sandbox.State, "admin.json")
-	// Through a shell for the sake of the redirection: logs and output must not mix.
-	if err := n.supervisor.run(ctx, "kubectl", "sh", "-c", "umask 077; exec kubectl config view --raw --flatten -o json >"+flat); err != nil {
-		return nil, err
+func (n *node) openDoors(ctx context.Context, door *os.File) error {
+	// Through a shell, because output and log must not mix.
+	script := fmt.Sprintf(`umask 077; kubectl config view --raw --flatten >%[1]s
+		kubectl --kubeconfig=%[1]s config set-cluster local --server=https://127.0.0.1:%[2]d`,
+		filepath.Join(sandbox.State, KubeconfigFile), n.HostPort)
+	if err := n.supervisor.run(ctx, "kubectl", "sh", "-ec", script); err != nil {
+		return err
 	}
-	text, err := os.ReadFile(flat)
-	if err != nil {
-		return nil, err
-	}
-	admin, err := parseKubeconfig(text)
-	if err != nil {
-		return nil, err
-	}
-	outside, err := admin.at(fmt.Sprintf("https://127.0.0.1:%d", n.HostPort))
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(sandbox.State, KubeconfigFile), outside, 0o600); err != nil {
-		return nil, err
-	}
-
 	hosts, err := net.FileListener(door)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	go forward(hosts, apiAddress)
-	// There is no kube-proxy, but the one service that every pod with a client looks for is worth having.
+	// There is no kube-proxy, but clients in pods need this one Service.
 	pods, err := net.Listen("tcp", net.JoinHostPort(sandbox.ServiceAddress, "443"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	go forward(pods, apiAddress)
-	return admin.client()
+	return nil
 }
 
 func dial(network, address string) error {

@@ -25,9 +25,11 @@ const (
 const (
 	SpecFile       = "spec.json"
 	KubeconfigFile = "kubeconfig"
-	InitPIDFile    = "init.pid"
-	ImagesFolder   = "images"
-	// SharedFolder is for files that whoever uses the node wants to be seen outside and inside.
+	// InitPIDFile and EnvironmentFile are for exec.sh: process 1 as the host numbers it, and a variable in each line.
+	InitPIDFile     = "init.pid"
+	EnvironmentFile = "environment"
+	ImagesFolder    = "images"
+	// SharedFolder is for files that users want to be seen outside and inside.
 	SharedFolder = "shared"
 	// ClusterLogs are of the control plane; seen from the logs folder they are ControlPlaneLogs.
 	ClusterLogs      = "cluster/logs"
@@ -71,7 +73,7 @@ func Load(state string) (Spec, error) {
 	return s, json.Unmarshal(text, &s)
 }
 
-// Environment is what programs inside get; of the host's they need nothing.
+// Environment is the environment of programs inside. They need nothing of the host's.
 func (s Spec) Environment() []string {
 	environment := []string{
 		"PATH=" + sandbox.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -83,7 +83,7 @@ func (s *supervisor) component(name string, command ...string) error {
 	return err
 }
 
-// run starts a program and waits for it.
+// run starts a program and waits for its end. It gives up when the context ends or a component fails.
 func (s *supervisor) run(ctx context.Context, name string, command ...string) error {
 	p, err := s.start(name, false, command)
 	if err != nil {
@@ -95,6 +95,8 @@ func (s *supervisor) run(ctx context.Context, name string, command ...string) er
 			return fmt.Errorf("%s: %s\n%s", strings.Join(command, " "), describe(p.status), tail(logFile(name), 5))
 		}
 		return nil
+	case err := <-s.failed:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", strings.Join(command, " "), context.Cause(ctx))
 	}

@@ -38,8 +38,9 @@ type Config struct {
 	Hostname string
 	State    string // becomes State
 	Logs     string // becomes Logs
-	Programs map[string]string
-	Layout   cgroups.Layout
+	// LocalCluster becomes a program in Bin. Optional.
+	LocalCluster string
+	Layout       cgroups.Layout
 	// Hosts are names that resolve to Address. Without any, names resolve as on the host.
 	Hosts []string
 }
@@ -58,7 +59,7 @@ func SetUp(c Config) error {
 		{"mounting /sys and cgroups", func() error { return mountSys(c.Layout) }},
 		{"making the network", makeNetwork},
 		// Last, because the steps before this one create mount points.
-		{"making the host's files read-only", makeReadOnly},
+		{"making the host's files read-only", func() error { return remountReadOnly("/") }},
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
@@ -69,24 +70,21 @@ func SetUp(c Config) error {
 }
 
 func mountFolders(c Config) error {
+	program := filepath.Join(Bin, "localcluster")
+	sources := map[string]string{State: c.State, Logs: c.Logs}
+	if c.LocalCluster != "" {
+		sources[program] = c.LocalCluster
+	}
 	// Held open, because the mounts below may hide their names.
 	held := map[string]*os.File{}
-	hold := func(target, source string) error {
-		f, err := os.OpenFile(source, oPath, 0)
-		held[target] = f
-		return err
-	}
-	for target, source := range map[string]string{State: c.State, Logs: c.Logs} {
-		if err := hold(target, source); err != nil {
+	for target, source := range sources {
+		file, err := os.OpenFile(source, oPath, 0)
+		if err != nil {
 			return err
 		}
+		defer file.Close()
+		held[target] = file
 	}
-	for name, source := range c.Programs {
-		if err := hold(filepath.Join(Bin, name), source); err != nil {
-			return err
-		}
-	}
-
 	if err := mount("tmpfs", "/run", "tmpfs", 0, "mode=755"); err != nil {
 		return err
 	}
@@ -95,16 +93,13 @@ func mountFolders(c Config) error {
 			return err
 		}
 	}
+	if err := os.WriteFile(program, nil, 0o755); err != nil {
+		return err
+	}
 	for target, file := range held {
-		if filepath.Dir(target) == Bin {
-			if err := os.WriteFile(target, nil, 0o755); err != nil {
-				return err
-			}
-		}
 		if err := bind("/proc/self/fd/"+strconv.Itoa(int(file.Fd())), target); err != nil {
 			return err
 		}
-		file.Close()
 	}
 
 	// Some paths cannot be configured (the kubelet's device plugins, results of CNI), so all of /var/lib is private.
@@ -239,9 +234,7 @@ func makeNetwork() error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 }
 
-// makeReadOnly covers the root file system; the folders from State and Logs are mounts of their own and stay writable.
-func makeReadOnly() error { return remountReadOnly("/") }
-
+// remountReadOnly covers one file system: mounts below it, such as State and Logs, stay writable.
 func remountReadOnly(target string) error {
 	// A remount sets all flags, so those in force have to be repeated.
 	var fs syscall.Statfs_t

@@ -117,7 +117,7 @@ func TestPlainRefuses(t *testing.T) {
 			channel("stable-v0", "- {name: a, skipRange: '<1.0.0'}\n"), "skipRange",
 		},
 		"two heads": {
-			channel("stable-v0", "- {name: a}\n- {name: b}\n"), "not one head",
+			channel("stable-v0", "- {name: a}\n- {name: b}\n"), "has 2 heads",
 		},
 		"an edge into nothing": {
 			channel("stable-v0", "- {name: a, replaces: b}\n"), "which is not in it",

@@ -1,10 +1,10 @@
-//go:build opm
+//go:build images
 
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package test checks catalogs with opm itself: the edges between versions, and what the catalog's image serves.
-// OPM and HEALTH_PROBE name the programs; "make catalog-check" sets them.
+// Package test checks what is released: the operator's image, the edges between versions in a catalog, and what the catalog's
+// image serves. "make image-check" and "make catalog-check" run it and set the environment.
 package test
 
 import (
@@ -23,7 +23,7 @@ import (
 
 const (
 	repository = "../../.."
-	image      = "ghcr.io/verticalscaler/verticalscaler-operator-bundle"
+	bundleName = "ghcr.io/verticalscaler/verticalscaler-operator-bundle"
 )
 
 // edge is an entry of a channel.
@@ -53,10 +53,10 @@ func TestEdgesBetweenVersions(t *testing.T) {
 	folder := t.TempDir()
 	var bundles []string
 	for _, version := range []string{"0.1.0", "0.2.0", "0.2.1", "0.3.0", "1.0.0"} {
-		bundles = append(bundles, image+":v"+version+"="+bundleOf(t, version))
+		bundles = append(bundles, bundleName+":v"+version+"="+bundleOf(t, version))
 	}
 	path := filepath.Join(folder, "template.yaml")
-	text := strings.NewReplacer("[BUNDLE", "[{image: "+image, ", BUNDLE", "}, {image: "+image, "]}", "}]}").Replace(template)
+	text := strings.NewReplacer("[BUNDLE", "[{image: "+bundleName, ", BUNDLE", "}, {image: "+bundleName, "]}", "}]}").Replace(template)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func bundleOf(t *testing.T, version string) string {
 
 func render(t *testing.T, template, folder string, bundles ...string) {
 	t.Helper()
-	command(t, repository+"/hack/olm/catalog.sh", append([]string{template, folder}, bundles...)...)
+	command(t, repository+"/hack/images/catalog.sh", append([]string{template, folder}, bundles...)...)
 	if _, err := os.Stat(filepath.Join(folder, "basic.yaml")); errors.Is(err, fs.ErrNotExist) {
 		t.Error("there is no basic template")
 	}

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# usage: hack/image-sbom.sh
+# usage: hack/images/sbom.sh
 #
-# Writes, for each of PLATFORMS, what the operator's program is made of: bin/images/<name>-<version>-linux-<arch>.cdx.json,
+# Writes, for each of PLATFORMS, a list of the modules in the operator's program: bin/images/<name>-<version>-linux-<arch>.cdx.json,
 # in CycloneDX's format. The list comes from the program itself, by what the Go linker wrote into it, and is then checked
 # against that. It carries the program's checksum, and no time but SOURCE_DATE_EPOCH: the same program gives the same list.
-# "make sbom" sets CYCLONEDX_GOMOD and VERSION; hack/image.sh explains the rest of the environment.
+# "make sbom" sets CYCLONEDX_GOMOD and VERSION; hack/images/image.sh explains the rest of the environment.
 set -euo pipefail
 export LC_ALL=C
 umask 022
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 fail() {
-	echo "hack/image-sbom.sh: $*" >&2
+	echo "hack/images/sbom.sh: $*" >&2
 	exit 1
 }
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The time of the release, as hack/image.sh has it.
+# The time of the release, as hack/images/image.sh has it.
 created=$(sed -n 's/^ *createdAt: *//p' config/manifests/bases/*.clusterserviceversion.yaml | tr -d "\"'")
 if [[ -n ${SOURCE_DATE_EPOCH:-} ]]; then
 	created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ 2>/dev/null ||
@@ -43,7 +43,7 @@ libraries_in() {
 }
 
 mkdir -p bin/images
-hack/image.sh compile >"$scratch/programs"
+hack/images/image.sh compile >"$scratch/programs"
 while read -r arch program; do
 	list=bin/images/verticalscaler-operator-$VERSION-linux-$arch.cdx.json
 	# Licences are read from the modules' sources, which are here since the program has just been compiled from them.

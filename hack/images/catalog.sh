@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# usage: hack/olm/catalog.sh TEMPLATE FOLDER NAME:TAG=BUNDLE...
+# usage: hack/images/catalog.sh TEMPLATE FOLDER NAME:TAG=BUNDLE...
 #
 # Renders a file-based catalog from a semver template, without a network: each bundle that the template names is given as
-# a folder, and a registry of its own stands for the public one. The folder gets
+# a folder, and a registry of its own replaces the public one. The folder gets
 #
 #   PACKAGE/catalog.yaml   the catalog: what "opm serve" reads, and what OperatorHub keeps
 #   basic.yaml             a template of the basic kind, from which opm alone renders the same bytes, as OperatorHub's
@@ -14,7 +14,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() {
-	echo "hack/olm/catalog.sh: $*" >&2
+	echo "hack/images/catalog.sh: $*" >&2
 	exit 1
 }
 
@@ -26,14 +26,9 @@ shift 2
 [[ -f $template ]] || fail "there is no template $template"
 OPM=$(realpath "$OPM")
 
-programs=$("$here/build.sh")
+images=$("$here/build.sh")
 scratch=$(mktemp -d)
-server=
-finish() {
-	[[ -z $server ]] || kill "$server" 2>/dev/null || true
-	rm -rf "$scratch"
-}
-trap finish EXIT
+trap 'rm -rf "$scratch"' EXIT
 
 bundles=()
 hosts=()
@@ -41,9 +36,10 @@ for bundle in "$@"; do
 	bundles+=(-bundle "$bundle")
 	hosts+=("${bundle%%/*}")
 done
-exec {output}< <(exec "$programs/registry" serve "${bundles[@]}" 2>"$scratch/registry")
-server=$!
-# The registry prints its address when all bundles are there, and nothing if it cannot serve them.
+# The registry ends with this script, because the pipe to its standard input closes then.
+coproc REGISTRY { exec "$images" serve -until-eof "${bundles[@]}" 2>"$scratch/registry"; }
+exec {output}<&"${REGISTRY[0]}"
+# It prints its address when all bundles are there, and nothing if it cannot serve them.
 read -r address <&"$output" || fail "cannot serve the bundles: $(cat "$scratch/registry")"
 
 # Images keep their public names, and are asked for at our registry instead.
@@ -61,7 +57,7 @@ render() { "$OPM" alpha render-template "$1" -o yaml --use-http --migrate-level=
 
 render semver "$template" >"$scratch/semver.yaml"
 mkdir "$scratch/plain"
-"$programs/channels" <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
+"$images" channels <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
 # The package comes first, before channels and bundles have names.
 package=$(sed -n '/^name: /{s///p;q}' "$scratch/plain/catalog.yaml")
 # Once more through opm, for its order and layout.

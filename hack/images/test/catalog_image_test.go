@@ -1,4 +1,4 @@
-//go:build opm
+//go:build images
 
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
@@ -7,14 +7,11 @@ package test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,24 +25,12 @@ import (
 // Longer than a catalog takes to start on a busy machine.
 const patience = 2 * time.Minute
 
-// The image is built, unpacked and run as its user, and asked what OLM would ask.
-func TestImageServesTheCatalog(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("needs root, to run programs in the image's files as its user")
-	}
+// The test builds the image, unpacks it, runs it as its user, and asks what OLM would ask.
+func TestCatalogImageServesTheCatalog(t *testing.T) {
 	scratch := t.TempDir()
-	archive, root := filepath.Join(scratch, "catalog.tar"), filepath.Join(scratch, "root")
-	name := fmt.Sprintf("localhost/verticalscaler-operator-catalog-check:%d", os.Getpid())
-	tool := strings.TrimSpace(command(t, repository+"/hack/image.sh", "tool"))
-	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), tool, "rmi", name).Run() })
-	t.Setenv("IMAGE_ARCHIVE", archive)
 	t.Setenv("PLATFORMS", "")
-	t.Setenv("WORK", filepath.Join(scratch, "work"))
-	command(t, repository+"/hack/image.sh", "catalog", name)
-	registry := filepath.Join(strings.TrimSpace(command(t, repository+"/hack/olm/build.sh")), "registry")
-	command(t, registry, "unpack", "-archive", archive, "-folder", root)
-
-	address := serve(t, root, settings(t, command(t, registry, "inspect", archive)))
+	archive := buildImage(t, repository, scratch, "catalog", "localhost/verticalscaler-operator-catalog-check:dev")
+	address := serve(t, archive)
 
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -84,40 +69,15 @@ func TestImageServesTheCatalog(t *testing.T) {
 	}
 }
 
-// runtime is what a container runtime would take from the image.
-type runtime struct {
-	user    string
-	command []string
-}
-
-func settings(t *testing.T, description string) runtime {
-	t.Helper()
-	var s runtime
-	for line := range strings.Lines(description) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch key {
-		case "user":
-			s.user = value
-		case "entrypoint", "command":
-			for _, word := range strings.Fields(strings.Trim(value, "[]")) {
-				s.command = append(s.command, strings.Trim(word, `"`))
-			}
-		}
-	}
-	if s.user == "" || len(s.command) == 0 {
-		t.Fatalf("the image has no user or no command:\n%s", description)
-	}
-	return s
-}
-
 // serve runs the image until the test ends, and waits as the kubelet would: with the probe that OLM gives to catalogs.
-func serve(t *testing.T, root string, s runtime) (address string) {
+func serve(t *testing.T, archive string) (address string) {
 	t.Helper()
+	root, config := unpack(t, archive)
 	address = freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	in := []string{"--userspec=" + s.user, root}
-	args := append(append([]string{}, in...), s.command...)
-	server := exec.CommandContext(t.Context(), "chroot", append(args, "--port="+port, "--pprof-addr=")...)
+	in := []string{"--userspec=" + config.User, root}
+	args := slices.Concat(in, config.Entrypoint, config.Cmd, []string{"--port=" + port, "--pprof-addr="})
+	server := exec.CommandContext(t.Context(), "chroot", args...)
 	var output bytes.Buffer
 	server.Stdout, server.Stderr = &output, &output
 	if err := server.Start(); err != nil {
@@ -135,7 +95,7 @@ func serve(t *testing.T, root string, s runtime) (address string) {
 	})
 	deadline := time.Now().Add(patience)
 	for {
-		probe := append(append([]string{}, in...), "/bin/grpc_health_probe", "-addr="+address, "-rpc-timeout=5s")
+		probe := slices.Concat(in, []string{"/bin/grpc_health_probe", "-addr=" + address, "-rpc-timeout=5s"})
 		said, err := exec.CommandContext(t.Context(), "chroot", probe...).CombinedOutput()
 		if err == nil {
 			return address
