@@ -26,21 +26,34 @@ shift 2
 [[ -f $template ]] || fail "there is no template $template"
 OPM=$(realpath "$OPM")
 
-images=$("$here/build.sh")
+programs=$("$here/build.sh")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-bundles=()
+# The registry ends with this script, because the pipe to the standard input of "cat" closes then.
+coproc {
+	"$programs/crane" registry serve --address 127.0.0.1:0 2>"$scratch/registry" &
+	cat
+	kill $!
+}
+until port=$(sed -n 's/.*serving on port //p' "$scratch/registry") && [[ -n $port ]]; do
+	kill -0 "$COPROC_PID" || fail "cannot serve the bundles: $(cat "$scratch/registry")"
+	sleep 0.1
+done
+address=127.0.0.1:$port
+
 hosts=()
 for bundle in "$@"; do
-	bundles+=(-bundle "$bundle")
-	hosts+=("${bundle%%/*}")
+	name=${bundle%%=*}
+	hosts+=("${name%%/*}")
+	# The folder is called "bundle" in the Dockerfile.
+	mkdir "$scratch/context"
+	ln -s "$(realpath "${bundle#*=}")" "$scratch/context/bundle"
+	"$programs/images" build -name "$name" -file "$here/../../bundle.Dockerfile" -context "$scratch/context" \
+		-archive "$scratch/bundle.tar" >/dev/null
+	"$here/push.sh" "$scratch/bundle.tar" "$address/${name#*/}" >/dev/null
+	rm -r "$scratch/context"
 done
-# The registry ends with this script, because the pipe to its standard input closes then.
-coproc REGISTRY { exec "$images" serve -until-eof "${bundles[@]}" 2>"$scratch/registry"; }
-exec {output}<&"${REGISTRY[0]}"
-# It prints its address when all bundles are there, and nothing if it cannot serve them.
-read -r address <&"$output" || fail "cannot serve the bundles: $(cat "$scratch/registry")"
 
 # Images keep their public names, and are asked for at our registry instead.
 for host in $(printf '%s\n' "${hosts[@]}" | sort -u); do
@@ -57,7 +70,7 @@ render() { "$OPM" alpha render-template "$1" -o yaml --use-http --migrate-level=
 
 render semver "$template" >"$scratch/semver.yaml"
 mkdir "$scratch/plain"
-"$images" channels <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
+"$programs/images" channels <"$scratch/semver.yaml" >"$scratch/plain/catalog.yaml"
 # The package comes first, before channels and bundles have names.
 package=$(sed -n '/^name: /{s///p;q}' "$scratch/plain/catalog.yaml")
 # Once more through opm, for its order and layout.

@@ -67,7 +67,7 @@ build() {
 	shift 4
 	revision=${REVISION-$(revision)}
 	[[ -z $revision ]] || set -- "$@" -label "org.opencontainers.image.revision=$revision"
-	"$(hack/images/build.sh)" build -name "$name" -file "$file" -context "$context" -platform "$PLATFORMS" \
+	"$(hack/images/build.sh)/images" build -name "$name" -file "$file" -context "$context" -platform "$PLATFORMS" \
 		-created "${SOURCE_DATE_EPOCH:-$(release_time)}" -arg "VERSION=$VERSION" \
 		-archive "${IMAGE_ARCHIVE:-$here/bin/images/$kind.tar}" "$@"
 }

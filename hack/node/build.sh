@@ -32,9 +32,9 @@ if [ ! -e "$folder/pause.tar" ]; then
 	fresh=$(mktemp -d "$repo/bin/node/.build-XXXXXX")
 	trap 'rm -rf "$fresh"' EXIT
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$fresh/" ./cmd/... >&2
-	images=$("$repo/hack/images/build.sh")
+	images=$("$repo/hack/images/build.sh")/images
 	for image in stress:serve pause:pause; do
-		"$images" build -name "verticalscaler.local/${image%:*}:dev" -file - -context "$fresh" \
+		"$images" build -name "verticalscaler.local/${image%:*}:dev" -file /dev/stdin -context "$fresh" \
 			-archive "$fresh/${image%:*}.tar" >&2 <<-END
 				FROM scratch
 				COPY stress /stress

@@ -3,7 +3,7 @@
 #
 # Puts all that a node with OLM needs into bin/olm-node; "make olm-node" calls it with the programs that it packs:
 #
-#   images/*.tar   an image each, whose names are in images/*.names
+#   images/        an image in each folder, and their names in the file "names"
 #   crds.yaml      OLM's CRDs
 #   olm.yaml       OLM itself, from the sources of its module: what a release installs, but for the server of package
 #                  manifests and the public catalog, which neither runs here
@@ -36,19 +36,29 @@ opm_version=${OPM##*/opm-}
 scorecard_version=${SCORECARD_TEST##*/scorecard-test-}
 
 programs=$(hack/node/build.sh)
-builder=$(hack/images/build.sh)
+images=$(hack/images/build.sh)
 out=bin/olm-node
 fresh=$(mktemp -d "bin/.olm-node-XXXXXX")
 trap 'rm -rf "$fresh"' EXIT
 mkdir "$fresh/images"
 
+# add <folder> <name>...: the image in $fresh/image.tar, with its names.
+add() {
+	local folder=$1 name
+	shift
+	mkdir "$fresh/images/$folder"
+	tar -x -C "$fresh/images/$folder" -f "$fresh/image.tar"
+	for name in "$@"; do echo "$folder $name" >>"$fresh/images/names"; done
+	rm "$fresh/image.tar"
+}
+
 # own <kind> <name>: one of the operator's images.
 own() {
-	echo "$2" >"$fresh/images/$1.names"
-	IMAGE_ARCHIVE=$fresh/images/$1.tar PLATFORMS='' hack/images/image.sh "$1" "$2" >"$fresh/log" 2>&1 || {
+	IMAGE_ARCHIVE=$fresh/image.tar PLATFORMS='' hack/images/image.sh "$1" "$2" >"$fresh/log" 2>&1 || {
 		cat "$fresh/log" >&2
 		fail "cannot build the image $2"
 	}
+	add "$1" "$2"
 }
 own operator "$IMG"
 for kind in bundle catalog scorecard; do
@@ -56,16 +66,14 @@ for kind in bundle catalog scorecard; do
 done
 rm "$fresh/log"
 
-# image <file> <name>...: an image from $root and from the further lines of a Dockerfile on standard input.
+# image <folder> <name>...: an image from $root and from the further lines of a Dockerfile on standard input.
 image() {
-	local file=$1
-	shift
-	printf '%s\n' "$@" >"$fresh/images/$file.names"
 	{
 		printf 'FROM scratch\nCOPY . /\nUSER 65532:65532\n'
 		cat
-	} | "$builder" build -name "$1" -file - -context "$root" -archive "$fresh/images/$file.tar" >/dev/null
+	} | "$images/images" build -name "$2" -file /dev/stdin -context "$root" -archive "$fresh/image.tar" >/dev/null
 	rm -rf "$root"
+	add "$@"
 }
 
 # root <command>...: starts an image with a folder for temporary files and a busybox that is these commands.
@@ -133,7 +141,7 @@ sed -E \
 	! grep -qE 'sha256:|:latest' "$fresh/olm.yaml" || fail "$release is not as expected: see the end of $0"
 
 cp "$OPERATOR_SDK" "$fresh/operator-sdk"
-cp "$builder" "$fresh/registry"
+cp "$images/crane" "$fresh/crane"
 cp -r bundle "$fresh/bundle"
 cp config/scorecard/rbac.yaml "$fresh/rbac.yaml"
 

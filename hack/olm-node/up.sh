@@ -51,7 +51,7 @@ say() { printf '[%5ds] %s\n' $((SECONDS - began)) "$*"; }
 # Every registry that an image's name begins with leads to the one inside.
 while read -r host; do
 	arguments+=(-registry "$host")
-done < <(cut -d/ -f1 "$kit"/images/*.names | sort -u)
+done < <(cut -d' ' -f2 "$kit/images/names" | cut -d/ -f1 | sort -u)
 "$node/up.sh" "${arguments[@]}"
 ready=
 trap '[ -n "$ready" ] || "$node/down.sh" -dir "$dir"' EXIT
@@ -60,31 +60,32 @@ trap '[ -n "$ready" ] || "$node/down.sh" -dir "$dir"' EXIT
 shared=$dir/state/shared
 inside=/run/node/shared
 cp -rT "$kit" "$shared"
-mkdir "$shared/bundles"
-address=127.0.0.1:5000
-serve=(-listen $address -verbose)
-images=0
-for names in "$kit"/images/*.names; do
-	while read -r name; do
-		serve+=(-archive "$name=$inside/images/$(basename "$names" .names).tar")
-		images=$((images + 1))
-	done <"$names"
-done
+programs=$("$repo/hack/images/build.sh")
 for tagged in ${bundles[@]+"${bundles[@]}"}; do
 	tag=${tagged%%=*}
-	cp -rT "${tagged#*=}" "$shared/bundles/$tag"
-	serve+=(-bundle "$(sed 's/:[^:]*$//' "$kit/images/bundle.names"):$tag=$inside/bundles/$tag")
-	images=$((images + 1))
+	name=$(sed -n 's/^bundle \(.*\):.*/\1/p' "$kit/images/names"):$tag
+	# The folder is called "bundle" in the Dockerfile.
+	mkdir -p "$shared/context" "$shared/images/bundle-$tag"
+	ln -sfn "$(realpath "${tagged#*=}")" "$shared/context/bundle"
+	"$programs/images" build -name "$name" -file "$repo/bundle.Dockerfile" -context "$shared/context" \
+		-archive "$shared/bundle.tar" >/dev/null
+	tar -x -C "$shared/images/bundle-$tag" -f "$shared/bundle.tar"
+	echo "bundle-$tag $name" >>"$shared/images/names"
 done
-"$node/exec.sh" -dir "$dir" "$inside/registry" serve "${serve[@]}" </dev/null >"$dir/logs/registry.log" 2>&1 &
+address=127.0.0.1:5000
+"$node/exec.sh" -dir "$dir" "$inside/crane" registry serve --address $address </dev/null >"$dir/logs/registry.log" 2>&1 &
 registry=$!
 deadline=$((SECONDS + 60))
-until grep -qsx $address "$dir/logs/registry.log"; do
+until grep -qs "serving on port" "$dir/logs/registry.log"; do
 	kill -0 $registry 2>/dev/null || fail "the registry has ended: $(tail -n 5 "$dir/logs/registry.log")"
 	((SECONDS < deadline)) || fail "the registry does not answer; see $dir/logs/registry.log"
 	sleep 0.1
 done
-say "a registry serves $images images"
+# The registry has the images without the host in their names, because every host leads to it.
+"$node/exec.sh" -dir "$dir" sh -ec "
+	cd $inside/images
+	while read -r folder name; do ../crane push \$folder $address/\${name#*/}; done <names" >"$dir/logs/registry-push.log"
+say "a registry serves $(wc -l <"$shared/images/names") images"
 
 kubectl() { "$node/exec.sh" -dir "$dir" kubectl "$@"; }
 

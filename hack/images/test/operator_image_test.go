@@ -24,9 +24,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-
-	"github.com/verticalscaler/verticalscaler-operator/hack/images/internal/image"
 )
 
 const operatorName = "localhost/verticalscaler-operator-check:dev"
@@ -140,14 +139,22 @@ func unpack(t *testing.T, archive string) (root string, config v1.Config) {
 
 func open(t *testing.T, archive string, use func(i v1.Image, files io.Reader) error) {
 	t.Helper()
-	err := image.Open(archive, func(images []v1.Image) error {
-		if len(images) != 1 {
-			return fmt.Errorf("%d images, want one", len(images))
-		}
-		files := mutate.Extract(images[0])
-		return errors.Join(use(images[0], files), files.Close())
-	})
+	folder := t.TempDir()
+	command(t, "tar", "-x", "-C", folder, "-f", archive)
+	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("%d images, %v; want one", len(manifest.Manifests), err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := mutate.Extract(image)
+	if err := errors.Join(use(image, files), files.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -21,19 +20,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
-
-// Index returns the list of images for several platforms.
-func Index(images []v1.Image) (v1.ImageIndex, error) {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, image := range images {
-		config, err := image.ConfigFile()
-		if err != nil {
-			return nil, err
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}})
-	}
-	return index, nil
-}
 
 // Save writes images of one name, one for each platform, to an OCI archive. Containerd, docker and podman load it under that
 // name, which must have a tag.
@@ -58,10 +44,15 @@ func Save(name string, images []v1.Image, archive string) error {
 	if len(images) == 1 {
 		err = errors.Join(target.AppendImage(images[0], annotations), writeDockerList(scratch, name, images[0]))
 	} else {
-		var index v1.ImageIndex
-		if index, err = Index(images); err == nil {
-			err = target.AppendIndex(index, annotations)
+		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+		for _, image := range images {
+			config, err := image.ConfigFile()
+			if err != nil {
+				return err
+			}
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}})
 		}
+		err = target.AppendIndex(index, annotations)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", archive, err)
@@ -122,86 +113,4 @@ func writeTar(folder, archive string) (err error) {
 		return err
 	}
 	return os.Rename(file.Name(), archive)
-}
-
-// Open calls use with the images of an archive that [Save] wrote, one for each platform.
-func Open(archive string, use func([]v1.Image) error) error {
-	scratch, err := os.MkdirTemp("", "image-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	if err := unpack(archive, scratch); err != nil {
-		return fmt.Errorf("unpacking %s: %w", archive, err)
-	}
-	images, err := read(scratch)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", archive, err)
-	}
-	return use(images)
-}
-
-func read(folder string) ([]v1.Image, error) {
-	index, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	if n := len(manifest.Manifests); n != 1 {
-		return nil, fmt.Errorf("it must hold one image or one list of images, but holds %d", n)
-	}
-	if only := manifest.Manifests[0]; only.MediaType.IsIndex() {
-		if index, err = index.ImageIndex(only.Digest); err != nil {
-			return nil, err
-		}
-		if manifest, err = index.IndexManifest(); err != nil {
-			return nil, err
-		}
-	}
-	var images []v1.Image
-	for _, descriptor := range manifest.Manifests {
-		image, err := index.Image(descriptor.Digest)
-		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", descriptor.Digest, err)
-		}
-		images = append(images, image)
-	}
-	return images, nil
-}
-
-// unpack takes the regular files out of an archive. Names that lead out of the folder are an error.
-func unpack(archive, folder string) error {
-	file, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	reader := tar.NewReader(file)
-	for {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(root.MkdirAll(path.Dir(header.Name), 0o755), root.WriteFile(header.Name, content, 0o644)); err != nil {
-			return err
-		}
-	}
 }

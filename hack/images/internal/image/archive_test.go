@@ -4,16 +4,17 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -21,7 +22,7 @@ import (
 
 const name = "example.com/shop/web:v1"
 
-func TestSaveThenOpen(t *testing.T) {
+func TestSave(t *testing.T) {
 	for count := 1; count <= 2; count++ {
 		var want []string
 		var images []v1.Image
@@ -41,25 +42,16 @@ func TestSaveThenOpen(t *testing.T) {
 			t.Error("the same images result in different archives")
 		}
 
-		var got []string
-		err := Open(first, func(images []v1.Image) error {
-			var failures []error
-			for _, one := range images {
-				got = append(got, digest(t, one))
-				failures = append(failures, validate.Image(one))
-			}
-			return errors.Join(failures...)
-		})
+		scratch = t.TempDir()
+		if out, err := exec.CommandContext(t.Context(), "tar", "-x", "-C", scratch, "-f", first).CombinedOutput(); err != nil {
+			t.Fatalf("tar: %v\n%s", err, out)
+		}
+		all, err := layout.ImageIndexFromPath(scratch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("digests (-want +got):\n%s", diff)
-		}
-
-		scratch = t.TempDir()
-		if err := unpack(first, scratch); err != nil {
-			t.Fatal(err)
+		if err := validate.Index(all); err != nil {
+			t.Errorf("the archive is not complete: %v", err)
 		}
 		var index v1.IndexManifest
 		if err := json.Unmarshal(contentOf(t, filepath.Join(scratch, "index.json")), &index); err != nil {
@@ -70,7 +62,25 @@ func TestSaveThenOpen(t *testing.T) {
 			t.Errorf("names (-want +got):\n%s", diff)
 		}
 		if count > 1 {
+			list, err := all.ImageIndex(index.Manifests[0].Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest, err := list.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range manifest.Manifests {
+				got = append(got, m.Digest.String())
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("digests (-want +got):\n%s", diff)
+			}
 			continue
+		}
+		if got := index.Manifests[0].Digest.String(); got != want[0] {
+			t.Errorf("the digest is %s, want %s", got, want[0])
 		}
 		// "docker load" reads the same file.
 		docker, err := tarball.ImageFromPath(first, nil)
@@ -90,23 +100,6 @@ func TestSaveRefusesANameWithoutATag(t *testing.T) {
 	}
 	if err := Save("localhost:5000/web", []v1.Image{one}, filepath.Join(t.TempDir(), "a.tar")); err == nil {
 		t.Error("Save() gave no error")
-	}
-}
-
-func TestUnpackStaysInTheFolder(t *testing.T) {
-	for _, out := range []string{"../out", "a/../../out", "/out"} {
-		var stream bytes.Buffer
-		writer := tar.NewWriter(&stream)
-		if err := errors.Join(writer.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: out}), writer.Close()); err != nil {
-			t.Fatal(err)
-		}
-		archive := filepath.Join(t.TempDir(), "a.tar")
-		if err := os.WriteFile(archive, stream.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := unpack(archive, t.TempDir()); err == nil {
-			t.Errorf("unpack() of %s gave no error", out)
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"sigs.k8s.io/yaml"
 )
 
 const sampleDockerfile = `FROM golang AS build
@@ -119,6 +120,48 @@ func TestDockerfileRefuses(t *testing.T) {
 	}
 }
 
+// The bundle's image must have the bundle's annotations as labels, and the files that the labels name.
+func TestTheBundlesImage(t *testing.T) {
+	const repository = "../../../.."
+	text, err := os.Open(repository + "/bundle.Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = text.Close() }()
+	recipe, err := Dockerfile{Text: text, Context: repository, Architecture: "amd64"}.Recipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := recipe.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations, err := os.ReadFile(repository + "/bundle/metadata/annotations.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.Unmarshal(annotations, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Annotations, recipe.Config.Labels); diff != "" {
+		t.Errorf("labels (-annotations +image):\n%s", diff)
+	}
+	found := map[string]bool{}
+	for _, f := range files(t, image) {
+		found[f.Name] = true
+	}
+	for _, name := range []string{
+		"manifests/verticalscaler-operator.clusterserviceversion.yaml", "metadata/annotations.yaml", "tests/scorecard/config.yaml",
+	} {
+		if !found[name] {
+			t.Errorf("the image has no %s, but %v", name, found)
+		}
+	}
+}
+
 func TestStaticProgramsAreAccepted(t *testing.T) {
 	if isDynamic(program(t, elf.PT_LOAD, elf.PT_GNU_STACK)) {
 		t.Error("a program without a loader is taken for a dynamic one")
@@ -174,21 +217,10 @@ func files(t *testing.T, image v1.Image) (all []file) {
 	}
 }
 
-func names(all []file) map[string]string {
-	byName := map[string]string{}
-	for _, f := range all {
-		if f.Typeflag == tar.TypeReg {
-			byName[f.Name] = f.content
-		}
-	}
-	return byName
-}
-
-func labels(t *testing.T, image v1.Image) map[string]string {
+func put(t *testing.T, folder, name, content string) {
 	t.Helper()
-	config, err := image.ConfigFile()
-	if err != nil {
+	path := filepath.Join(folder, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	return config.Config.Labels
 }

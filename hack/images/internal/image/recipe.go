@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds container images without a container engine, from Dockerfiles and from bundles for OLM.
+// Package image builds container images from Dockerfiles, without a container engine.
 //
 // An image follows from the names, permissions and contents of its files, from its settings and from the time that the
 // caller gives: the same input results in the same digest wherever a program built with the same Go builds it.
@@ -32,7 +32,7 @@ import (
 // Recipe describes an image for one platform that has no base image.
 type Recipe struct {
 	Architecture string
-	// Created is the time of the image and of all its files. The zero value means 1970.
+	// Created is the time of the image and of all its files.
 	Created time.Time
 	Config  v1.Config
 	// Copies become one layer each.
@@ -45,15 +45,12 @@ type Copy struct {
 	From string
 	// To is the path in the image that From gets.
 	To string
-	// Mode is the permissions of files, and folders are 0755 then. 0 keeps the permissions of all.
+	// Mode is the permissions of files. 0 keeps those of From.
 	Mode fs.FileMode
 }
 
 // Build returns the image.
 func (r Recipe) Build() (v1.Image, error) {
-	if r.Created.IsZero() {
-		r.Created = time.Unix(0, 0)
-	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, c := range r.Copies {
 		content, err := c.layer(r.Created)
@@ -122,15 +119,13 @@ func (c Copy) add(layer *tar.Writer, name, source string, created time.Time) err
 	}
 	switch {
 	case info.IsDir():
-		if c.Mode == 0 {
-			header, err := tar.FileInfoHeader(info, "")
-			if err != nil {
-				return err
-			}
-			folder.Mode = header.Mode
+		header, err := tar.FileInfoHeader(info, "")
+		if err != nil {
+			return err
 		}
+		folder.Mode = header.Mode // with the sticky bit
 		return layer.WriteHeader(folder)
-	case info.Mode()&fs.ModeSymlink != 0 && c.Mode == 0:
+	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(source)
 		if err != nil {
 			return err
