@@ -252,11 +252,14 @@ kill -KILL "$b"
 wait "$b" 2>/dev/null || true
 eventually "no process survives the launcher's death" 2 none_left b
 
-sleep 600 &
+# The shell is the parent, and prints the id of the launcher. It ends when it is killed, and the launcher follows.
+"${launch[@]}" bash -c '"$0" up -dir "$1" -controllers=false -scheduler=false -parent-pid $$ & echo $!; wait' \
+	"$bin/localcluster" "$work/b" >"$work/b.out" 2>&1 &
 parent=$!
 started+=("$parent")
-start b -controllers=false -scheduler=false -parent-pid "$parent"
-b=$pid
+eventually "a launcher with a parent starts" 10 test -s "$work/b.out"
+b=$(head -n 1 "$work/b.out")
+started+=("$b")
 eventually "a folder can be used again" 60 is_up b "$b"
 kill "$parent"
 wait "$parent" 2>/dev/null || true

@@ -5,23 +5,21 @@ package up
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // api is the cluster as its administrator sees it.
 type api struct {
-	typed   kubernetes.Interface
-	dynamic dynamic.Interface
+	client kubernetes.Interface
 }
 
 func newAPI(kubeconfig string) (*api, error) {
@@ -29,32 +27,26 @@ func newAPI(kubeconfig string) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The defaults would make many nodes a matter of minutes.
+	// With the defaults, many nodes would take minutes.
 	config.QPS, config.Burst = 1000, 1000
-	a := &api{}
-	if a.typed, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
-	}
-	if a.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, err
-	}
-	return a, nil
+	client, err := kubernetes.NewForConfig(config)
+	return &api{client: client}, err
 }
 
 func (a *api) createNodes(ctx context.Context, nodes []*corev1.Node) error {
 	for _, node := range nodes {
-		if _, err := a.typed.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		if _, err := a.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating node %s: %w", node.Name, err)
 		}
 	}
 	return nil
 }
 
-// awaitNodes returns once so many nodes are ready. A new node is tainted by the API server, and a controller takes the
-// taint away a moment after the node is ready; where there are controllers this waits for that too.
+// awaitNodes returns once so many nodes are ready. The API server taints a new node, and a controller removes the taint a moment
+// after the node is ready. With untainted, awaitNodes waits for that too.
 func (a *api) awaitNodes(ctx context.Context, count int, untainted bool) error {
 	return until(ctx, "ready nodes", func() (bool, error) {
-		nodes, err := a.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		nodes, err := a.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return false, err
 		}
@@ -77,23 +69,38 @@ func isReady(node corev1.Node) bool {
 	return false
 }
 
-// awaitServiceAccount returns once pods can be created: before, the API server refuses them for want of an account.
+// awaitServiceAccount returns once pods can be created: the API server refuses pods without a service account.
 func (a *api) awaitServiceAccount(ctx context.Context) error {
 	return until(ctx, "the service account default", func() (bool, error) {
-		_, err := a.typed.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := a.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, err
 	})
 }
 
-// apply creates the objects, or makes existing ones look like them.
-func (a *api) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		// An object without a namespace has the namespace "", which stands for none.
-		client := a.dynamic.Resource(resourceOf(object.GroupVersionKind())).Namespace(object.GetNamespace())
+// metricsObjects are created at these paths. They make the API server forward requests for metrics to a process that is no pod,
+// through a Service that is another name for this machine.
+var metricsObjects = map[string]string{
+	"/api/v1/namespaces/kube-system/services": `{
+  "apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics-server"},
+  "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": %[1]d}]}
+}`,
+	"/apis/apiregistration.k8s.io/v1/apiservices": `{
+  "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1beta1.metrics.k8s.io"},
+  "spec": {
+    "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
+    "service": {"name": "metrics-server", "namespace": "kube-system", "port": %[1]d}, "caBundle": %[2]q
+  }
+}`,
+}
+
+func (a *api) forwardMetrics(ctx context.Context, port int, ca []byte) error {
+	for path, object := range metricsObjects {
+		body := fmt.Appendf(nil, object, port, base64.StdEncoding.EncodeToString(ca))
 		// The namespace kube-system appears a moment after the API server is ready.
-		if err := until(ctx, fmt.Sprintf("%s %s", object.GetKind(), object.GetName()), func() (bool, error) {
-			_, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "localcluster", Force: true})
-			return err == nil, err
+		if err := until(ctx, "creating an object at "+path, func() (bool, error) {
+			err := a.client.Discovery().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").
+				Body(body).Do(ctx).Error()
+			return err == nil || apierrors.IsAlreadyExists(err), err
 		}); err != nil {
 			return err
 		}
@@ -101,13 +108,7 @@ func (a *api) apply(ctx context.Context, objects []*unstructured.Unstructured) e
 	return nil
 }
 
-// resourceOf knows the two kinds that we apply.
-func resourceOf(kind schema.GroupVersionKind) schema.GroupVersionResource {
-	resource := map[string]string{"Service": "services", "APIService": "apiservices"}[kind.Kind]
-	return kind.GroupVersion().WithResource(resource)
-}
-
-// until asks again and again, and reports the last error when the time is over.
+// until repeats a check until it is done, and reports the last error when the time is over.
 func until(ctx context.Context, what string, done func() (bool, error)) error {
 	for {
 		ok, err := done()

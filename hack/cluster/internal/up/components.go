@@ -5,11 +5,8 @@ package up
 
 import (
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"net"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/verticalscaler/verticalscaler-operator/hack/cluster/internal/fakenode"
 	"github.com/verticalscaler/verticalscaler-operator/hack/cluster/internal/pki"
@@ -83,8 +80,8 @@ func users(o Options) []string {
 	return names
 }
 
-// Every client is told which authority to trust. That is not for secrecy: a port that another cluster got first then
-// answers with a stranger's certificate, and nobody mistakes one cluster for the other.
+// Every client gets the authority to trust. Then a port that another cluster took first answers with a certificate of another
+// authority, and no client mistakes one cluster for the other.
 
 func etcd(f folder, ca *pki.Authority) component {
 	return component{name: "etcd", tier: databaseTier, ports: 2, host: loopback, health: "/readyz", args: func(ports []int) []string {
@@ -144,7 +141,7 @@ func apiServer(o Options, f folder, ca, proxyCA *pki.Authority, etcdPort int) co
 			args = append(args, "--endpoint-reconciler-type=none")
 		}
 		if !o.Controllers {
-			// Nobody makes the service accounts that this plugin wants every pod to have.
+			// Without controllers there are no service accounts, which this plugin requires for every pod.
 			args = append(args, "--disable-admission-plugins=ServiceAccount")
 		}
 		if o.Audit {
@@ -235,33 +232,3 @@ func kwok(f folder, ca *pki.Authority) component {
 
 //go:embed audit-policy.yaml
 var auditPolicy string
-
-// metricsObjects make the API server forward requests for metrics to a process that is no pod, through a service that
-// is only another name for this machine.
-func metricsObjects(port int, ca []byte) []*unstructured.Unstructured {
-	return []*unstructured.Unstructured{
-		{Object: map[string]any{
-			"apiVersion": "v1",
-			"kind":       "Service",
-			"metadata":   map[string]any{"name": "metrics-server", "namespace": "kube-system"},
-			"spec": map[string]any{
-				"type":         "ExternalName",
-				"externalName": "localhost",
-				"ports":        []any{map[string]any{"port": int64(port)}},
-			},
-		}},
-		{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1",
-			"kind":       "APIService",
-			"metadata":   map[string]any{"name": "v1beta1.metrics.k8s.io"},
-			"spec": map[string]any{
-				"group":                "metrics.k8s.io",
-				"version":              "v1beta1",
-				"groupPriorityMinimum": int64(100),
-				"versionPriority":      int64(100),
-				"caBundle":             base64.StdEncoding.EncodeToString(ca),
-				"service":              map[string]any{"name": "metrics-server", "namespace": "kube-system", "port": int64(port)},
-			},
-		}},
-	}
-}

@@ -42,7 +42,7 @@ type Options struct {
 	APIServerArgs []string
 	// MetricResolution is how often metrics-server looks.
 	MetricResolution time.Duration
-	// ParentPID is a process to end with. 0 means none.
+	// ParentPID is our parent, to end with. 0 means none.
 	ParentPID int
 	// Timeout is how long the cluster may take to start.
 	Timeout time.Duration
@@ -83,7 +83,7 @@ func Parse(args []string, out io.Writer) (Options, error) {
 		return nil
 	})
 	flags.DurationVar(&o.MetricResolution, "metric-resolution", 10*time.Second, "how often metrics-server looks, at least 10s")
-	flags.IntVar(&o.ParentPID, "parent-pid", 0, "end when the process with this `pid` does")
+	flags.IntVar(&o.ParentPID, "parent-pid", 0, "end when our parent, the process with this `pid`, ends")
 	flags.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long the start may take")
 
 	switch err := flags.Parse(args); {
@@ -105,25 +105,21 @@ func (o Options) complete() (Options, error) {
 	if o.Dir == "" {
 		return Options{}, errors.New("-dir is missing: say which folder to use")
 	}
-	if o.FakeNodes < 0 || o.FakeNodes > fakenode.Limit {
-		return Options{}, fmt.Errorf("-kwok-nodes is %d: allowed are 0 to %d", o.FakeNodes, fakenode.Limit)
-	}
-	if net.ParseIP(o.Bind).To4() == nil {
-		return Options{}, fmt.Errorf("-bind is %q: allowed is an IPv4 address", o.Bind)
-	}
-	if o.Port < 0 || o.Port > 65535 {
-		return Options{}, fmt.Errorf("-port is %d: allowed are 0 to 65535", o.Port)
-	}
-	if o.MetricResolution < 10*time.Second {
-		return Options{}, fmt.Errorf("-metric-resolution is %v: metrics-server allows 10s and more", o.MetricResolution)
-	}
-	if o.Node != "" {
-		if wrong := validation.IsDNS1123Subdomain(o.Node); len(wrong) > 0 {
-			return Options{}, fmt.Errorf("-node is %q: %s", o.Node, wrong[0])
+	for _, check := range []struct {
+		ok   bool
+		flag string
+		want string
+	}{
+		{o.FakeNodes >= 0 && o.FakeNodes <= fakenode.Limit, "kwok-nodes", fmt.Sprintf("0 to %d", fakenode.Limit)},
+		{net.ParseIP(o.Bind).To4() != nil, "bind", "an IPv4 address"},
+		{o.Port >= 0 && o.Port <= 65535, "port", "0 to 65535"},
+		{o.MetricResolution >= 10*time.Second, "metric-resolution", "10s and more"},
+		{o.Node == "" || len(validation.IsDNS1123Subdomain(o.Node)) == 0, "node", "a lowercase DNS name"},
+		{o.ParentPID >= 0, "parent-pid", "the id of our parent"},
+	} {
+		if !check.ok {
+			return Options{}, fmt.Errorf("-%s: allowed is %s", check.flag, check.want)
 		}
-	}
-	if o.ParentPID < 0 {
-		return Options{}, fmt.Errorf("-parent-pid is %d: allowed is the id of a process", o.ParentPID)
 	}
 	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {

@@ -64,11 +64,11 @@ func TestParseRefuses(t *testing.T) {
 		want string
 	}{
 		"no folder":                     {nil, "-dir is missing"},
-		"too many nodes":                {[]string{"-dir", "x", "-kwok-nodes", "251"}, "allowed are 0 to 250"},
-		"less than no nodes":            {[]string{"-dir", "x", "-kwok-nodes", "-1"}, "allowed are 0 to 250"},
+		"too many nodes":                {[]string{"-dir", "x", "-kwok-nodes", "251"}, "allowed is 0 to 250"},
+		"less than no nodes":            {[]string{"-dir", "x", "-kwok-nodes", "-1"}, "allowed is 0 to 250"},
 		"a name as address":             {[]string{"-dir", "x", "-bind", "localhost"}, "allowed is an IPv4 address"},
-		"a port that does not exist":    {[]string{"-dir", "x", "-port", "65536"}, "allowed are 0 to 65535"},
-		"a resolution that is too fine": {[]string{"-dir", "x", "-metric-resolution", "5s"}, "allows 10s and more"},
+		"a port that does not exist":    {[]string{"-dir", "x", "-port", "65536"}, "allowed is 0 to 65535"},
+		"a resolution that is too fine": {[]string{"-dir", "x", "-metric-resolution", "5s"}, "allowed is 10s and more"},
 		"a policy that does not exist":  {[]string{"-dir", "x", "-audit-policy", "no such file"}, "-audit-policy"},
 		"a node with an odd name":       {[]string{"-dir", "x", "-node", "Real Node"}, "-node"},
 		"an unknown flag":               {[]string{"-dir", "x", "-nonsense"}, "nonsense"},

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -27,28 +26,14 @@ type process struct {
 
 // nursery starts processes that do not outlive us.
 type nursery struct {
-	requests chan func()
-	// lifeline is held open by us alone. Children read from the other end and leave when it closes.
+	// lifeline is held open by us alone. Children read from the other end and leave when it closes, however we end.
 	lifeline     *os.File
 	lifelineRead *os.File
 }
 
-// newNursery keeps one operating system thread for starting children. Linux ties a child's fate to the thread that
-// forked it, and Go is free to end a thread that it no longer needs; this one it cannot.
 func newNursery() (*nursery, error) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	n := &nursery{requests: make(chan func()), lifeline: write, lifelineRead: read}
-	go func() {
-		runtime.LockOSThread()
-		for request := range n.requests {
-			request()
-		}
-		select {} // until the process ends: leaving would end the thread, and the children with it
-	}()
-	return n, nil
+	return &nursery{lifeline: write, lifelineRead: read}, err
 }
 
 // start runs this same file as another component. Its output goes to the file log.
@@ -69,11 +54,9 @@ func (n *nursery) start(name, log, home string, args []string) (*process, error)
 	p.cmd.Env = environment(os.Environ(), home)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
 	p.cmd.ExtraFiles = []*os.File{n.lifelineRead}
-	p.cmd.SysProcAttr = childAttributes()
-
-	started := make(chan error)
-	n.requests <- func() { started <- p.cmd.Start() }
-	if err := <-started; err != nil {
+	// The terminal's interrupts are for the launcher only, which stops its children in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	go func() {
@@ -85,9 +68,7 @@ func (n *nursery) start(name, log, home string, args []string) (*process, error)
 
 const lifelineVariable = "LOCALCLUSTER_LIFELINE"
 
-// FollowLauncher ends this process when the launcher that started it is gone. In other processes it does nothing.
-//
-// On Linux the kernel does the same, sooner. This is what other systems have.
+// FollowLauncher ends this process when the launcher that started it ends. In other processes it does nothing.
 func FollowLauncher() {
 	if os.Getenv(lifelineVariable) == "" {
 		return
@@ -100,8 +81,8 @@ func FollowLauncher() {
 	}()
 }
 
-// environment is what children see of ours: enough to run and to be tuned, and nothing that could point them at
-// another cluster, a proxy or the user's own settings.
+// environment returns the variables for children: enough to run and to be tuned, and nothing that could point them at another
+// cluster, a proxy or the user's own settings.
 func environment(ours []string, home string) []string {
 	env := []string{lifelineVariable + "=1", "HOME=" + home}
 	for _, variable := range ours {
@@ -124,7 +105,7 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// failure tells that the process ended by itself, with the last lines it wrote.
+// failure reports that the process ended by itself, with the last lines of its log.
 func (p *process) failure() error {
 	how := "exit status 0"
 	if p.err != nil {
@@ -133,21 +114,17 @@ func (p *process) failure() error {
 	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, how, p.log, indent(tail(p.log, 20)))
 }
 
-// lostItsPort tells whether the process ended because somebody else took its port first.
+// lostItsPort reports whether the process ended because another process took its port first.
 func (p *process) lostItsPort() bool {
-	return p.hasEnded() && strings.Contains(tail(p.log, 200), syscall.EADDRINUSE.Error())
-}
-
-func (p *process) hasEnded() bool {
 	select {
 	case <-p.ended:
-		return true
+		return strings.Contains(tail(p.log, 200), syscall.EADDRINUSE.Error())
 	default:
 		return false
 	}
 }
 
-// tail is the end of a file, at most so many lines of it.
+// tail returns the last lines of a file.
 func tail(path string, lines int) string {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -24,8 +24,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/cluster/internal/pki"
 )
 
-// Main runs a cluster until a signal comes, and answers with an exit code: 0 if somebody asked it to end, 1 if
-// something went wrong, 2 if the arguments are no good.
+// Main runs a cluster until a signal comes, and returns an exit code: 0 if a signal or the parent ended it, 1 for a failure, 2 for
+// wrong arguments.
 func Main(args []string, out, errout io.Writer) int {
 	options, err := Parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
@@ -67,7 +67,7 @@ func run(asked context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	defer c.stop()
-	// Before the components stop: who waits for the file must not find a cluster that is going away.
+	// Before the components stop, so that a program that waits for the file does not find a cluster that ends.
 	defer os.Remove(home.ready())
 
 	err = c.start()
@@ -84,7 +84,7 @@ func run(asked context.Context, o Options, out io.Writer) error {
 		return nil
 	}
 	if dead := context.Cause(c.ctx); dead != nil {
-		return dead // whatever else went wrong follows from it
+		return dead // other failures follow from it
 	}
 	return err
 }
@@ -99,7 +99,7 @@ type cluster struct {
 	prober  *prober
 	ca      *pki.Authority
 	proxyCA *pki.Authority
-	// ctx is done when the cluster has to end: somebody asks, or a component dies, which is then the cause.
+	// ctx is done when the cluster must end: a signal came, or a component ended, which is the cause then.
 	ctx  context.Context
 	fail context.CancelCauseFunc
 
@@ -117,7 +117,7 @@ func newCluster(asked context.Context, o Options, home folder, out io.Writer) (*
 	if c.nursery, err = newNursery(); err != nil {
 		return nil, err
 	}
-	// The authority that vouches for users must not be the one that vouches for the proxy, who may speak for any user.
+	// Users and the proxy need different authorities, because the proxy may act as any user.
 	if c.proxyCA, err = pki.NewAuthority(home.path("pki"), "front-proxy-ca", c.began); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (c *cluster) start() error {
 	return together(steps)
 }
 
-// startFakeNodes creates the nodes, starts kwok to play them, and waits until pods may be put on them.
+// startFakeNodes creates the nodes, starts kwok to simulate them, and waits until pods can be scheduled to them.
 func (c *cluster) startFakeNodes(ctx context.Context, api *api) error {
 	if err := api.createNodes(ctx, fakenode.Nodes(c.o.FakeNodes)); err != nil {
 		return err
@@ -213,10 +213,10 @@ func (c *cluster) startMetricsServer(ctx context.Context, api *api) error {
 	if err != nil {
 		return err
 	}
-	return api.apply(ctx, metricsObjects(ports[0], authority))
+	return api.forwardMetrics(ctx, ports[0], authority)
 }
 
-// run starts a component, waits until it works, and answers with its ports. From then on the cluster fails when the
+// run starts a component, waits until it works, and returns its ports. From then on the cluster fails when the
 // component ends.
 func (c *cluster) run(ctx context.Context, m component) ([]int, error) {
 	const attempts = 5
@@ -245,7 +245,7 @@ func (c *cluster) run(ctx context.Context, m component) ([]int, error) {
 			c.say("%s works on port %d", m.name, ports[0])
 			return ports, nil
 		}
-		// Between our choice of a port and its use somebody else may have taken it.
+		// Another process may have taken the port between our choice and its use.
 		if m.fixed != 0 || attempt == attempts || !p.lostItsPort() {
 			return nil, err
 		}
@@ -297,24 +297,20 @@ func together(steps []func() error) error {
 	return errors.Join(failures...)
 }
 
-// untilParentEnds is a context that is done when the process pid is gone, or ctx is. It follows nobody if pid is 0.
+// untilParentEnds returns a context that is done when our parent, the process pid, ends, or when ctx is done. 0 means that we
+// follow no process.
 func untilParentEnds(ctx context.Context, pid int) (context.Context, error) {
 	if pid == 0 {
 		return ctx, nil
 	}
-	start := startOf(pid)
-	if start == "" {
-		return nil, fmt.Errorf("-parent-pid: there is no process %d", pid)
+	if os.Getppid() != pid {
+		return nil, fmt.Errorf("-parent-pid: process %d has not started us", pid)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		for startOf(pid) == start {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(300 * time.Millisecond):
-			}
+		for os.Getppid() == pid && ctx.Err() == nil {
+			time.Sleep(300 * time.Millisecond)
 		}
 	}()
 	return ctx, nil

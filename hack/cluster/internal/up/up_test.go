@@ -5,7 +5,6 @@ package up
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -100,21 +99,12 @@ func TestFreePortsAreDifferent(t *testing.T) {
 	}
 }
 
-func TestAProcessHasAStartUntilItEnds(t *testing.T) {
-	if startOf(os.Getpid()) == "" {
-		t.Error("this process has no start")
+func TestOnlyOurParentCanBeFollowed(t *testing.T) {
+	if _, err := untilParentEnds(t.Context(), os.Getpid()); err == nil || !strings.Contains(err.Error(), "has not started us") {
+		t.Errorf("untilParentEnds() = %v, want that the process is not our parent", err)
 	}
-	child := exec.Command("sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if startOf(child.Process.Pid) == "" {
-		t.Error("the child has no start")
-	}
-	_ = child.Process.Kill()
-	_ = child.Wait()
-	if got := startOf(child.Process.Pid); got != "" {
-		t.Errorf("the child has the start %s after its end", got)
+	if _, err := untilParentEnds(t.Context(), os.Getppid()); err != nil {
+		t.Error(err)
 	}
 }
 
