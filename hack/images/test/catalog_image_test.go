@@ -143,28 +143,29 @@ func ask(t *testing.T, connection *grpc.ClientConn, method string) []map[protowi
 		if err != nil {
 			t.Fatalf("%s: %v", method, err)
 		}
-		fields := map[protowire.Number]string{}
-		for len(message) > 0 {
-			number, kind, n := protowire.ConsumeTag(message)
-			if n < 0 {
-				t.Fatalf("%s: %v", method, protowire.ParseError(n))
-			}
-			message = message[n:]
-			if kind == protowire.BytesType {
-				text, n := protowire.ConsumeString(message)
-				if n < 0 {
-					t.Fatalf("%s: %v", method, protowire.ParseError(n))
-				}
-				fields[number] = text
-			}
-			n = protowire.ConsumeFieldValue(number, kind, message)
-			if n < 0 {
-				t.Fatalf("%s: %v", method, protowire.ParseError(n))
-			}
-			message = message[n:]
-		}
-		messages = append(messages, fields)
+		messages = append(messages, decode(t, message))
 	}
+}
+
+// decode returns the text fields of a message.
+func decode(t *testing.T, message []byte) map[protowire.Number]string {
+	t.Helper()
+	fields := map[protowire.Number]string{}
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		message = message[n:]
+		if kind == protowire.BytesType {
+			fields[number], _ = protowire.ConsumeString(message)
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		message = message[n:]
+	}
+	return fields
 }
 
 func texts(messages []map[protowire.Number]string, field protowire.Number) []string {

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,7 @@ func describe(t *testing.T, archive string) []string {
 			lines = append(lines, line)
 		}
 	})
+	slices.Sort(lines)
 	return lines
 }
 

@@ -51,33 +51,18 @@ func Plain(catalog []byte) ([]byte, error) {
 		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 			return nil, fmt.Errorf("reading the catalog: %w", err)
 		}
+		var err error
 		switch head["schema"] {
 		case nil: // an empty document
 		case "olm.package":
-			name, _ := head["defaultChannel"].(string)
-			kind, _, err := split(name)
-			if err != nil {
-				return nil, fmt.Errorf("default channel: %w", err)
-			}
-			head["defaultChannel"] = kind
-			if err := write(&out, head); err != nil {
-				return nil, err
-			}
+			err = writePackage(&out, head)
 		case "olm.channel":
-			var c channel
-			if err := yaml.UnmarshalStrict([]byte(document), &c); err != nil {
-				return nil, fmt.Errorf("reading a channel: %w", err)
-			}
-			kind, major, err := split(c.Name)
-			if err != nil {
-				return nil, err
-			}
-			if byKind[kind] == nil {
-				byKind[kind] = map[int]channel{}
-			}
-			byKind[kind][major] = c
+			err = collect(byKind, document)
 		default:
 			out.WriteString("---\n" + document)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
@@ -90,6 +75,34 @@ func Plain(catalog []byte) ([]byte, error) {
 		}
 	}
 	return out.Bytes(), nil
+}
+
+// writePackage writes a package with the plain name of its default channel.
+func writePackage(out *bytes.Buffer, pkg map[string]any) error {
+	name, _ := pkg["defaultChannel"].(string)
+	kind, _, err := split(name)
+	if err != nil {
+		return fmt.Errorf("default channel: %w", err)
+	}
+	pkg["defaultChannel"] = kind
+	return write(out, pkg)
+}
+
+// collect sorts a channel in by its kind and major version.
+func collect(byKind map[string]map[int]channel, document string) error {
+	var c channel
+	if err := yaml.UnmarshalStrict([]byte(document), &c); err != nil {
+		return fmt.Errorf("reading a channel: %w", err)
+	}
+	kind, major, err := split(c.Name)
+	if err != nil {
+		return err
+	}
+	if byKind[kind] == nil {
+		byKind[kind] = map[int]channel{}
+	}
+	byKind[kind][major] = c
+	return nil
 }
 
 func write(out *bytes.Buffer, document any) error {
