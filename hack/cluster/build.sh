@@ -125,7 +125,7 @@ if [[ ! -x $folder/localcluster ]]; then
 		exec 9>"$root/.lock"
 		flock -n 9 || { say "waiting for another build"; flock 9; }
 	fi
-	# Another build may have made it while we waited.
+	# Another build may have finished while we waited.
 	if [[ ! -x $folder/localcluster ]]; then build "$folder"; fi
 	touch "$folder"
 	prune

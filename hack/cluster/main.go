@@ -3,10 +3,9 @@
 
 // Command localcluster is a whole Kubernetes in one file.
 //
-// It holds etcd, the control plane, kubectl, kwok and metrics-server, and on Linux the kubelet. The name it is called
-// by selects the component, and so does its first argument: a link called kubectl is kubectl, and so is "localcluster
-// kubectl". The component "up" runs a cluster out of the others, each as a child process of the same file. Nothing
-// has to be downloaded or installed, and root is not needed.
+// It holds etcd, the control plane, kubectl, kwok and metrics-server, and on Linux the kubelet. Its name or its first argument
+// selects the component: a link called kubectl is kubectl, and so is "localcluster kubectl". The component "up" runs a cluster
+// of the others, each as a child process of the same file. It needs no download, no installation and no root.
 package main
 
 import (
@@ -42,7 +41,7 @@ import (
 // component is one program inside this file.
 type component struct {
 	summary string
-	// run finds its arguments in os.Args, where these programs look for them, and answers with an exit code.
+	// run finds its arguments in os.Args, where these programs look for them, and returns an exit code.
 	run func() int
 }
 

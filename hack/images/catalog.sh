@@ -6,7 +6,7 @@
 #
 #   PACKAGE/catalog.yaml   the catalog: what "opm serve" reads, and what OperatorHub keeps
 #   basic.yaml             a template of the basic kind, from which opm alone renders the same bytes, as OperatorHub's
-#                          checks do; the semver template cannot make channels without a version in their names
+#                          checks do; the semver template has no channels without a version in their names
 #
 # Running it twice changes nothing the second time. "make catalog" sets OPM.
 set -euo pipefail

@@ -113,11 +113,11 @@ catalog() {
 		compile hack/tools/probe github.com/grpc-ecosystem/grpc-health-probe "$arch" "$folder/bin/grpc_health_probe" \
 			-ldflags '-s -w'
 	fi
-	# The cache carries a checksum of names, permissions and contents, so it is made from what the image will hold.
+	# The cache carries a checksum of names, permissions and contents, so it is built from the files of the image.
 	cp -r catalog/verticalscaler-operator "$folder/configs/"
 	chmod -R u=rwX,go=rX "$folder/configs"
 	"$OPM" serve "$folder/configs" --cache-dir="$folder/tmp/cache" --cache-only --pprof-addr= \
-		--termination-log="$folder/log" 2>"$folder/opm" || { cat "$folder/opm" >&2; fail "opm cannot make the cache"; }
+		--termination-log="$folder/log" 2>"$folder/opm" || { cat "$folder/opm" >&2; fail "opm cannot build the cache"; }
 	build catalog "$name" catalog.Dockerfile . -stage "opm=$folder"
 }
 

@@ -25,7 +25,7 @@ if [[ -n ${SOURCE_DATE_EPOCH:-} ]]; then
 		date -u -r "$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 fi
 
-# Modules in a program, with those that replace others: "path version" in each line.
+# The modules in a program, with replacements: "path version" in each line.
 modules_of() {
 	go version -m "$1" | awk '
 		$1 == "dep" { if (line) print line; line = $2 " " $3 }
@@ -55,7 +55,7 @@ while read -r arch program; do
 	[[ -s $scratch/modules ]] || fail "$program says nothing about its modules"
 	libraries_in "$scratch/list.json" >"$scratch/libraries"
 	diff "$scratch/modules" "$scratch/libraries" >&2 ||
-		fail "the list (>) is not what the program says it is made of (<)"
+		fail "the list (>) differs from the modules that the program names (<)"
 	sum=$({ sha256sum "$program" 2>/dev/null || shasum -a 256 "$program"; } | cut -d' ' -f1)
 	grep -qF "\"$sum\"" "$scratch/list.json" || fail "the list does not have the program's checksum, $sum"
 	mv "$scratch/list.json" "$list"

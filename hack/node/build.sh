@@ -35,7 +35,7 @@ if [ ! -e "$folder/pause.tar" ]; then
 	images=$("$repo/hack/images/build.sh")/images
 	for image in stress:serve pause:pause; do
 		"$images" build -name "verticalscaler.local/${image%:*}:dev" -file /dev/stdin -context "$fresh" \
-			-archive "$fresh/${image%:*}.tar" >&2 <<-END
+			-archive "$fresh/${image%:*}.tar" >/dev/null <<-END
 				FROM scratch
 				COPY stress /stress
 				USER 65532:65532

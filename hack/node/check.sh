@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # usage: hack/node/check.sh [-q] [-olm]
 #
-# Says whether this machine can run the node tier. If it can, the exit status is 0. If not, it is 1, and every reason
-# is printed with what to do about it. With -q only reasons are printed. With -olm it is about hack/olm-node, which needs
+# Checks whether this machine can run the node tier. If it can, the exit status is 0. If not, it is 1, and the script prints
+# every reason and what to do about it. With -q only reasons are printed. With -olm it is about hack/olm-node, which needs
 # more.
 #
-# The last check is a rehearsal: a sandbox with its cgroup, namespaces, mounts and network is made and ended again.
+# The last check is a rehearsal: a sandbox with its cgroup, namespaces, mounts and network is set up and ended.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: hack/node/install.sh [-n] [-olm]
 #
-# Installs with apt what check.sh finds missing (Debian, Ubuntu). Nothing that is there is replaced, and no daemon is
-# started: the node tier starts a containerd of its own. With -n it only prints the packages. With -olm it also installs
-# what hack/olm-node needs.
+# Installs the packages that check.sh finds missing, with apt (Debian, Ubuntu). It replaces no installed program and starts no
+# daemon: the node tier starts a containerd of its own. With -n it only prints the packages. With -olm it also installs
+# the packages for hack/olm-node.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 if asks_for_help "$@"; then
@@ -36,7 +36,7 @@ fi
 command -v apt-get >/dev/null || fail "there is no apt-get here; install these by other means: ${packages[*]}"
 [ "$(id -u)" = 0 ] || fail "installing needs root"
 
-# Debian asks this program whether a daemon may be started, and 101 is "no".
+# Debian asks this program whether a daemon may be started. 101 means no.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	trap 'rm -f "$policy"' EXIT
@@ -47,7 +47,7 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${packages[@]}"
-# It was not started now, and should not be at the next boot either.
+# It must not be started at the next boot either.
 if [[ " ${packages[*]} " == *" containerd "* ]] && command -v systemctl >/dev/null; then
 	systemctl disable containerd.service >/dev/null 2>&1 || true
 fi

@@ -3,7 +3,7 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$here/../.." && pwd)
 
-# Tools of an administrator live in sbin, which is not on everybody's PATH.
+# Tools of an administrator live in sbin, which is not on the PATH of all users.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -12,7 +12,7 @@ usage() {
 	awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
 }
 
-# asks_for_help says whether -h is among the arguments.
+# asks_for_help reports whether -h is among the arguments.
 asks_for_help() {
 	local argument
 	for argument in "$@"; do
@@ -42,7 +42,7 @@ cni_folder() {
 	return 1
 }
 
-# missing_packages prints the Debian packages that hold what is not there, one per line. It asks for programs and not
+# missing_packages prints the Debian packages of the programs that are missing, one per line. It asks for programs and not
 # for packages: a machine with Docker has containerd and runc from another package, and must keep them.
 missing_packages() {
 	local program package

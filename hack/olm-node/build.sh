@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # usage: hack/olm-node/build.sh
 #
-# Puts all that a node with OLM needs into bin/olm-node; "make olm-node" calls it with the programs that it packs:
+# Puts everything that a node with OLM needs into bin/olm-node; "make olm-node" calls it with the programs to pack:
 #
 #   images/        an image in each folder, and their names in the file "names"
 #   crds.yaml      OLM's CRDs
-#   olm.yaml       OLM itself, from the sources of its module: what a release installs, but for the server of package
-#                  manifests and the public catalog, which neither runs here
+#   olm.yaml       OLM, from the sources of its module: the objects of a release without the server of package manifests and
+#                  the public catalog
 #   operator-sdk   the program
 #   registry     the program that serves the images
 #   bundle/        the operator's bundle
@@ -109,21 +109,21 @@ END
 # operator-sdk uses other images to decompress a catalog, to unpack a bundle, and to keep the output of a test. "run
 # bundle-upgrade" has no flag for the first of them, so its default is built here.
 decompression=$("$OPERATOR_SDK" run bundle --help | sed -n 's/.*decompression.*(default "\(.*\)").*/\1/p')
-[ -n "$decompression" ] || fail "operator-sdk does not say any more what its decompression image is"
+[ -n "$decompression" ] || fail "operator-sdk no longer prints the default of its decompression image"
 root sh cat gzip sleep tar
 image busybox verticalscaler.local/busybox:dev "$decompression" </dev/null
 
 # The scorecard's own tests create pods from an image that every cluster can pull. It does nothing until it is ended.
 pause=$(go run ./test/scorecard/main -h | sed -n 's/.*image.*pods.*(default "\(.*\)").*/\1/p')
-[ -n "$pause" ] || fail "the scorecard's tests do not say any more what their pods' image is"
+[ -n "$pause" ] || fail "the scorecard's tests no longer print the default of their pods' image"
 root
 cp "$programs/stress" "$root/stress"
 image pause "$pause" <<END
 ENTRYPOINT ["/stress", "pause"]
 END
 
-# The release's objects, with our images' names and without the last two. Flags are written as the programs want them
-# by now; workloads get a user, as in the project's chart.
+# The release's objects, with our images' names and without the last two. The flags have the programs' present syntax. Workloads
+# get a user, as in the project's chart.
 lifecycle=github.com/operator-framework/operator-lifecycle-manager
 module=$(cd hack/tools/olm && export GOWORK=off GOFLAGS= && go mod download $lifecycle && go list -m -f '{{.Dir}}' $lifecycle)
 release=$module/deploy/upstream/quickstart/olm.yaml

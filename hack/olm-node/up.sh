@@ -7,7 +7,7 @@
 #   -bundle TAG=FOLDER   another version of the bundle to serve; may be repeated
 #
 # Images are pulled by the names that they are published with: ghcr.io and quay.io lead to the registry inside. So this
-# installs the operator as on any cluster, in the namespace that is made for it:
+# installs the operator as on any cluster, in a namespace of its own:
 #
 #   hack/node/exec.sh -dir DIR sh -c 'cd /run/node/shared && ./operator-sdk run bundle ...'
 #

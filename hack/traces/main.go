@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command traces makes up usage of a few kinds of containers, for examples and tests of
+// Command traces generates usage of a few kinds of containers, for examples and tests of
 // "kubectl vscaler backtest":
 //
 //	go run ./hack/traces FOLDER
@@ -38,21 +38,21 @@ func run() error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	made := traces.Make(*count, time.Duration(*days)*24*time.Hour, *step)
-	for _, t := range made {
+	generated := traces.Make(*count, time.Duration(*days)*24*time.Hour, *step)
+	for _, t := range generated {
 		if err := write(filepath.Join(folder, t.Name+".csv"), traces.WriteUsage, t); err != nil {
 			return err
 		}
 	}
-	return write(filepath.Join(folder, "series.csv"), traces.WriteContainers, made...)
+	return write(filepath.Join(folder, "series.csv"), traces.WriteContainers, generated...)
 }
 
-func write(path string, format func(io.Writer, ...backtest.Trace) error, made ...backtest.Trace) error {
+func write(path string, format func(io.Writer, ...backtest.Trace) error, generated ...backtest.Trace) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := format(file, made...); err != nil {
+	if err := format(file, generated...); err != nil {
 		return err
 	}
 	return file.Close()

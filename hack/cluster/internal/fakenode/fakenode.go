@@ -3,9 +3,8 @@
 
 // Package fakenode describes nodes that exist in the API only, and tells kwok how their pods behave.
 //
-// The nodes are played by kwok. Its own stages bring a node up, end Jobs and delete pods; ours, in the folder stages,
-// start pods and carry out what a kubelet does when a pod is resized in place or runs out of memory. Resource usage is
-// whatever the pod's annotations say.
+// Kwok simulates the nodes. Its own stages start nodes, end Jobs and delete pods. Ours, in the folder stages, start pods and do
+// what a kubelet does when a pod is resized in place or runs out of memory. The pod's annotations set its resource usage.
 //
 // Annotations on a pod, and what they do:
 //
@@ -15,7 +14,7 @@
 //	usage.verticalscaler.io/memory.NAME: 64Mi
 //	kwok.verticalscaler.io/resize: deferred         resizes wait, with the condition a kubelet would set,
 //	kwok.verticalscaler.io/resize: infeasible       until the annotation is removed
-//	kwok.verticalscaler.io/oom: TOKEN               the first container is killed for its memory and restarted,
+//	kwok.verticalscaler.io/oom: TOKEN               the first container is OOM-killed and restarted,
 //	                                                once for every new value
 //	kwok.verticalscaler.io/oom-container: NAME      that container instead of the first one
 package fakenode
@@ -34,7 +33,7 @@ import (
 )
 
 const (
-	// Selector picks our nodes by an annotation, so that real nodes may stand beside them.
+	// Selector picks our nodes by an annotation, so that there can be real nodes too.
 	Selector = annotation + "=fake"
 
 	// Limit is the number of nodes whose pod addresses fit into the cluster's pod network.

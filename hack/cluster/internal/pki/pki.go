@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the certificates and kubeconfigs of a throw-away cluster.
+// Package pki creates the certificates and kubeconfigs of a temporary cluster.
 //
 // Everything is valid for a year and written to plain files: these are credentials for a cluster that lives for
 // minutes on one machine. Keys and kubeconfigs are readable by their owner only.
@@ -81,7 +81,7 @@ func (a *Authority) Issue(id Identity, now time.Time) error {
 	return err
 }
 
-// Kubeconfig writes a kubeconfig to path that holds everything itself and uses the certificate called name.
+// Kubeconfig writes a self-contained kubeconfig to path that uses the certificate called name.
 func (a *Authority) Kubeconfig(path, server, name string) error {
 	ca, err := os.ReadFile(a.Cert(a.name))
 	if err != nil {
@@ -127,7 +127,7 @@ func certificate(subject pkix.Name, now time.Time) *x509.Certificate {
 	}
 }
 
-// sign makes a key pair and certificate and writes both. An authority without a certificate signs itself.
+// sign creates a key pair and certificate and writes both. An authority without a certificate signs itself.
 func (a *Authority) sign(name string, template *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -161,7 +161,7 @@ func (a *Authority) sign(name string, template *x509.Certificate) (*x509.Certifi
 	return cert, key, nil
 }
 
-// writePrivate writes a file that only its owner can read, also when it was there before with other permissions.
+// writePrivate writes a file that only its owner can read, also when it existed with other permissions.
 func writePrivate(path string, content []byte) error {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return err

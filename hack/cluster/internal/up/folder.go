@@ -30,12 +30,12 @@ func (f folder) contents() []string {
 	return []string{f.ready(), f.audit(), f.path("etcd"), f.path("logs"), f.path("pki"), f.path("home")}
 }
 
-// claim takes the folder for this process. The kernel gives it back when the process ends, however that happens.
+// claim takes the folder for this process. The kernel releases it when the process ends, whatever the cause.
 func (f folder) claim() (release func(), err error) {
 	if err := os.MkdirAll(string(f), 0o755); err != nil {
 		return nil, err
 	}
-	if err := f.refuseStrangers(); err != nil {
+	if err := f.refuseForeignFiles(); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(f.lock(), os.O_RDWR|os.O_CREATE, 0o600)
@@ -59,9 +59,9 @@ func (f folder) claim() (release func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// refuseStrangers fails for a folder that no cluster has used before but that has something by one of our names: it
-// would be removed.
-func (f folder) refuseStrangers() error {
+// refuseForeignFiles fails for a folder that no cluster has used before but that has a file with one of our names, which would be
+// removed.
+func (f folder) refuseForeignFiles() error {
 	if _, err := os.Stat(f.lock()); err == nil {
 		return nil
 	}
@@ -73,8 +73,7 @@ func (f folder) refuseStrangers() error {
 	return nil
 }
 
-// clear removes what an earlier cluster left. Its data is of no use with new certificates. Only names that we write
-// are touched.
+// clear removes the files of an earlier cluster, which are of no use with new certificates. It only removes names that we write.
 func (f folder) clear() error {
 	kubeconfigs, err := filepath.Glob(f.path("*.kubeconfig"))
 	if err != nil {

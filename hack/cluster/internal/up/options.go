@@ -23,7 +23,7 @@ import (
 type Options struct {
 	// Dir holds everything the cluster writes. Absolute.
 	Dir string
-	// FakeNodes is how many nodes kwok plays. 0 means no kwok.
+	// FakeNodes is how many nodes kwok simulates. 0 means no kwok.
 	FakeNodes int
 	// MetricsServer, Controllers and Scheduler start these components.
 	MetricsServer bool

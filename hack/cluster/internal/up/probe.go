@@ -18,7 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/cluster/internal/pki"
 )
 
-// freePorts picks ports that nobody listens on at the moment.
+// freePorts picks ports that no process listens on at the moment.
 func freePorts(m component) ([]int, error) {
 	ports := make([]int, m.ports)
 	for i := range ports {
@@ -36,7 +36,7 @@ func freePorts(m component) ([]int, error) {
 	return ports, nil
 }
 
-// prober asks components whether they work. It trusts this cluster's authority only, so that nobody else can answer.
+// prober asks components whether they work. It trusts this cluster's authority only, so that no other server can answer.
 type prober struct {
 	client http.Client
 }

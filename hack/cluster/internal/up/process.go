@@ -19,7 +19,7 @@ type process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
-	// ended is closed when the process is gone and err says how.
+	// ended is closed when the process has ended, and err is the reason.
 	ended chan struct{}
 	err   error
 }
@@ -75,7 +75,7 @@ func FollowLauncher() {
 	}
 	lifeline := os.NewFile(3, "lifeline") // the first of exec.Cmd's ExtraFiles
 	go func() {
-		// Nothing is ever written: the read ends when the last writer is gone.
+		// Nothing is ever written: the read ends with the last writer.
 		_, _ = lifeline.Read(make([]byte, 1))
 		os.Exit(1)
 	}()
@@ -94,9 +94,9 @@ func environment(ours []string, home string) []string {
 	return env
 }
 
-// stop asks the process to end and insists after the grace period. It returns when the process is gone.
+// stop asks the process to end and insists after the grace period. It returns when the process has ended.
 func (p *process) stop(grace time.Duration) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only for a process that is gone already
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only for a process that has ended already
 	select {
 	case <-p.ended:
 	case <-time.After(grace):

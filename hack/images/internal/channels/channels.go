@@ -3,9 +3,9 @@
 
 // Package channels gives a file-based catalog plain channel names.
 //
-// The semver template of opm makes one channel for each kind and major version: "stable-v0", "stable-v1". Users of
+// The semver template of opm has one channel for each kind and major version: "stable-v0", "stable-v1". Users of
 // VerticalScaler subscribe to "stable", "fast" or "candidate", whatever the major version: here all channels of a kind become
-// one. Edges within a major version stay as the template has made them. One edge leads from one major version to the next,
+// one. Edges within a major version stay as in the template's result. One edge leads from one major version to the next,
 // from the last bundle of the older to the first upgrade target of the newer, so that no upgrade skips the last bundle of a
 // major version.
 package channels
@@ -122,7 +122,7 @@ func split(name string) (kind string, major int, err error) {
 	return parts[1], major, err
 }
 
-// join makes one channel out of those of the major versions.
+// join returns one channel for those of the major versions.
 func join(kind string, majors map[int]channel) (channel, error) {
 	var joined channel
 	last := ""

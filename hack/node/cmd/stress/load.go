@@ -19,8 +19,7 @@ type burner struct {
 	workers    int64
 }
 
-// set changes the amount. A thread can burn one core at most, so there are as many as it takes; those that have
-// nothing to do any more stay and sleep.
+// set changes the amount. A thread can burn one core at most, so there are as many as it takes; workers without work sleep.
 func (b *burner) set(millicores int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,8 +35,8 @@ func share(millicores, i int64) int64 { return min(1000, max(0, millicores-1000*
 
 const (
 	beat = 10 * time.Millisecond
-	// A worker that was held up (by a CPU limit, say) catches up on this much, and forgets the rest. Otherwise a
-	// raised limit would show the debt of the past instead of the amount that is set.
+	// The most that a worker catches up on after it was throttled, by a CPU limit for example. Otherwise a higher limit would
+	// show the debt of the past instead of the amount that is set.
 	mostDebt = 50 * time.Millisecond
 )
 
@@ -62,7 +61,7 @@ func owed(debt, passed time.Duration, millicores int64) time.Duration {
 	return min(debt+passed*time.Duration(millicores)/1000, mostDebt)
 }
 
-// burn computes until the thread has used d of processor time, and says how much it was really.
+// burn computes until the thread has used d of processor time, and returns the time that it used.
 func burn(d time.Duration) time.Duration {
 	const rusageThread = 1 // missing in package syscall
 	var usage syscall.Rusage
@@ -91,8 +90,8 @@ func spent(u syscall.Rusage) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ballast is memory that is really there: mapped outside Go's heap, so that the collector neither adds to it nor
-// returns it late, and touched page by page.
+// ballast is resident memory. It is mapped outside Go's heap, so that the garbage collector does not change it, and written page
+// by page.
 type ballast struct {
 	mu     sync.Mutex
 	blocks [][]byte

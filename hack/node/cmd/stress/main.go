@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// pause does nothing until it is told to end. In a pod with a shared PID namespace it is process 1, and collects
+// pause does nothing until a signal ends it. In a pod with a shared PID namespace it is process 1, and collects
 // processes that others leave.
 func pause() {
 	signals := make(chan os.Signal, 8)
@@ -85,7 +85,7 @@ func serve(args []string) error {
 
 	s := &server{}
 	go func() {
-		// Beside the server, so that liveness does not depend on the amount.
+		// In the background, so that liveness does not depend on the amount.
 		if err := s.hold(*memory); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -108,7 +108,7 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// The most that makes sense; more is a typing error that should not take the node down.
+// The largest useful amounts. More is a typing error, which must not exhaust the node.
 const (
 	maxCPU    = 64_000
 	maxMemory = 64 << 10
@@ -132,7 +132,7 @@ func (s *server) set(w http.ResponseWriter, r *http.Request) {
 	s.stat(w, r)
 }
 
-// amount is a number from the query, or what holds already if the query does not mention it.
+// amount returns a number from the query, or the present value if the query does not have it.
 func amount(r *http.Request, name string, now, most int64) (int64, error) {
 	if !r.URL.Query().Has(name) {
 		return now, nil

@@ -24,7 +24,7 @@ type Group struct {
 	Borrowed []string `json:"borrowed,omitempty"`
 }
 
-// The kubelet cannot do without these. Others (cpuset, io, hugetlb) it uses when they are there.
+// The kubelet requires these controllers. It uses others (cpuset, io, hugetlb) where they exist.
 var needed = []string{"cpu", "memory", "pids"}
 
 // leaf holds the node's own processes with version 2, which allows a cgroup either processes or children with
@@ -109,8 +109,8 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
-// Settle moves a process that has its namespace out of the kubelet's way, and passes every controller on to the pods.
-// Only version 2 needs that.
+// Settle moves a process that has its namespace to the leaf, and passes every controller on to the pods. Only version 2 needs
+// that.
 func (g *Group) Settle(pid int) error {
 	if g.Layout.Version == 1 {
 		return nil
@@ -131,7 +131,7 @@ func (g *Group) Settle(pid int) error {
 	return nil
 }
 
-// Destroy kills all processes in the group and removes it. It is safe to call for a group that is not there.
+// Destroy kills all processes in the group and removes it. It is safe to call for a group that does not exist.
 func (g *Group) Destroy(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, path := range g.paths() {
@@ -154,7 +154,7 @@ func (g *Group) Destroy(limit time.Duration) error {
 	return nil
 }
 
-// uproot makes one attempt: kill, then remove children before parents.
+// uproot tries once: it kills all processes, then removes children before parents.
 func uproot(top string) error {
 	var folders []string
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
@@ -179,7 +179,7 @@ func uproot(top string) error {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
-		// Not os.Remove: it tries unlink first and then reports the less telling of two errors.
+		// Not os.Remove: it tries unlink first, and reports the error of that.
 		if err := syscall.Rmdir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -90,7 +90,7 @@ func choose(mountinfo string, controllersOf func(mount string) []string) (Layout
 		len(one.Trees), len(two))
 }
 
-// isOption reports whether a super block option of a version 1 mount is none of its controllers.
+// isOption reports whether a super block option of a version 1 mount is not one of its controllers.
 func isOption(option string) bool {
 	switch option {
 	case "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "net_cls", "net_prio", "blkio", "perf_event", "hugetlb", "pids",

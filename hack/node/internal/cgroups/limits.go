@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Unlimited stands for a quota or limit that is not set, in both generations.
+// Unlimited stands for a quota or limit that is not set, in both versions.
 const Unlimited = -1
 
 // Limits are what the kernel enforces on a container or a pod at this moment.
@@ -36,7 +36,7 @@ func (g *Group) Container(podUID, containerID string) (Limits, error) {
 		limits.CPUPeriodMicros = r.number("cpu", "cpu.cfs_period_us")
 		limits.MemoryLimitBytes = r.number("memory", "memory.limit_in_bytes")
 		limits.MemoryUsageBytes = r.number("memory", "memory.usage_in_bytes")
-		// Version 1 says "no limit" with the largest multiple of the page size that fits.
+		// In version 1, "no limit" is the largest multiple of the page size that fits.
 		if limits.MemoryLimitBytes >= 1<<62 {
 			limits.MemoryLimitBytes = Unlimited
 		}

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keeper is the part of the node that stays outside the sandbox: it makes the cgroup, starts the sandbox, and
-// cleans up when the node ends, however that comes about.
+// Package keeper is the part of the node that stays outside the sandbox. It creates the cgroup, starts the sandbox, and
+// cleans up when the node ends, whatever the cause.
 package keeper
 
 import (
@@ -23,7 +23,7 @@ import (
 // independent.
 type Folder string
 
-// Open makes the path absolute, so that it means the same to every process.
+// Open returns the folder with an absolute path, so that it means the same to every process.
 func Open(path string) (Folder, error) {
 	if path == "" {
 		return "", errors.New("-dir is missing")

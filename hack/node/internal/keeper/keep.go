@@ -63,7 +63,7 @@ func Keep(f Folder, progress *os.File) error {
 	return err
 }
 
-// hold makes the cgroup and keeps the sandbox running until it ends or the context does.
+// hold creates the cgroup and keeps the sandbox running until it ends or the context does.
 func hold(ctx context.Context, f Folder, say func(string)) error {
 	spec, err := node.Load(f.state())
 	if err != nil {
@@ -87,7 +87,7 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 		return err
 	}
 
-	// The sandbox dies with the thread that started it, so that must be one that stays.
+	// The sandbox ends with the thread that started it, so that thread must stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	sandbox := exec.CommandContext(ctx, "/proc/self/exe", "enter", string(f))
@@ -115,8 +115,8 @@ func hold(ctx context.Context, f Folder, say func(string)) error {
 	return sandbox.Wait()
 }
 
-// listen opens the port by which the host reaches the API server. The socket is handed to the sandbox, where it stays
-// a socket of the host.
+// listen opens the port by which the host reaches the API server. The sandbox gets the socket, which stays a socket
+// of the host.
 func listen(port int) (door *os.File, actual int, err error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -127,7 +127,7 @@ func listen(port int) (door *os.File, actual int, err error) {
 	return door, listener.Addr().(*net.TCPAddr).Port, err
 }
 
-// Enter joins the cgroup, makes the namespaces, and waits for the process in them.
+// Enter joins the cgroup, creates the namespaces, and waits for the process in them.
 //
 // It is a process between the keeper and the sandbox. The root of a cgroup namespace is the cgroup of the process that creates
 // it, so that process must be in the node's cgroup, and the keeper must stay outside to remove it.
@@ -144,7 +144,7 @@ func Enter(f Folder, door *os.File) error {
 		return err
 	}
 	if err := syscall.Unshare(syscall.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making a cgroup namespace: %w", err)
+		return fmt.Errorf("creating a cgroup namespace: %w", err)
 	}
 	if err := spec.Group.Settle(os.Getpid()); err != nil {
 		return err
@@ -161,7 +161,7 @@ func Enter(f Folder, door *os.File) error {
 		Setsid:     true,
 	}
 	if err := first.Start(); err != nil {
-		return fmt.Errorf("making namespaces: %w", err)
+		return fmt.Errorf("creating namespaces: %w", err)
 	}
 	pid := filepath.Join(f.state(), node.InitPIDFile)
 	if err := os.WriteFile(pid, []byte(strconv.Itoa(first.Process.Pid)+"\n"), 0o644); err != nil {
@@ -190,7 +190,7 @@ func (f Folder) clean() error {
 	return errors.Join(
 		os.RemoveAll(f.state()),
 		os.RemoveAll(f.kubeconfig()),
-		// Links into the sandbox; the logs they mean are next to them.
+		// Links into the sandbox; the logs that they name are next to them.
 		os.RemoveAll(filepath.Join(f.logs(), "containers")),
 	)
 }

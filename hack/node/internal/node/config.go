@@ -12,7 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// ContainerdVersion is all of the version that decides how the configuration is written.
+// ContainerdVersion is the part of the version that decides the format of the configuration.
 type ContainerdVersion struct{ Major, Minor int }
 
 var versionNumber = regexp.MustCompile(`\bv?([0-9]+)\.([0-9]+)\.[0-9]+`)
@@ -32,8 +32,8 @@ func ParseContainerdVersion(text string) (ContainerdVersion, error) {
 }
 
 // containerdConfig differs from containerd's defaults in these points:
-//   - nothing lies outside the private folders (the "opt" plugin would make /opt/containerd);
-//   - a container's oom_score_adj is not lowered below containerd's own, which takes a capability that root does not
+//   - nothing lies outside the private folders (the "opt" plugin would create /opt/containerd);
+//   - a container's oom_score_adj is not lowered below containerd's own, which requires a capability that root does not
 //     have everywhere;
 //   - no AppArmor profile is loaded, because profiles belong to the host's kernel.
 func containerdConfig(v ContainerdVersion, snapshotter, cni string) string {
@@ -84,7 +84,7 @@ const (
 	unusedNameServer = "10.96.0.10"
 )
 
-// networkConfig is a bridge, without masquerading: pods reach each other and the node, and there is nowhere else to go.
+// networkConfig is a bridge, without masquerading: pods reach each other and the node, and nothing else.
 func networkConfig() string {
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
   "type": "bridge", "bridge": "pods0", "isGateway": true, "hairpinMode": true,
@@ -93,11 +93,11 @@ func networkConfig() string {
 `, sandbox.PodRange)
 }
 
-// kubeletConfig is meant to behave like a production kubelet in everything that concerns resizing. What differs:
+// kubeletConfig configures a kubelet that resizes pods as a production kubelet does. The differences are:
 //   - cgroup version 1 is accepted, which the kubelet refuses by default since 1.35;
-//   - pods are looked at every 10s instead of 60s, so that a deferred resize is retried while a test waits;
-//   - disk pressure and image clean-up stay out of the way on nearly full machines;
-//   - there is no kube-proxy and no DNS, so the rules for them are not made.
+//   - the kubelet syncs pods every 10s instead of 60s, so that a deferred resize is retried while a test waits;
+//   - disk pressure and image clean-up do not interfere on nearly full machines;
+//   - there is no kube-proxy and no DNS, so there are no rules for them.
 func kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

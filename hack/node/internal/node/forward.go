@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// forward hands every connection on to the target. A listening socket stays in the network namespace that it was made
-// in, so a socket from the host makes this a way in: it is accepted there and dialled here.
+// forward passes every connection on to the target. A listening socket stays in the network namespace that created it. So with
+// a socket of the host, connections are accepted on the host and dialled inside.
 func forward(listener net.Listener, target string) {
 	for {
 		in, err := listener.Accept()

@@ -25,7 +25,7 @@ func Main(state, logs string, door *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Child processes are looked up on this PATH, and so is "ip" while the sandbox is being made.
+	// Child processes are looked up on this PATH, and so is "ip" during the setup of the sandbox.
 	os.Clearenv()
 	for _, pair := range spec.Environment() {
 		name, value, _ := strings.Cut(pair, "=")
@@ -135,7 +135,7 @@ func (n *node) writeConfiguration() error {
 	if err := os.Symlink("../state/cluster/logs", filepath.Join(sandbox.Logs, ControlPlaneLogs)); err != nil {
 		return err
 	}
-	// One binary that is all the programs of Kubernetes, by the name it is called.
+	// One binary holds all programs of Kubernetes. Its name selects the program.
 	for _, name := range []string{"kubelet", "kubectl"} {
 		if err := os.Symlink("localcluster", filepath.Join(sandbox.Bin, name)); err != nil {
 			return err
@@ -187,7 +187,7 @@ func (n *node) importImages(ctx context.Context) error {
 	return nil
 }
 
-// openDoors makes the API server reachable from the host and from pods, and leaves a kubeconfig for the host.
+// openDoors connects the API server with the host and with pods, and writes a kubeconfig for the host.
 func (n *node) openDoors(ctx context.Context, door *os.File) error {
 	// Through a shell, because output and log must not mix.
 	script := fmt.Sprintf(`umask 077; kubectl config view --raw --flatten >%[1]s

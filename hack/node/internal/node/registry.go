@@ -23,17 +23,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/hack/node/internal/sandbox"
 )
 
-// A node that was given names of registries resolves them to itself, and answers there in their place: it hands every
-// request on to a registry that somebody starts inside, at registryAddress. So images are pulled by the names that
-// they have everywhere, and over TLS, which some clients insist on.
+// A node with names of registries resolves them to itself. It passes every request on to a registry that the user starts inside,
+// at registryAddress. So images are pulled by their public names, and over TLS, which some clients require.
 const (
 	registryAddress = "127.0.0.1:5000"
-	// registryCA is what containerd and everything that exec.sh runs trusts, and nothing else: there is nothing else
-	// to reach.
+	// registryCA is the only authority that containerd and programs of exec.sh trust: they can reach no other server.
 	registryCA = sandbox.State + "/registry-ca.crt"
 )
 
-// registryCertificate makes a certificate for the names, which is its own authority. It lasts longer than any node.
+// registryCertificate creates a self-signed certificate for the names. It is valid longer than any node runs.
 func registryCertificate(names []string, now time.Time) (certificate tls.Certificate, authority []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,7 +41,7 @@ func registryCertificate(names []string, now time.Time) (certificate tls.Certifi
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "registry of a verticalscaler node"},
 		DNSNames:     names,
-		// Some clocks are set back by a little.
+		// Clocks may be a little late.
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.AddDate(1, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -59,7 +57,7 @@ func registryCertificate(names []string, now time.Time) (certificate tls.Certifi
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// serveRegistries answers HTTPS with what the registry inside answers, for as long as the node runs.
+// serveRegistries passes HTTPS requests on to the registry inside, for as long as the node runs.
 func serveRegistries(listener net.Listener, certificate tls.Certificate, registry string) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -68,7 +66,7 @@ func serveRegistries(listener net.Listener, certificate tls.Certificate, registr
 			r.Out.Host = r.In.Host
 			r.SetXForwarded()
 		},
-		// Its own words go to the client: "502 Bad Gateway" until the registry is up.
+		// The client gets the error: "502 Bad Gateway" until the registry is up.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	server := &http.Server{

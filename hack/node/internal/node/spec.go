@@ -36,7 +36,7 @@ const (
 	ControlPlaneLogs = "control-plane"
 )
 
-// Spec is what the keeper tells the node.
+// Spec describes the node, for the process inside.
 type Spec struct {
 	Name string `json:"name"`
 	// ID tells several nodes on one machine apart.
@@ -50,7 +50,7 @@ type Spec struct {
 	LocalCluster string            `json:"localCluster"`
 	// Registries are host names that lead to the registry inside.
 	Registries []string `json:"registries,omitempty"`
-	// Rehearse stops once the sandbox stands. That is how a machine is checked.
+	// Rehearse ends once the sandbox is set up, to check a machine.
 	Rehearse bool `json:"rehearse,omitempty"`
 }
 

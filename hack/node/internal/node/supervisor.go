@@ -26,7 +26,7 @@ type supervisor struct {
 
 	mu      sync.Mutex
 	running map[int]*process
-	// failed gets the first component that ends; components are not supposed to.
+	// failed gets the first component that ends; they must not end.
 	failed chan error
 }
 
@@ -124,7 +124,7 @@ func (s *supervisor) start(name string, component bool, command []string) (*proc
 	return p, nil
 }
 
-// until asks again and again, and gives up when the context ends or a component fails.
+// until repeats a check until it succeeds, and gives up when the context ends or a component fails.
 func (s *supervisor) until(ctx context.Context, what string, interval time.Duration, ready func() error) error {
 	for {
 		last := ready()

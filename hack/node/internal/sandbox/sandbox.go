@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox turns a process in fresh namespaces into a small machine: its own view of /proc, /sys and cgroups,
-// its own /run, /var/lib and /var/log, a network with one address, and nothing of the host that it could write to.
+// its own /run, /var/lib and /var/log, a network with one address, and none of the host's files writable.
 //
 // Everything here runs inside the namespaces. Mounts and interfaces end with them, so there is nothing to undo.
 package sandbox
@@ -45,21 +45,21 @@ type Config struct {
 	Hosts []string
 }
 
-// SetUp does all of it. The caller is process 1 of new mount, network, PID, cgroup, UTS and IPC namespaces.
+// SetUp sets up the sandbox. The caller is process 1 of new mount, network, PID, cgroup, UTS and IPC namespaces.
 func SetUp(c Config) error {
 	steps := []struct {
 		doing string
 		do    func() error
 	}{
-		{"taking leave of the host's mounts", func() error { return syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") }},
+		{"detaching from the host's mounts", func() error { return syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") }},
 		{"setting the host name", func() error { return syscall.Sethostname([]byte(c.Hostname)) }},
 		{"mounting folders", func() error { return mountFolders(c) }},
 		{"mounting /etc/hosts", func() error { return mountHosts(c.Hosts) }},
 		{"mounting /proc", mountProc},
 		{"mounting /sys and cgroups", func() error { return mountSys(c.Layout) }},
-		{"making the network", makeNetwork},
+		{"setting up the network", makeNetwork},
 		// Last, because the steps before this one create mount points.
-		{"making the host's files read-only", func() error { return remountReadOnly("/") }},
+		{"remounting the host's files read-only", func() error { return remountReadOnly("/") }},
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
@@ -130,9 +130,9 @@ func mountHosts(names []string) error {
 	return bind(path, "/etc/hosts")
 }
 
-// The kubelet wants these and writes them if they differ; they belong to the whole host. So it is shown files that
-// hold what it wants already.
-var wantedSysctls = map[string]string{
+// The kubelet requires these values and writes them if they differ, but they belong to the whole host. So the sandbox has files
+// that hold the values already.
+var requiredSysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
 	"kernel/panic":              "10",
@@ -142,7 +142,7 @@ var wantedSysctls = map[string]string{
 }
 
 func mountProc() error {
-	// The old one shows the host's processes. It may be pinned in an odd environment; then the new one just covers it.
+	// The old one shows the host's processes. Where it cannot be unmounted, the new one covers it.
 	_ = syscall.Unmount("/proc", syscall.MNT_DETACH)
 	if err := mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return err
@@ -153,7 +153,7 @@ func mountProc() error {
 			return err
 		}
 	}
-	for name, value := range wantedSysctls {
+	for name, value := range requiredSysctls {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
 			continue
@@ -236,7 +236,7 @@ func makeNetwork() error {
 
 // remountReadOnly covers one file system: mounts below it, such as State and Logs, stay writable.
 func remountReadOnly(target string) error {
-	// A remount sets all flags, so those in force have to be repeated.
+	// A remount sets all flags, so the present ones must be repeated.
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(target, &fs); err != nil {
 		return err
@@ -263,8 +263,8 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 // oPath opens a name without access to what is behind it (O_PATH, which package syscall lacks).
 const oPath = 0x200000
 
-// CanOverlay says whether containerd's usual snapshotter works on the file system that holds folder. It does not where
-// that is an overlay itself, as inside a container.
+// CanOverlay reports whether containerd's default snapshotter works on the file system of a folder. It does not work on an
+// overlay, as inside a container.
 func CanOverlay(folder string) bool {
 	base, err := os.MkdirTemp(folder, "overlay")
 	if err != nil {
