@@ -2,9 +2,9 @@
 #
 #   docker build --build-arg VERSION=v0.1.0 .
 #
-# compiles the program in Go's image, on the machine's own platform for the platform that is asked for, so that no emulator
-# is needed. "make image" compiles outside and hands the result over in the place of the stage "build", with
-# --build-context, so that no image of others is needed either.
+# compiles the program in Go's image, on the machine's own platform for the requested platform, so it needs no emulator.
+# "make image" reads the last stage of this file too. It compiles the program without a container, and passes the result in
+# place of the stage "build" (docs/adr/0014-images-are-built-from-dockerfiles-without-an-engine.md).
 FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/golang:1.26.8 AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
@@ -22,8 +22,8 @@ COPY internal/ internal/
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/$TARGETARCH/manager .
 
-# It trusts the API server by the certificate in its service account's token volume, makes the certificate of its metrics in
-# memory, and writes no files: so there is nothing else to put here.
+# The operator finds the API server's certificate in the volume of its service account, creates the certificate of its metrics in
+# memory, and writes no files. So the image needs nothing else.
 FROM scratch
 ARG TARGETARCH
 ARG VERSION=unknown
@@ -35,6 +35,6 @@ LABEL org.opencontainers.image.title="VerticalScaler" \
       org.opencontainers.image.vendor="VerticalScaler"
 COPY --chmod=0644 LICENSE /licenses/LICENSE
 COPY --from=build --chmod=0755 /out/$TARGETARCH/manager /manager
-# A number, so that the kubelet can see that it is not root. The user needs no name.
+# A number, so that the kubelet can verify that it is not root. The user needs no name.
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -1,10 +1,10 @@
-# The catalog's image: opm, what it serves, the cache that it would otherwise make at each start, and the program that OLM's
-# probes call.
+# The catalog's image: opm, the catalog, the cache that opm would otherwise build at each start, and the program for OLM's
+# probes.
 #
 #   docker build -f catalog.Dockerfile .
 #
-# takes opm from its own image. "make catalog-image" takes opm as it is pinned here, makes the cache outside, and hands both
-# over in the place of the stage "opm", with --build-context, so that no image of others is needed.
+# takes opm from its own image. "make catalog-image" uses the pinned opm, builds the cache without a container, and passes both in
+# place of the stage "opm".
 FROM quay.io/operator-framework/opm:v1.73.0 AS opm
 COPY catalog/verticalscaler-operator/ /configs/verticalscaler-operator/
 RUN ["/bin/opm", "serve", "/configs", "--cache-dir=/tmp/cache", "--cache-only"]
@@ -22,7 +22,7 @@ COPY --from=opm /bin/opm /bin/grpc_health_probe /bin/
 # The cache has a checksum of the catalog's names, permissions and contents: both come from the same place.
 COPY --from=opm /configs /configs
 COPY --from=opm /tmp/cache /tmp/cache
-# OLM runs catalogs under this number too. The cache is the group's, which is 0.
+# OLM runs catalogs as this user too. The cache belongs to its group, 0.
 USER 1001:0
 EXPOSE 50051
 ENTRYPOINT ["/bin/opm"]
