@@ -51,7 +51,7 @@ for bundle in "$@"; do
 	ln -s "$(realpath "${bundle#*=}")" "$scratch/context/bundle"
 	"$programs/images" build -name "$name" -file "$here/../../bundle.Dockerfile" -context "$scratch/context" \
 		-archive "$scratch/bundle.tar" >/dev/null
-	"$here/push.sh" "$scratch/bundle.tar" "$address/${name#*/}" >/dev/null
+	"$here/push.sh" "$scratch/bundle.tar" "$address/${name#*/}" >"$scratch/push" 2>&1 || fail "$(cat "$scratch/push")"
 	rm -r "$scratch/context"
 done
 

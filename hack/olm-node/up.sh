@@ -84,7 +84,8 @@ done
 # The registry has the images without the host in their names, because every host leads to it.
 "$node/exec.sh" -dir "$dir" sh -ec "
 	cd $inside/images
-	while read -r folder name; do ../crane push \$folder $address/\${name#*/}; done <names" >"$dir/logs/registry-push.log"
+	while read -r folder name; do ../crane push \$folder $address/\${name#*/}; done <names" >"$dir/logs/registry-push.log" 2>&1 ||
+	fail "cannot push the images; see $dir/logs/registry-push.log"
 say "a registry serves $(wc -l <"$shared/images/names") images"
 
 kubectl() { "$node/exec.sh" -dir "$dir" kubectl "$@"; }
