@@ -4,12 +4,15 @@
 package testkit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +22,9 @@ import (
 )
 
 const (
-	// binaryVariable names the localcluster binary; beside KUBEBUILDER_ASSETS if unset.
+	// assetsVariable names a folder with etcd, kube-apiserver and kubectl.
+	assetsVariable = "KUBEBUILDER_ASSETS"
+	// binaryVariable names the localcluster binary.
 	binaryVariable = "LOCALCLUSTER"
 	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
 	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
@@ -34,7 +39,7 @@ const (
 // StartCluster starts a whole control plane, with a controller manager, a scheduler
 // and nodes that kwok plays, and installs our CRDs.
 //
-// The binary is hack/cluster's. A cluster of your own is used instead if
+// The binary is hack/cluster's, and is built if need be. A cluster of your own is used instead if
 // VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok or the
 // audit log are then skipped.
 func StartCluster() (*Env, error) {
@@ -97,7 +102,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		return nil, err
 	}
 	e := &Env{
-		kwok: true, audit: filepath.Join(home, "audit.log"), localcluster: binary,
+		kwok: true, audit: filepath.Join(home, "audit.log"), kubectl: filepath.Join(filepath.Dir(binary), "kubectl"),
 		stop: func() error {
 			if err := stop(); err != nil {
 				return err
@@ -121,21 +126,42 @@ func VPACRD() string {
 	return filepath.Join(Root(), "internal", "testkit", "testdata", "verticalpodautoscalers.yaml")
 }
 
-// localcluster finds the binary.
+// buildScript builds the programs of the cluster, if they are not up to date, and
+// prints the folder that they are in.
+var buildScript = sync.OnceValues(func() (folder string, err error) {
+	command := exec.Command(filepath.Join(Root(), "hack", "cluster", "build.sh"))
+	command.Stderr = os.Stderr // its progress: the first time, it takes minutes
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("building the test cluster with %s: %w", command.Path, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// assets is the folder with etcd, kube-apiserver and kubectl: that of
+// KUBEBUILDER_ASSETS, or else one that is built now.
+func assets() (string, error) {
+	if folder := os.Getenv(assetsVariable); folder != "" {
+		return filepath.Clean(folder), nil
+	}
+	folder, err := buildScript()
+	return filepath.Join(folder, "assets"), err
+}
+
+// localcluster is the path of the program that runs a cluster. It is beside the
+// assets, unless those are the user's own.
 func localcluster() (string, error) {
-	path := os.Getenv(binaryVariable)
-	if assets := os.Getenv("KUBEBUILDER_ASSETS"); path == "" && assets != "" {
-		path = filepath.Join(filepath.Dir(filepath.Clean(assets)), "localcluster")
+	if path := os.Getenv(binaryVariable); path != "" {
+		return path, nil
 	}
-	const what = "these tests need a cluster: run them with make test, or set " + binaryVariable +
-		" to the binary that hack/cluster/build.sh makes, or " + kubeconfigVariable + " to the kubeconfig of a cluster of your own"
-	if path == "" {
-		return "", errors.New(what)
+	if folder := os.Getenv(assetsVariable); folder != "" {
+		path := filepath.Join(filepath.Dir(filepath.Clean(folder)), "localcluster")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
 	}
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: %s", err, what)
-	}
-	return path, nil
+	folder, err := buildScript()
+	return filepath.Join(folder, "localcluster"), err
 }
 
 // runCluster starts a cluster in a folder and waits until it is up.
@@ -218,13 +244,9 @@ func (e *Env) Kubeconfig() string { return e.kubeconfig }
 // read.
 func (e *Env) AuditLog() string { return e.audit }
 
-// Kubectl is the path of kubectl; empty but after StartClusterWith.
-func (e *Env) Kubectl() string {
-	if e.localcluster == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(e.localcluster), "kubectl")
-}
+// Kubectl is the path of kubectl; on a cluster of the user's own it is found in the
+// PATH.
+func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
 // NeedKwok skips a test that tells kwok what to do on a cluster with real nodes.
 func (e *Env) NeedKwok(t testing.TB) {
