@@ -130,8 +130,7 @@ test-integration: ## Run the tests against an API server: watches, schema, polic
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestAnOOMKill'
-	@hack/cluster/build.sh >/dev/null
-	go test -tags cluster -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/cluster ./test/install
+	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/cluster ./test/install
 
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.
@@ -157,6 +156,10 @@ olm-node: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE)
 	IMG=$(IMAGE) OLM=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OLM_CPB=$(OLM_CPB) OLM_COPY_CONTENT=$(OLM_COPY_CONTENT) \
 	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \
 	hack/olm-node/build.sh
+
+.PHONY: check
+check: ## Run everything that CI runs: all tests, the demo, verify, the images. Takes half an hour, and 90 minutes the first time.
+	.ci/run --no-install
 
 # What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
 BUNDLE ?= bundle

@@ -5,6 +5,7 @@ package testkit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,8 +18,16 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 const (
@@ -26,6 +35,9 @@ const (
 	assetsVariable = "KUBEBUILDER_ASSETS"
 	// binaryVariable names the localcluster binary.
 	binaryVariable = "LOCALCLUSTER"
+	// clusterVariable names the folder of a running cluster that the packages share:
+	// hack/cluster/with.sh sets it.
+	clusterVariable = "VERTICALSCALER_TEST_CLUSTER"
 	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
 	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
 	// kwokNodes is enough for a thousand pods, and for 80 CPUs of requests.
@@ -39,10 +51,14 @@ const (
 // StartCluster starts a whole control plane, with a controller manager, a scheduler
 // and nodes that kwok plays, and installs our CRDs.
 //
-// The binary is hack/cluster's, and is built if need be. A cluster of your own is used instead if
-// VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok or the
-// audit log are then skipped.
+// The binary is hack/cluster's, and is built if need be. The cluster that
+// hack/cluster/with.sh has started is used instead, if there is one. So is a cluster of
+// your own if VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok
+// or the audit log are then skipped.
 func StartCluster() (*Env, error) {
+	if folder := os.Getenv(clusterVariable); folder != "" {
+		return shareCluster(folder)
+	}
 	if path := os.Getenv(kubeconfigVariable); path != "" {
 		e := &Env{stop: func() error { return nil }}
 		return e, e.open(path, true)
@@ -90,11 +106,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	if o.AuditReads {
 		flags = append(flags, "-audit")
 	} else {
-		policy, err := writeAuditPolicy(dir)
-		if err != nil {
-			return nil, err
-		}
-		flags = append(flags, "-audit-policy", policy)
+		flags = append(flags, "-audit-policy", auditPolicy())
 	}
 	home := filepath.Join(dir, "cluster")
 	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"), flags...)
@@ -102,7 +114,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		return nil, err
 	}
 	e := &Env{
-		kwok: true, audit: filepath.Join(home, "audit.log"), kubectl: filepath.Join(filepath.Dir(binary), "kubectl"),
+		kwok: true, audit: auditLog(home), kubectl: kubectlBeside(binary),
 		stop: func() error {
 			if err := stop(); err != nil {
 				return err
@@ -110,15 +122,73 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 			return os.RemoveAll(dir)
 		},
 	}
-	if err := e.open(filepath.Join(home, "admin.kubeconfig"), !o.NoCRDs); err != nil {
+	if err := e.open(adminKubeconfig(home), !o.NoCRDs); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
 	if o.VPAs {
-		if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
-			return nil, errors.Join(fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err), e.stop())
+		if err := e.installVPAs(); err != nil {
+			return nil, errors.Join(err, e.stop())
 		}
 	}
 	return e, nil
+}
+
+// shareCluster uses a running cluster. Stop removes what the tests have left in it.
+func shareCluster(folder string) (*Env, error) {
+	binary, err := localcluster()
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{kwok: true, audit: auditLog(folder), kubectl: kubectlBeside(binary)}
+	e.stop = func() error { return e.clean(context.Background()) }
+	if err := e.open(adminKubeconfig(folder), true); err != nil {
+		return nil, err
+	}
+	return e, e.installVPAs()
+}
+
+// clean removes all namespaces of tests. Scalers with a finalizer are released: their
+// operators are gone.
+func (e *Env) clean(ctx context.Context) error {
+	var namespaces corev1.NamespaceList
+	if err := e.Client.List(ctx, &namespaces); err != nil {
+		return fmt.Errorf("listing the namespaces of the tests: %w", err)
+	}
+	for _, namespace := range namespaces.Items {
+		if namespace.Name == metav1.NamespaceDefault || strings.HasPrefix(namespace.Name, "kube-") {
+			continue
+		}
+		if err := e.Client.Delete(ctx, &namespace); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+		}
+	}
+	var scalers v1beta1.VerticalScalerList
+	if err := e.Client.List(ctx, &scalers); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil // the tests have removed the CRD
+		}
+		return fmt.Errorf("listing the scalers of the tests: %w", err)
+	}
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for _, scaler := range scalers.Items {
+		if err := e.Client.Patch(ctx, &scaler, release); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+		}
+	}
+	return nil
+}
+
+// The files of a cluster in its folder.
+func adminKubeconfig(folder string) string { return filepath.Join(folder, "admin.kubeconfig") }
+func auditLog(folder string) string        { return filepath.Join(folder, "audit.log") }
+
+func kubectlBeside(binary string) string { return filepath.Join(filepath.Dir(binary), "kubectl") }
+
+func (e *Env) installVPAs() error {
+	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
+		return fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err)
+	}
+	return nil
 }
 
 // VPACRD is the path of a CRD of VerticalPodAutoscalers.

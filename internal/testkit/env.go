@@ -56,17 +56,13 @@ func Start() (*Env, error) {
 		return nil, fmt.Errorf("making a folder for the API server: %w", err)
 	}
 	e := &Env{audit: filepath.Join(dir, "audit.log"), kubectl: filepath.Join(programs, "kubectl")}
-	policy, err := writeAuditPolicy(dir)
-	if err != nil {
-		return nil, err
-	}
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 		BinaryAssetsDirectory: programs,
 	}
 	environment.ControlPlane.GetAPIServer().Configure().
-		Append("audit-policy-file", policy).
+		Append("audit-policy-file", auditPolicy()).
 		Append("audit-log-path", e.audit).
 		Append("audit-log-format", "json").
 		Append("audit-log-mode", "blocking")
@@ -95,22 +91,10 @@ func (e *Env) connect() (err error) {
 // Stop stops what was started, and removes what it left.
 func (e *Env) Stop() error { return e.stop() }
 
-func writeAuditPolicy(dir string) (path string, err error) {
-	path = filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(path, []byte(auditPolicy), 0o600); err != nil {
-		return "", fmt.Errorf("writing the audit policy: %w", err)
-	}
-	return path, nil
+// auditPolicy is the path of the policy by which the API server logs writes.
+func auditPolicy() string {
+	return filepath.Join(Root(), "internal", "testkit", "testdata", "audit-policy.yaml")
 }
-
-// auditPolicy logs who wrote what, once it is done.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted, Panic]
-rules:
-- {level: None, verbs: [get, list, watch]}
-- {level: Metadata}
-`
 
 // Write is a write request that the API server has answered.
 type Write struct {
