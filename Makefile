@@ -123,7 +123,7 @@ test-modules: ## Run the tests of the modules in hack/, as "make test" does.
 	done
 
 .PHONY: test-race
-test-race: ## Run the tests of "make test" with the race detector, and with more cases where they are generated.
+test-race: ## Run the tests of "make test" with the race detector.
 	@cc="$$(go env CC)"; command -v "$${cc%% *}" >/dev/null || { \
 		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
 	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
