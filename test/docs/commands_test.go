@@ -38,6 +38,23 @@ func TestTheCommandsInTheDocumentationExist(t *testing.T) {
 	}
 }
 
+// The worked examples name files, which move.
+func TestTheFilesThatContributorsAreToldOfExist(t *testing.T) {
+	root := testkit.Root()
+	for _, match := range regexp.MustCompile("`([\\w.-]+(?:/[\\w.-]+)*/?)`").FindAllStringSubmatch(read(t, filepath.Join(root, "CONTRIBUTING.md")), -1) {
+		path := match[1]
+		if !strings.Contains(path, "/") && filepath.Ext(path) == "" || strings.HasPrefix(path, "bin/") {
+			continue // not a path, or built
+		}
+		if strings.HasPrefix(path, "updatePolicy.") {
+			continue // a field
+		}
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(path))); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A newcomer runs the first command of CONTRIBUTING.md. It must run a test, and need no
 // cluster.
 func TestTheFirstCommandRunsATest(t *testing.T) {
