@@ -56,8 +56,8 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	}
 
 	for kind, want := range map[string]string{
-		"Ready": "True Working", "TargetFound": "True DeploymentFound", "RecommendationProvided": "True EnoughHistory",
-		"Applied": "True Applied", "Reconciling": "False Working", "Stalled": "False Working",
+		"Ready": "True OperatingNormally", "TargetFound": "True DeploymentFound", "RecommendationProvided": "True EnoughHistory",
+		"Applied": "True Applied", "Reconciling": "False OperatingNormally", "Stalled": "False OperatingNormally",
 	} {
 		status, reason, _ := strings.Cut(want, " ")
 		w.says("web", kind, status, reason)
