@@ -1,5 +1,5 @@
-# "make help" lists what this can do. Nothing has to be installed but Go, GNU make, git, and gcc for the race detector:
-# tools are built from pinned sources (hack/tools.mk), and so is the cluster of the tests and the demo (hack/cluster).
+# "make help" lists the targets. They need Go, GNU make and git, and gcc for the race detector. Tools are built from pinned
+# sources (hack/tools.mk), and so is the cluster of the tests and the demo (hack/cluster).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -30,12 +30,12 @@ export GOWORK := off
 MODULES := . $(patsubst %/go.mod,%,$(wildcard hack/*/go.mod hack/tools/*/go.mod))
 TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
 
-# What is tested, and with which further flags: make test PKG=./internal/plan ARGS='-run TestNext -v'
+# The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
 PKG ?= ./...
 ARGS ?=
 TEST_TIMEOUT ?= 20m
 
-# The folder with the test cluster's programs. It is built when it is needed, which takes minutes the first time.
+# The folder with the programs of the test cluster. They are built when they are needed, which takes minutes the first time.
 CLUSTER_DIR = $$(hack/cluster/build.sh)
 
 ##@ Daily work
@@ -72,7 +72,7 @@ lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import wh
 
 .PHONY: vet
 vet: ## Run go vet in every module.
-	go vet -tags node,olm,prometheus,sdk ./...
+	go vet -tags $(TEST_TAGS) ./...
 	@for module in $(TESTED_MODULES); do \
 		echo "go vet in $$module"; \
 		(cd $$module && CGO_ENABLED=0 go vet -tags images -trimpath ./...); \
@@ -101,32 +101,46 @@ demo: ## Show a scaler at work in a cluster of its own. DEMO=once: ends by itsel
 
 ##@ Tests
 
-.PHONY: test
-test: test-operator test-modules ## Run all tests that need no node: unit, replay, one step, running.
+# A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
+TEST_TAGS := integration,cluster,olm,node,prometheus,sdk
 
-# KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
-.PHONY: test-operator
-test-operator:
+# $(call packages,<packages>): these, unless PKG names others.
+packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
+
+.PHONY: test
+test: ## Run all tests that need no cluster, cached: unit, replay, one step. PKG=./internal/quantity ARGS='-run TestFormat -v'
+	go test $(ARGS) $(PKG)
+	@$(if $(filter file,$(origin PKG)),$(MAKE) --no-print-directory test-modules)
+
+# Packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
+.PHONY: test-modules
+test-modules: ## Run the tests of the modules in hack/, as "make test" does.
+	@for module in $(TESTED_MODULES); do \
+		(cd $$module && go test $(ARGS) $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)); \
+	done
+
+.PHONY: test-race
+test-race: ## Run the tests of "make test" with the race detector.
 	@cc="$$(go env CC)"; command -v "$${cc%% *}" >/dev/null || { \
 		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
-	assets="$${KUBEBUILDER_ASSETS:-}"; \
-	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
-	KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
-.PHONY: test-modules
-test-modules:
-	@for module in $(TESTED_MODULES); do \
-		echo "go test in $$module"; \
-		(cd $$module && CGO_ENABLED=0 go test -trimpath -timeout $(TEST_TIMEOUT) ./...); \
-	done
+# In these, KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
+.PHONY: test-integration
+test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestSchema'
+	@hack/cluster/build.sh >/dev/null
+	go test -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/integration)
+
+.PHONY: test-cluster
+test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestAnOOMKill'
+	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster ./test/install)
 
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.
 	@for program in prometheus promtool; do command -v $$program >/dev/null || { \
 		echo "A real Prometheus is missing: apt-get install --no-install-recommends prometheus" >&2; exit 1; }; done
-	assets="$${KUBEBUILDER_ASSETS:-}"; \
-	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
-	KUBEBUILDER_ASSETS="$$assets" go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
+	@hack/cluster/build.sh >/dev/null
+	go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
 
 # All tests run at once: they wait more than they work.
 .PHONY: test-node
@@ -146,14 +160,19 @@ olm-node: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE)
 	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \
 	hack/olm-node/build.sh
 
+.PHONY: check
+check: ## Run everything that CI runs: all tests, the demo, verify, the images. Takes half an hour, and 90 minutes the first time.
+	.ci/run --no-install
+
 # What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
 BUNDLE ?= bundle
 OLM_MODULE := github.com/operator-framework/operator-lifecycle-manager
 
 .PHONY: test-olm
 test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove the operator with OLM's own programs. ARGS='-run TestOLM/Upgrade'
+	@hack/cluster/build.sh >/dev/null
 	@olm="$$(cd hack/tools/olm && go mod download $(OLM_MODULE) && go list -m -f '{{.Dir}}' $(OLM_MODULE))"; \
-	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) \
+	OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) \
 	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
 	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
 
@@ -178,9 +197,7 @@ FUZZTIME ?= 1m
 
 .PHONY: bench
 bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, those against real API servers among them.
-	assets="$${KUBEBUILDER_ASSETS:-}"; \
-	[ -n "$$assets" ] || assets="$(CLUSTER_DIR)/assets"; \
-	KUBEBUILDER_ASSETS="$$assets" go test -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+	go test -tags integration -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
 RECORD_ARGS ?=

@@ -4,23 +4,40 @@
 package testkit
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 const (
-	// binaryVariable names the localcluster binary; beside KUBEBUILDER_ASSETS if unset.
+	// assetsVariable names a folder with etcd, kube-apiserver and kubectl.
+	assetsVariable = "KUBEBUILDER_ASSETS"
+	// binaryVariable names the localcluster binary.
 	binaryVariable = "LOCALCLUSTER"
+	// clusterVariable names the folder of a running cluster that the packages share:
+	// hack/cluster/with.sh sets it.
+	clusterVariable = "VERTICALSCALER_TEST_CLUSTER"
 	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
 	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
 	// kwokNodes is enough for a thousand pods, and for 80 CPUs of requests.
@@ -34,10 +51,14 @@ const (
 // StartCluster starts a whole control plane, with a controller manager, a scheduler
 // and nodes that kwok plays, and installs our CRDs.
 //
-// The binary is hack/cluster's. A cluster of your own is used instead if
-// VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok or the
-// audit log are then skipped.
+// The binary is hack/cluster's, and is built if need be. The cluster that
+// hack/cluster/with.sh has started is used instead, if there is one. So is a cluster of
+// your own if VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok
+// or the audit log are then skipped.
 func StartCluster() (*Env, error) {
+	if folder := os.Getenv(clusterVariable); folder != "" {
+		return shareCluster(folder)
+	}
 	if path := os.Getenv(kubeconfigVariable); path != "" {
 		e := &Env{stop: func() error { return nil }}
 		return e, e.open(path, true)
@@ -85,11 +106,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	if o.AuditReads {
 		flags = append(flags, "-audit")
 	} else {
-		policy, err := writeAuditPolicy(dir)
-		if err != nil {
-			return nil, err
-		}
-		flags = append(flags, "-audit-policy", policy)
+		flags = append(flags, "-audit-policy", auditPolicy())
 	}
 	home := filepath.Join(dir, "cluster")
 	stop, err := runCluster(binary, home, filepath.Join(dir, "localcluster.log"), flags...)
@@ -97,7 +114,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		return nil, err
 	}
 	e := &Env{
-		kwok: true, audit: filepath.Join(home, "audit.log"), localcluster: binary,
+		kwok: true, audit: auditLog(home), kubectl: kubectlBeside(binary),
 		stop: func() error {
 			if err := stop(); err != nil {
 				return err
@@ -105,15 +122,73 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 			return os.RemoveAll(dir)
 		},
 	}
-	if err := e.open(filepath.Join(home, "admin.kubeconfig"), !o.NoCRDs); err != nil {
+	if err := e.open(adminKubeconfig(home), !o.NoCRDs); err != nil {
 		return nil, errors.Join(err, e.stop())
 	}
 	if o.VPAs {
-		if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
-			return nil, errors.Join(fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err), e.stop())
+		if err := e.installVPAs(); err != nil {
+			return nil, errors.Join(err, e.stop())
 		}
 	}
 	return e, nil
+}
+
+// shareCluster uses a running cluster. Stop removes what the tests have left in it.
+func shareCluster(folder string) (*Env, error) {
+	binary, err := localcluster()
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{kwok: true, audit: auditLog(folder), kubectl: kubectlBeside(binary)}
+	e.stop = func() error { return e.clean(context.Background()) }
+	if err := e.open(adminKubeconfig(folder), true); err != nil {
+		return nil, err
+	}
+	return e, e.installVPAs()
+}
+
+// clean removes all namespaces of tests. Scalers with a finalizer are released: their
+// operators are gone.
+func (e *Env) clean(ctx context.Context) error {
+	var namespaces corev1.NamespaceList
+	if err := e.Client.List(ctx, &namespaces); err != nil {
+		return fmt.Errorf("listing the namespaces of the tests: %w", err)
+	}
+	for _, namespace := range namespaces.Items {
+		if namespace.Name == metav1.NamespaceDefault || strings.HasPrefix(namespace.Name, "kube-") {
+			continue
+		}
+		if err := e.Client.Delete(ctx, &namespace); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+		}
+	}
+	var scalers v1beta1.VerticalScalerList
+	if err := e.Client.List(ctx, &scalers); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil // the tests have removed the CRD
+		}
+		return fmt.Errorf("listing the scalers of the tests: %w", err)
+	}
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for _, scaler := range scalers.Items {
+		if err := e.Client.Patch(ctx, &scaler, release); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing scaler %s/%s: %w", scaler.Namespace, scaler.Name, err)
+		}
+	}
+	return nil
+}
+
+// The files of a cluster in its folder.
+func adminKubeconfig(folder string) string { return filepath.Join(folder, "admin.kubeconfig") }
+func auditLog(folder string) string        { return filepath.Join(folder, "audit.log") }
+
+func kubectlBeside(binary string) string { return filepath.Join(filepath.Dir(binary), "kubectl") }
+
+func (e *Env) installVPAs() error {
+	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{Paths: []string{VPACRD()}, ErrorIfPathMissing: true}); err != nil {
+		return fmt.Errorf("installing the kind VerticalPodAutoscaler: %w", err)
+	}
+	return nil
 }
 
 // VPACRD is the path of a CRD of VerticalPodAutoscalers.
@@ -121,21 +196,42 @@ func VPACRD() string {
 	return filepath.Join(Root(), "internal", "testkit", "testdata", "verticalpodautoscalers.yaml")
 }
 
-// localcluster finds the binary.
+// buildScript builds the programs of the cluster, if they are not up to date, and
+// prints the folder that they are in.
+var buildScript = sync.OnceValues(func() (folder string, err error) {
+	command := exec.Command(filepath.Join(Root(), "hack", "cluster", "build.sh"))
+	command.Stderr = os.Stderr // its progress: the first time, it takes minutes
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("building the test cluster with %s: %w", command.Path, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// assets is the folder with etcd, kube-apiserver and kubectl: that of
+// KUBEBUILDER_ASSETS, or else one that is built now.
+func assets() (string, error) {
+	if folder := os.Getenv(assetsVariable); folder != "" {
+		return filepath.Clean(folder), nil
+	}
+	folder, err := buildScript()
+	return filepath.Join(folder, "assets"), err
+}
+
+// localcluster is the path of the program that runs a cluster. It is beside the
+// assets, unless those are the user's own.
 func localcluster() (string, error) {
-	path := os.Getenv(binaryVariable)
-	if assets := os.Getenv("KUBEBUILDER_ASSETS"); path == "" && assets != "" {
-		path = filepath.Join(filepath.Dir(filepath.Clean(assets)), "localcluster")
+	if path := os.Getenv(binaryVariable); path != "" {
+		return path, nil
 	}
-	const what = "these tests need a cluster: run them with make test, or set " + binaryVariable +
-		" to the binary that hack/cluster/build.sh makes, or " + kubeconfigVariable + " to the kubeconfig of a cluster of your own"
-	if path == "" {
-		return "", errors.New(what)
+	if folder := os.Getenv(assetsVariable); folder != "" {
+		path := filepath.Join(filepath.Dir(filepath.Clean(folder)), "localcluster")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
 	}
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: %s", err, what)
-	}
-	return path, nil
+	folder, err := buildScript()
+	return filepath.Join(folder, "localcluster"), err
 }
 
 // runCluster starts a cluster in a folder and waits until it is up.
@@ -218,13 +314,9 @@ func (e *Env) Kubeconfig() string { return e.kubeconfig }
 // read.
 func (e *Env) AuditLog() string { return e.audit }
 
-// Kubectl is the path of kubectl; empty but after StartClusterWith.
-func (e *Env) Kubectl() string {
-	if e.localcluster == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(e.localcluster), "kubectl")
-}
+// Kubectl is the path of kubectl; on a cluster of the user's own it is found in the
+// PATH.
+func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
 // NeedKwok skips a test that tells kwok what to do on a cluster with real nodes.
 func (e *Env) NeedKwok(t testing.TB) {

@@ -36,37 +36,38 @@ type Env struct {
 	// Client reads and writes live, as the administrator.
 	Client client.Client
 
-	actsAs       rest.ImpersonationConfig // whom StartOperator's operators act as; if empty, whom Config does
-	audit        string                   // the audit log; empty where there is none to read
-	kwok         bool                     // nodes and pods are played by kwok
-	kubeconfig   string                   // the administrator's; empty where there is none
-	localcluster string                   // the cluster's program; empty where there is none
-	stop         func() error
+	actsAs     rest.ImpersonationConfig // whom StartOperator's operators act as; if empty, whom Config does
+	audit      string                   // the audit log; empty where there is none to read
+	kwok       bool                     // nodes and pods are played by kwok
+	kubeconfig string                   // the administrator's; empty where there is none
+	kubectl    string                   // the path of kubectl; empty where it is the user's
+	stop       func() error
 }
 
-// Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; make
-// test sets it.
+// Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; they are
+// built if it does not.
 func Start() (*Env, error) {
+	programs, err := assets()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "verticalscaler-env-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the API server: %w", err)
 	}
-	e := &Env{audit: filepath.Join(dir, "audit.log")}
-	policy, err := writeAuditPolicy(dir)
-	if err != nil {
-		return nil, err
-	}
+	e := &Env{audit: filepath.Join(dir, "audit.log"), kubectl: filepath.Join(programs, "kubectl")}
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
+		BinaryAssetsDirectory: programs,
 	}
 	environment.ControlPlane.GetAPIServer().Configure().
-		Append("audit-policy-file", policy).
+		Append("audit-policy-file", auditPolicy()).
 		Append("audit-log-path", e.audit).
 		Append("audit-log-format", "json").
 		Append("audit-log-mode", "blocking")
 	if e.Config, err = environment.Start(); err != nil {
-		return nil, fmt.Errorf("starting the API server (is KUBEBUILDER_ASSETS set? make test does it): %w", err)
+		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
 	e.stop = func() error {
 		if err := environment.Stop(); err != nil {
@@ -90,22 +91,10 @@ func (e *Env) connect() (err error) {
 // Stop stops what was started, and removes what it left.
 func (e *Env) Stop() error { return e.stop() }
 
-func writeAuditPolicy(dir string) (path string, err error) {
-	path = filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(path, []byte(auditPolicy), 0o600); err != nil {
-		return "", fmt.Errorf("writing the audit policy: %w", err)
-	}
-	return path, nil
+// auditPolicy is the path of the policy by which the API server logs writes.
+func auditPolicy() string {
+	return filepath.Join(Root(), "internal", "testkit", "testdata", "audit-policy.yaml")
 }
-
-// auditPolicy logs who wrote what, once it is done.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted, Panic]
-rules:
-- {level: None, verbs: [get, list, watch]}
-- {level: Metadata}
-`
 
 // Write is a write request that the API server has answered.
 type Write struct {

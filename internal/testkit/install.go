@@ -49,11 +49,7 @@ func (e *Env) Rendered(t testing.TB, folder string) []*unstructured.Unstructured
 }
 
 func (e *Env) render(ctx context.Context, folder string) (objects []*unstructured.Unstructured, err error) {
-	kubectl := e.Kubectl()
-	if kubectl == "" {
-		kubectl = "kubectl" // the user's own, as the cluster is
-	}
-	stream, err := exec.CommandContext(ctx, kubectl, "kustomize", folder).Output()
+	stream, err := exec.CommandContext(ctx, e.Kubectl(), "kustomize", folder).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

@@ -241,17 +241,19 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 	t.Helper()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		what := f()
 		if what == "" {
 			return
 		}
+		// To look takes at most a quarter of the time, so that it does not slow down what is
+		// awaited.
+		pause := min(max(30*time.Millisecond, 3*time.Since(began)), time.Second)
 		select {
 		case <-deadline.C:
 			t.Fatalf("after %s still: %s", within, what)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -316,6 +316,7 @@ func TestEveryBrokenBundleIsRefused(t *testing.T) {
 	}
 	for name, tc := range breakages {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := breakBundle(t, tc.how)
 			var complaints []string
 			if b, err := Read(dir); err != nil {

@@ -4,14 +4,14 @@
 package bundle
 
 import (
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/commands"
 )
 
 // levels are those of the Operator Framework, from the lowest.
@@ -66,26 +66,6 @@ func TestTheEvidenceOfCapabilityLevelsExists(t *testing.T) {
 	}
 }
 
-// What is wrong with evidence must be seen.
-func TestEvidenceThatDoesNotExistIsSeen(t *testing.T) {
-	for evidence, good := range map[string]bool{
-		"docs/ARCHITECTURE.md": true,
-		"docs/NOTHING.md":      false,
-		"make demo DEMO=once":  true,
-		"make nothing":         false,
-		"go test ./test/bundle -run TestCRDsCanBeUpgraded":      true,
-		"go test ./test/bundle -run TestCRDsCanBeUpgraded/a":    true,
-		"go test ./test/bundle -run TestCRDsFall":               false,
-		"go test ./test/nothing -run TestCRDsCanBeUpgraded":     false,
-		"make test PKG=./test/bundle ARGS='-run TestCRDsCanBe'": true,
-		"make test PKG=./test/bundle ARGS='-run TestCRDsFall'":  false,
-	} {
-		if err := exists(evidence); (err == nil) != good {
-			t.Errorf("%s: %v", evidence, err)
-		}
-	}
-}
-
 // capabilityLevels reads docs/capability-levels.md.
 func capabilityLevels(t testing.TB) (document string, answers []answer) {
 	t.Helper()
@@ -115,57 +95,11 @@ func capabilityLevels(t testing.TB) (document string, answers []answer) {
 	return string(data), answers
 }
 
-// exists says what is missing of a file, a target of make, or a test.
+// exists says what is missing of a command or a file.
 func exists(evidence string) error {
-	words := strings.Fields(strings.ReplaceAll(evidence, "'", ""))
-	var pkg, run string
-	for i, word := range words {
-		if name, ok := strings.CutPrefix(word, "PKG="); ok {
-			pkg = name
-		}
-		if strings.HasPrefix(evidence, "go test ") && strings.HasPrefix(word, "./") {
-			pkg = word
-		}
-		if strings.HasSuffix(word, "-run") && i+1 < len(words) {
-			run, _, _ = strings.Cut(words[i+1], "/")
-		}
+	if named := commands.Of("`" + evidence + "`"); len(named) == 1 {
+		return commands.Check(inTree(), named[0])
 	}
-	switch words[0] {
-	case "make":
-		makefile, err := os.ReadFile(inTree("Makefile"))
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(string(makefile), "\n"+words[1]+":") {
-			return fmt.Errorf("there is no target %s", words[1])
-		}
-	case "go":
-	default:
-		_, err := os.Stat(inTree(filepath.FromSlash(evidence)))
-		return err
-	}
-	if pkg == "" {
-		return nil
-	}
-	return hasTest(inTree(filepath.FromSlash(pkg)), run)
-}
-
-func hasTest(dir, run string) error {
-	name, err := regexp.Compile(`(?m)^func ` + "(" + run + `)\w*\(`)
-	if err != nil {
-		return err
-	}
-	found := false
-	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		found = found || name.Match(data)
-		return err
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("there is no test %s in %s", run, dir)
-	}
+	_, err := os.Stat(inTree(filepath.FromSlash(evidence)))
 	return err
 }

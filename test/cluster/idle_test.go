@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 package cluster
 
 import (
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -30,9 +33,12 @@ const (
 	idleRounds   = 40
 )
 
+// brisk has more rounds of usage a second, for a test that has the cluster to itself.
+func brisk(c *operatorconfig.Operator) { c.Collection.Interval.Duration = round / 4 }
+
 func TestPassesOverASettledDeploymentWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
-	w := newWorld(t)
+	w := newWorld(t, brisk)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")

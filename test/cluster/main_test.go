@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 // Package cluster holds the scenarios: the running operator on a whole control plane,
 // where the real controllers make, replace and collect the pods, and where nodes
 // played by kwok resize them, put resizes off and kill containers.

@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 package cluster
 
 import (
@@ -72,7 +74,7 @@ func richTemplate(o *v1beta1.ScaledDeployment) {
 
 func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
-	w := newWorld(t)
+	w := newWorld(t, brisk)
 	names := []string{"plain", "inplace", "rollout", "refused", "named"}
 	for _, name := range names {
 		w.uses(name, "app", 300, 300)

@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 package cluster
 
 import (
@@ -28,12 +30,8 @@ import (
 // kubectl runs kubectl in the namespace and returns what it prints.
 func (w *world) kubectl(arguments ...string) string {
 	w.Helper()
-	path := env.Kubectl()
-	if path == "" {
-		path = "kubectl" // the user's own, as the cluster is
-	}
 	arguments = append([]string{"--kubeconfig", env.Kubeconfig(), "--namespace", w.namespace}, arguments...)
-	out, err := exec.CommandContext(w.Context(), path, arguments...).CombinedOutput()
+	out, err := exec.CommandContext(w.Context(), env.Kubectl(), arguments...).CombinedOutput()
 	if err != nil {
 		w.Fatalf("kubectl %s: %v: %s", strings.Join(arguments[4:], " "), err, out)
 	}

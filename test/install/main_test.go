@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 // Package install installs the operator without OLM and takes it away again, on a
 // real control plane, with kubectl and the very commands of the README.
 package install
@@ -49,15 +51,11 @@ func TestMain(m *testing.M) { os.Exit(testkit.ClusterMain(m, &env)) }
 // path, and returns what it says.
 func run(t *testing.T, command string) (string, error) {
 	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		t.Fatal("KUBEBUILDER_ASSETS must name a folder with kubectl: run this with make test")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
 	cmd.Dir = testkit.Root()
-	cmd.Env = append(os.Environ(), "PATH="+assets+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig(t))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(env.Kubectl())+":"+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig(t))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build integration
+
 package integration
 
 import (
@@ -157,7 +159,7 @@ func runbook(t *testing.T, namespace, words string) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(lines[i], "verticalscaler-system", namespace))
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(env.Kubectl())+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", lines[i], err, out)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
@@ -33,10 +34,11 @@ const twoExamples = `[
   {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScalerCheckpoint", "metadata": {"name": "web"}, "spec": {}}
 ]`
 
-// run is a test's one result.
+// run is a test's one result. Its waits end at once: their time is fake.
 func run(t *testing.T, name string, s Setting) v1alpha3.TestResult {
 	t.Helper()
-	status := Run(t.Context(), name, s, time.Unix(0, 0))
+	var status v1alpha3.TestStatus
+	synctest.Test(t, func(t *testing.T) { status = Run(t.Context(), name, s, time.Unix(0, 0)) })
 	if len(status.Results) != 1 || status.Results[0].Name != name {
 		t.Fatalf("results: %+v", status.Results)
 	}
@@ -82,7 +84,7 @@ func TestExamplesReconcile(t *testing.T) {
 		"where the operator does what it should": {state: "pass"},
 		"not without an operator": {
 			operator: func(o *operator) { o.absent = true },
-			state:    "fail", words: []string{"example web: after 2s still: no operator has written a status", "namespace here", "example api"},
+			state:    "fail", words: []string{"example web: after 500ms still: no operator has written a status", "namespace here", "example api"},
 		},
 		"not without the claim": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations = nil } },
@@ -165,7 +167,7 @@ func TestExamplesReconcile(t *testing.T) {
 			operator: func(o *operator) {
 				o.owned = func(_ *v1beta1.ScaledDeployment, _ *appsv1.Deployment, s *v1beta1.VerticalScaler) { s.Name = "other" }
 			},
-			state: "fail", words: []string{"example orders: after 2s still: there is no VerticalScaler orders"},
+			state: "fail", words: []string{"example orders: after 500ms still: there is no VerticalScaler orders"},
 		},
 		"not if its Deployment is somebody else's": {
 			operator: func(o *operator) {
@@ -181,7 +183,7 @@ func TestExamplesReconcile(t *testing.T) {
 					d.Spec.Replicas = ptr.To[int32](2)
 				}
 			},
-			state: "fail", words: []string{"after changing spec.replicas: after 2s still: Deployment orders has 2 replicas, not 3"},
+			state: "fail", words: []string{"after changing spec.replicas: after 500ms still: Deployment orders has 2 replicas, not 3"},
 		},
 		"not if what others change is not put back": {
 			operator: func(o *operator) {

@@ -255,10 +255,10 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 	return nil
 }
 
-// settingWith is a test's. The operator that is played is slow only where the machine is.
+// settingWith is a test's. Its time is fake: see run.
 func settingWith(c client.Client, bundle string) Setting {
 	return Setting{
-		Bundle: bundle, Namespace: "here", Image: "example.com/pause:1", Wait: 2 * time.Second,
+		Bundle: bundle, Namespace: "here", Image: "example.com/pause:1", Wait: 500 * time.Millisecond,
 		Connect: func() (client.Client, error) { return c, nil },
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
@@ -197,7 +198,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 		},
 		"not if a checkpoint is left": {
 			operator: func(o *operator) { o.hoards = true },
-			state:    "fail", words: []string{"after its deletion, after 2s still: VerticalScalerCheckpoint here/stored-in-place is not gone"},
+			state:    "fail", words: []string{"after its deletion, after 500ms still: VerticalScalerCheckpoint here/stored-in-place is not gone"},
 		},
 		"not if what is saved cannot be read": {
 			operator: func(o *operator) {
@@ -213,7 +214,11 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 				tc.operator(o)
 			}
 			c := o.client(t)
-			problems, err := upgradeFrom(t.Context(), c, settingWith(c, ""), files, &Log{})
+			var problems []string
+			var err error
+			synctest.Test(t, func(t *testing.T) {
+				problems, err = upgradeFrom(t.Context(), c, settingWith(c, ""), files, &Log{})
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,36 +95,38 @@ func eventually(t *testing.T, what string, so func() bool) {
 }
 
 func TestWhatWasSeenLastStands(t *testing.T) {
-	s, api := New(name), &server{broken: true}
-	changes := make(chan struct{}, 10)
-	if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
-		t.Fatal(err)
-	}
-	frozen := func() bool { _, is := s.Over("a"); return is }
-	eventually(t, "two attempts", func() bool { return api.failed() > 1 })
-	if !frozen() {
-		t.Error("nothing is known, and nothing is held")
-	}
-	api.breaks(false)
-	eventually(t, "there is none", func() bool { return !frozen() })
-	<-changes
-	if want := "metadata.name=stop"; api.selector != want {
-		t.Errorf("listed with %q, not %q", api.selector, want)
-	}
+	synctest.Test(t, func(t *testing.T) { // the waits between attempts take no time
+		s, api := New(name), &server{broken: true}
+		changes := make(chan struct{}, 10)
+		if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
+			t.Fatal(err)
+		}
+		frozen := func() bool { _, is := s.Over("a"); return is }
+		eventually(t, "two attempts", func() bool { return api.failed() > 1 })
+		if !frozen() {
+			t.Error("nothing is known, and nothing is held")
+		}
+		api.breaks(false)
+		eventually(t, "there is none", func() bool { return !frozen() })
+		<-changes
+		if want := "metadata.name=stop"; api.selector != want {
+			t.Errorf("listed with %q, not %q", api.selector, want)
+		}
 
-	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "stop", ResourceVersion: "2"}}
-	eventually(t, "a watch", func() bool { return api.watcher() != nil })
-	api.watcher().Add(made)
-	eventually(t, "the switch is on", frozen)
-	<-changes
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "stop", ResourceVersion: "2"}}
+		eventually(t, "a watch", func() bool { return api.watcher() != nil })
+		api.watcher().Add(made)
+		eventually(t, "the switch is on", frozen)
+		<-changes
 
-	before := api.failed()
-	api.breaks(true)
-	eventually(t, "two more attempts", func() bool { return api.failed() > before+1 })
-	if !frozen() {
-		t.Error("a broken watch has ended the freeze")
-	}
-	api.breaks(false) // it is gone by now
-	eventually(t, "the switch is off", func() bool { return !frozen() })
-	<-changes
+		before := api.failed()
+		api.breaks(true)
+		eventually(t, "two more attempts", func() bool { return api.failed() > before+1 })
+		if !frozen() {
+			t.Error("a broken watch has ended the freeze")
+		}
+		api.breaks(false) // it is gone by now
+		eventually(t, "the switch is off", func() bool { return !frozen() })
+		<-changes
+	})
 }

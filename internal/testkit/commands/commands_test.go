@@ -1,0 +1,55 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/commands"
+)
+
+func TestCommandsAreFoundInCodeOnly(t *testing.T) {
+	const text = "Run make nothing, `make test`, or `kubectl get pods`.\n" +
+		"| a claim | `go test ./x -run 'A\\|B'` |\n\n" +
+		"    make demo DEMO=once   # ends by itself\n\n" +
+		"```\n$ make fmt && make lint\n.ci/run\n```\n"
+	want := []string{"make test", "go test ./x -run 'A|B'", "make demo DEMO=once", "make fmt", "make lint", ".ci/run"}
+	if diff := cmp.Diff(want, commands.Of(text)); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+}
+
+func TestACommandThatNamesNothingIsRefused(t *testing.T) {
+	for command, good := range map[string]bool{
+		"make demo DEMO=once": true,
+		"make nothing":        false,
+		"make fmt nothing":    false,
+		"hack/verify.sh":      true,
+		"hack/nothing.sh":     false,
+		"go test ./internal/testkit/commands -run TestCommands":                 true,
+		"go test ./internal/testkit/commands -run 'TestCommands|TestACommand'":  true,
+		"go test ./internal/testkit/commands -run 'TestCommands|TestNoSuchThing'":   false,
+		"go test ./internal/testkit/commands -run TestCommands/a":               true,
+		"go test ./internal/nothing -run TestCommands":                          false,
+		"go test ./internal/testkit/...":                                        true,
+		"go test ./test/cluster -run TestAnOOMKill":                             false, // needs a tag
+		"go test -tags cluster ./test/cluster -run TestAnOOMKill":               true,
+		"make test PKG=./internal/testkit/commands ARGS='-run TestCommands -v'": true,
+		"make test PKG=./internal/testkit/commands ARGS='-run TestNoSuchThing -v'":  false,
+		"make test ARGS='-run TestCommands'":                                    true,
+		"make test ARGS='-run TestNoSuchThing'":                                     false,
+		"make test PKG=./test/cluster ARGS='-run TestAnOOMKill'":                false, // another target's
+		"make test-cluster ARGS='-run TestAnOOMKill -v'":                        true,
+		"make test-cluster ARGS='-run TestNoSuchThing -v'":                          false,
+		"make test-integration ARGS=-v":                                         true,
+		"make bench PKG=./test/benchmark ARGS='-benchtime 1500x'":               true,
+		"make test ARGS='-run TestCommands":                                     false, // a quote is open
+	} {
+		if err := commands.Check("../../..", command); (err == nil) != good {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
