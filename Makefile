@@ -70,6 +70,12 @@ lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import wh
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run
 
+lint: lint-api
+
+.PHONY: lint-api
+lint-api: $(KUBE_API_LINTER) ## Check the API types with kube-api-linter (.golangci-kal.yml).
+	$(KUBE_API_LINTER) run --config .golangci-kal.yml ./api/...
+
 .PHONY: vet
 vet: ## Run go vet in every module.
 	go vet -tags $(TEST_TAGS) ./...

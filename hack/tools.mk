@@ -16,6 +16,7 @@ CONTROLLER_GEN_VERSION := $(call version,codegen,sigs.k8s.io/controller-tools)
 KUSTOMIZE_VERSION      := $(call version,codegen,sigs.k8s.io/kustomize/kustomize/v5)
 CRD_REF_DOCS_VERSION   := $(call version,docs,github.com/elastic/crd-ref-docs)
 GOLANGCI_LINT_VERSION  := $(call version,lint,github.com/golangci/golangci-lint/v2)
+KUBE_API_LINTER_VERSION := $(call version,lint,sigs.k8s.io/kube-api-linter)
 OPERATOR_SDK_VERSION   := $(call version,sdk,github.com/operator-framework/operator-sdk)
 OPM_VERSION            := $(call version,opm,github.com/operator-framework/operator-registry)
 CYCLONEDX_VERSION      := $(call version,sbom,github.com/CycloneDX/cyclonedx-gomod)
@@ -26,6 +27,7 @@ CONTROLLER_GEN := $(TOOLS_DIR)/controller-gen-$(CONTROLLER_GEN_VERSION)
 KUSTOMIZE      := $(TOOLS_DIR)/kustomize-$(KUSTOMIZE_VERSION)
 CRD_REF_DOCS   := $(TOOLS_DIR)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 GOLANGCI_LINT  := $(TOOLS_DIR)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+KUBE_API_LINTER := $(TOOLS_DIR)/kube-api-linter-$(KUBE_API_LINTER_VERSION)
 OPERATOR_SDK   := $(TOOLS_DIR)/operator-sdk-$(OPERATOR_SDK_VERSION)
 SCORECARD_TEST := $(TOOLS_DIR)/scorecard-test-$(OPERATOR_SDK_VERSION)
 OPM            := $(TOOLS_DIR)/opm-$(OPM_VERSION)
@@ -41,7 +43,7 @@ OLM_CPB          := $(TOOLS_DIR)/cpb-$(OLM_VERSION)
 OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
 
 # What daily work needs, and what the tests with OLM need besides.
-TOOLS := $(CONTROLLER_GEN) $(KUSTOMIZE) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(OPERATOR_SDK)
+TOOLS := $(CONTROLLER_GEN) $(KUSTOMIZE) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(OPERATOR_SDK)
 OLM_TOOLS := $(SCORECARD_TEST) $(OPM) $(OLM_OPERATOR) $(OLM_CATALOG) $(OLM_CPB) $(OLM_COPY_CONTENT)
 
 # $(call build-tool,<module folder>,<package>,<tags>,<linker flags>): builds the target. It gets its name last, so that
@@ -65,6 +67,10 @@ $(CRD_REF_DOCS):
 
 $(GOLANGCI_LINT):
 	$(call build-tool,lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,,-X main.version=$(GOLANGCI_LINT_VERSION))
+
+# This is golangci-lint with kube-api-linter built in.
+$(KUBE_API_LINTER):
+	$(call build-tool,lint,sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter)
 
 # Without the tag, it needs cgo and the headers of gpgme.
 sdk_version := github.com/operator-framework/operator-sdk/internal/version

@@ -49,17 +49,20 @@ func IsScaledDeployment(owner *metav1.OwnerReference) bool {
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
 // +operator-sdk:csv:customresourcedefinitions:displayName="Scaled Deployment",resources={{Deployment,v1},{VerticalScaler,v1beta1},{Event,v1}}
 type ScaledDeployment struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the user wants.
 	// +required
-	Spec ScaledDeploymentSpec `json:"spec"`
+	Spec ScaledDeploymentSpec `json:"spec,omitzero"`
 
 	// status is what the operator found and did.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
-	Status ScaledDeploymentStatus `json:"status,omitempty"`
+	Status ScaledDeploymentStatus `json:"status,omitzero"`
 }
 
 // ScaledDeploymentList is a list of ScaledDeployments.
@@ -142,8 +145,9 @@ type ScaledDeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Updated replicas"
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 
-	// selector selects the pods, in the form that the scale subresource wants.
+	// selector is the label selector of the pods, as the scale subresource needs it.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector"
 	Selector string `json:"selector,omitempty"`

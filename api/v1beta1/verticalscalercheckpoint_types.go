@@ -19,12 +19,15 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler Checkpoint",resources={{VerticalScaler,v1beta1}}
 type VerticalScalerCheckpoint struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what has been learned.
 	// +required
-	Spec VerticalScalerCheckpointSpec `json:"spec"`
+	Spec VerticalScalerCheckpointSpec `json:"spec,omitzero"`
 }
 
 // VerticalScalerCheckpointList is a list of checkpoints.
