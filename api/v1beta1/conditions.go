@@ -3,193 +3,218 @@
 
 package v1beta1
 
-// The condition types of a VerticalScaler. All but ClusterAccess are present from the
-// first status that the operator writes.
+// The condition types of a VerticalScaler. All except ClusterAccess are in the first
+// status that the operator writes.
 const (
-	// ConditionReady sums up the others. Learning, waiting and suspended are
-	// Ready=True; False means that something is broken. Reasons: OperatingNormally, Learning,
-	// WaitingForDeployment, Suspended, Paused, RecommendOnly, or the reason of
-	// whatever is broken.
+	// ConditionReady sums up the other conditions. It is True while the operator learns or
+	// waits, or is suspended, and False if something is broken. Reasons: OperatingNormally,
+	// Learning, WaitingForDeployment, Suspended, Paused, RecommendOnly, or the reason of
+	// what is broken.
 	ConditionReady = "Ready"
-	// ConditionTargetFound says whether the Deployment exists and is ours to size.
+	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
 	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
 	ConditionTargetFound = "TargetFound"
-	// ConditionRecommendationProvided says whether status.recommendation can be
-	// relied on. Reasons: EnoughHistory, CollectingHistory, MetricsUnavailable,
-	// MetricsIncomplete, WaitingForDeployment.
+	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
+	// EnoughHistory, CollectingHistory, MetricsUnavailable, MetricsIncomplete,
+	// WaitingForDeployment.
 	ConditionRecommendationProvided = "RecommendationProvided"
-	// ConditionApplied says whether the pods have the sizes of status.decision, and
-	// if not, why. Its reasons are the plan's.
+	// ConditionApplied is True if the pods have the requests and limits of status.decision.
+	// Otherwise its reason says why they do not.
 	ConditionApplied = "Applied"
-	// ConditionReconciling is True while pods are being changed (kstatus).
+	// ConditionReconciling is True while the operator changes pods (kstatus).
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when a person must act (kstatus).
+	// ConditionStalled is True while the scaler needs action by a user (kstatus).
 	ConditionStalled = "Stalled"
-	// ConditionClusterAccess is False where the operator sees only a part of the cluster,
-	// and its message says what is lost. Otherwise there is none. Ready does not depend
-	// on it. Reasons: NamespacedInstall, NodesForbidden.
+	// ConditionClusterAccess is False if the operator can read only a part of the cluster.
+	// Its message says what does not work. Otherwise the condition is absent. Ready does not
+	// depend on it. Reasons: NamespacedInstall, NodesForbidden.
 	ConditionClusterAccess = "ClusterAccess"
 )
 
 // The reasons of Ready, TargetFound and RecommendationProvided.
 const (
-	ReasonOperatingNormally    = "OperatingNormally"
-	ReasonLearning             = "Learning"
-	ReasonSuspended            = "Suspended"
-	ReasonPaused               = "Paused"
-	ReasonRecommendOnly        = "RecommendOnly"
+	// ReasonOperatingNormally means that the scaler works and nothing blocks it.
+	ReasonOperatingNormally = "OperatingNormally"
+	// ReasonLearning means that there is too little usage for a recommendation.
+	ReasonLearning = "Learning"
+	// ReasonSuspended means that spec.suspend is true.
+	ReasonSuspended = "Suspended"
+	// ReasonPaused means that the scaler has the annotation PausedAnnotation.
+	ReasonPaused = "Paused"
+	// ReasonRecommendOnly means that updateMode is Recommend.
+	ReasonRecommendOnly = "RecommendOnly"
+	// ReasonWaitingForDeployment means that the Deployment does not exist yet.
 	ReasonWaitingForDeployment = "WaitingForDeployment"
-	ReasonDeploymentFound      = "DeploymentFound"
-	ReasonDeploymentNotFound   = "DeploymentNotFound"
-	ReasonConflict             = "Conflict"
-	ReasonEnoughHistory        = "EnoughHistory"
-	ReasonCollectingHistory    = "CollectingHistory"
-	ReasonMetricsUnavailable   = "MetricsUnavailable"
-	ReasonMetricsIncomplete    = "MetricsIncomplete"
-	ReasonUnknown              = "Unknown"
+	// ReasonDeploymentFound means that the Deployment exists.
+	ReasonDeploymentFound = "DeploymentFound"
+	// ReasonDeploymentNotFound means that the Deployment does not exist.
+	ReasonDeploymentNotFound = "DeploymentNotFound"
+	// ReasonConflict means that an older scaler sizes the same Deployment.
+	ReasonConflict = "Conflict"
+	// ReasonEnoughHistory means that there is enough usage for a recommendation.
+	ReasonEnoughHistory = "EnoughHistory"
+	// ReasonCollectingHistory means that there is too little usage for a recommendation.
+	ReasonCollectingHistory = "CollectingHistory"
+	// ReasonMetricsUnavailable means that the operator cannot read usage.
+	ReasonMetricsUnavailable = "MetricsUnavailable"
+	// ReasonMetricsIncomplete means that the usage of some pods or containers is missing.
+	ReasonMetricsIncomplete = "MetricsIncomplete"
+	// ReasonUnknown means that the operator could not find out and retries.
+	ReasonUnknown = "Unknown"
 )
 
 // The reasons of ClusterAccess.
 const (
-	// ReasonNamespacedInstall: the operator watches some namespaces only, and has no
-	// right outside of them.
+	// ReasonNamespacedInstall means that the operator watches some namespaces only and has
+	// no rights outside of them.
 	ReasonNamespacedInstall = "NamespacedInstall"
-	// ReasonNodesForbidden: the operator watches all namespaces, and may not read nodes.
+	// ReasonNodesForbidden means that the operator watches all namespaces but must not read
+	// nodes.
 	ReasonNodesForbidden = "NodesForbidden"
 )
 
-// The reasons of Applied, which are the plan's.
+// The reasons of Applied.
 const (
-	// ReasonApplied: every pod has the decided sizes, and the kubelet says so.
+	// ReasonApplied means that every pod has the decided requests and limits, and the
+	// kubelet confirms it.
 	ReasonApplied = "Applied"
-	// ReasonBoosted: every pod has the decided sizes, but those that start have more CPU
-	// until they are Ready, as startupBoost says.
+	// ReasonBoosted means that every pod has the decided requests, and starting pods also
+	// have their startup boost.
 	ReasonBoosted = "Boosted"
-	// ReasonResizing: a pod's resize has been asked for or is under way.
+	// ReasonResizing means that a pod is being resized in place.
 	ReasonResizing = "Resizing"
-	// ReasonRollingOut: the Deployment rolls out a template that carries the decided sizes.
+	// ReasonRollingOut means that the Deployment is rolling out a pod template with the
+	// decided requests.
 	ReasonRollingOut = "RollingOut"
-	// ReasonRecreating: pods are evicted, one after the other, so that new ones come with the
-	// decided sizes.
+	// ReasonRecreating means that the operator evicts pods one by one, and their
+	// replacements get the decided requests.
 	ReasonRecreating = "Recreating"
-	// ReasonVerifying: the pods that were changed first are watched before the others are
-	// lowered, too.
+	// ReasonVerifying means that the operator verifies the first changed pods before it
+	// lowers the rest.
 	ReasonVerifying = "Verifying"
-	// ReasonChangeFailed: a change was put back, since the pods fared worse with it, and is
-	// not tried again before the evidence is new.
+	// ReasonChangeReverted means that a change was reverted because pods did worse with it.
+	// It is not tried again without new evidence.
 	ReasonChangeReverted = "ChangeReverted"
-	// ReasonNoRecommendation: there is no recommendation to act on yet.
+	// ReasonNoRecommendation means that there is no recommendation to apply yet.
 	ReasonNoRecommendation = "NoRecommendation"
-	// ReasonNewPodsOnly: the mode is Initial, and pods run that were made before the decided
-	// sizes were. They are left alone.
+	// ReasonNewPodsOnly means that updateMode is Initial, and running pods are older than
+	// the decision. They are left alone.
 	ReasonNewPodsOnly = "NewPodsOnly"
-	// ReasonAdmissionUnavailable: the API server cannot size new pods. It has no
-	// MutatingAdmissionPolicy, which came with Kubernetes 1.36, or ours is not installed.
+	// ReasonAdmissionUnavailable means that the API server cannot size new pods. It has no
+	// MutatingAdmissionPolicy (Kubernetes 1.36 or newer), or ours is not installed.
 	ReasonAdmissionUnavailable = "AdmissionUnavailable"
-	// ReasonAdmissionIneffective: a new pod was made without the decided sizes, although the
-	// API server was asked to put them in. No more pods are evicted.
+	// ReasonAdmissionIneffective means that a new pod was created without the decided
+	// requests, although the API server should have set them. The operator evicts no more
+	// pods.
 	ReasonAdmissionIneffective = "AdmissionIneffective"
-	// ReasonWithinTolerance: the sizes in force are close enough.
+	// ReasonWithinTolerance means that the current requests are close enough to the target.
 	ReasonWithinTolerance = "WithinTolerance"
-	// ReasonWithinBounds: the request is above the target but not above the upper
-	// bound: lowering waits for more evidence.
+	// ReasonWithinBounds means that the request is above the target but not above the upper
+	// bound. It is lowered when there is more evidence.
 	ReasonWithinBounds = "WithinBounds"
-	// ReasonInCooldown: the last decision is too recent.
+	// ReasonInCooldown means that the last decision is too recent.
 	ReasonInCooldown = "InCooldown"
-	// ReasonOutsideWindow: the change waits for a window of updatePolicy.windows to open.
+	// ReasonOutsideWindow means that the change waits for a window in updatePolicy.windows
+	// to open.
 	ReasonOutsideWindow = "OutsideWindow"
-	// ReasonInvalidWindow: a window of updatePolicy.windows cannot be understood, and
+	// ReasonInvalidWindow means that a window in updatePolicy.windows cannot be parsed and
 	// never opens.
 	ReasonInvalidWindow = "InvalidWindow"
-	// ReasonNoPods: the Deployment has no pods that could be sized.
+	// ReasonNoPods means that the Deployment has no pods that can be sized.
 	ReasonNoPods = "NoPods"
-	// ReasonNothingControlled: the policies leave no resource to manage.
+	// ReasonNothingControlled means that the container policies leave no resource to manage.
 	ReasonNothingControlled = "NothingControlled"
-	// ReasonHPAConflict: a HorizontalPodAutoscaler scales on the utilization of the
-	// same resource, which is therefore left alone.
+	// ReasonHPAConflict means that a HorizontalPodAutoscaler scales on the utilization of
+	// the same resource. The operator leaves that resource alone.
 	ReasonHPAConflict = "HPAConflict"
-	// ReasonVPAConflict: a VerticalPodAutoscaler sizes the same resource of the same
-	// container, which is therefore left alone.
+	// ReasonVPAConflict means that a VerticalPodAutoscaler sizes the same resource of the
+	// same container. The operator leaves that resource alone.
 	ReasonVPAConflict = "VPAConflict"
-	// ReasonQoSChange: the resize would change the pod's QoS class, which cannot be
-	// done in place.
+	// ReasonQoSChange means that the resize would change the pod's QoS class, which is not
+	// possible in place.
 	ReasonQoSChange = "QoSChange"
-	// ReasonRestartRequired: the container's resizePolicy asks for a restart.
+	// ReasonRestartRequired means that the container's resizePolicy asks for a restart.
 	ReasonRestartRequired = "RestartRequired"
-	// ReasonLimitRange: a LimitRange does not allow the sizes.
+	// ReasonLimitRange means that a LimitRange does not allow the requests or limits.
 	ReasonLimitRange = "LimitRange"
-	// ReasonRolloutInProgress: another rollout of the Deployment is under way.
+	// ReasonRolloutInProgress means that another rollout of the Deployment is in progress.
 	ReasonRolloutInProgress = "RolloutInProgress"
-	// ReasonRolloutPaused: the Deployment is paused.
+	// ReasonRolloutPaused means that the Deployment is paused.
 	ReasonRolloutPaused = "RolloutPaused"
-	// ReasonTooFewReplicas: the Deployment has fewer replicas than updatePolicy.minReplicas, so
-	// none of its pods is evicted.
+	// ReasonTooFewReplicas means that the Deployment has fewer replicas than
+	// updatePolicy.minReplicas. The operator evicts none of its pods.
 	ReasonTooFewReplicas = "TooFewReplicas"
-	// ReasonPodsUnavailable: not all replicas of the Deployment are available, and none is
-	// evicted meanwhile.
+	// ReasonPodsUnavailable means that not all replicas of the Deployment are available. The
+	// operator evicts no pod until they are.
 	ReasonPodsUnavailable = "PodsUnavailable"
-	// ReasonDisruptionBudget: a PodDisruptionBudget does not allow the eviction now.
+	// ReasonDisruptionBudget means that a PodDisruptionBudget does not allow the eviction
+	// now.
 	ReasonDisruptionBudget = "DisruptionBudget"
-	// ReasonManyDisruptionBudgets: several PodDisruptionBudgets select the pod, which the API
-	// server then does not let anybody evict.
+	// ReasonManyDisruptionBudgets means that several PodDisruptionBudgets select the pod.
+	// The API server then refuses every eviction.
 	ReasonManyDisruptionBudgets = "ManyDisruptionBudgets"
-	// ReasonDeferred: the kubelet has put the resize off until the node has room.
+	// ReasonDeferred means that the kubelet deferred the resize until the node has room.
 	ReasonDeferred = "Deferred"
-	// ReasonInfeasible: the kubelet or the API server says that the node can never
-	// hold the size.
+	// ReasonInfeasible means that the kubelet or the API server reports that the node can
+	// never fit the size.
 	ReasonInfeasible = "Infeasible"
-	// ReasonUsageAboveLimit: the kubelet found more memory in use than a lower limit
-	// allows. The limit was put back, and stays until new usage decides anew.
+	// ReasonUsageAboveLimit means that the kubelet found more memory in use than a lower
+	// limit allows. The limit was restored and stays until new usage leads to another
+	// decision.
 	ReasonUsageAboveLimit = "UsageAboveLimit"
-	// ReasonResizeError: the kubelet failed to actuate the resize; it retries.
+	// ReasonResizeError means that the kubelet failed to apply the resize. The kubelet
+	// retries.
 	ReasonResizeError = "ResizeError"
-	// ReasonNodeCapacity: the API server refused a size above the node's allocatable, or
-	// the request is held at what the largest node of the cluster can give.
+	// ReasonNodeCapacity means that the API server refused a size above the node's
+	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
-	// ReasonUnsupported: the node cannot resize pods in place.
+	// ReasonUnsupported means that the node cannot resize pods in place.
 	ReasonUnsupported = "Unsupported"
-	// ReasonQuotaExceeded: a ResourceQuota has no room for the size, or for the first new
-	// pod of a rollout.
+	// ReasonQuotaExceeded means that a ResourceQuota has no room for the size, or for the
+	// first new pod of a rollout.
 	ReasonQuotaExceeded = "QuotaExceeded"
-	// ReasonForbidden: the operator lacks a right.
+	// ReasonForbidden means that the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
-	// ReasonNamespaceTerminating: the namespace is being deleted.
+	// ReasonNamespaceTerminating means that the namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonRejected: the API server refused the change for another reason, which
-	// the message quotes.
+	// ReasonRejected means that the API server refused the change for another reason. The
+	// message quotes it.
 	ReasonRejected = "Rejected"
-	// ReasonContested: another writer has undone our changes of the template, or of pods,
-	// twice. The message names its field manager.
+	// ReasonContested means that another writer undid our changes of the pod template or of
+	// pods twice. The message names its field manager.
 	ReasonContested = "Contested"
-	// ReasonWaitingForBudget: the operator has made as many changes as it may make in a
-	// minute, in all or in the namespace. The change's turn comes by itself.
+	// ReasonWaitingForBudget means that the operator has used its change budget
+	// (changesPerMinute), in total or in the namespace. The change follows without action.
 	ReasonWaitingForBudget = "WaitingForBudget"
-	// ReasonFrozen: a person has stopped all changes, in all namespaces or in this one.
+	// ReasonFrozen means that an administrator stopped all changes, in all namespaces or in
+	// this one.
 	ReasonFrozen = "Frozen"
-	// ReasonTerminating: the Deployment is being deleted.
+	// ReasonTerminating means that the Deployment is being deleted.
 	ReasonTerminating = "Terminating"
 )
 
-// The condition types of a ScaledDeployment are Ready, Reconciling and Stalled, as those
-// of a VerticalScaler, and this one.
+// The condition types of a ScaledDeployment are Ready, Reconciling and Stalled, like
+// those of a VerticalScaler, and this one.
 const (
-	// ConditionSized repeats Ready of the VerticalScaler, where spec.scaling is set.
-	// Otherwise there is none. Ready does not depend on it.
+	// ConditionSized repeats the condition Ready of the VerticalScaler if spec.scaling is
+	// set. Otherwise it is absent. Ready does not depend on it.
 	ConditionSized = "Sized"
 )
 
-// The reasons of a ScaledDeployment's Ready, Reconciling and Stalled, besides
+// The reasons of a ScaledDeployment's conditions Ready, Reconciling and Stalled, besides
 // Forbidden, QuotaExceeded, NamespaceTerminating, Rejected and Unknown.
 const (
-	// ReasonAvailable: all pods have the newest template and are available.
+	// ReasonAvailable means that all pods have the newest pod template and are available.
 	ReasonAvailable = "Available"
-	// ReasonProgressing: the Deployment is on its way there.
+	// ReasonProgressing means that the Deployment is rolling out its newest pod template.
 	ReasonProgressing = "Progressing"
-	// ReasonReplacing: a Deployment must go before the next one is made.
+	// ReasonReplacing means that the old Deployment must be deleted before the new one is
+	// created.
 	ReasonReplacing = "Replacing"
-	// ReasonNotControlled: the Deployment, or the VerticalScaler, by that name exists and
-	// is not this object's. It is left alone.
+	// ReasonNotControlled means that a Deployment or VerticalScaler of that name exists and
+	// is not owned by this object. The operator leaves it alone.
 	ReasonNotControlled = "NotControlled"
-	// ReasonProgressDeadlineExceeded: the Deployment has given up on its rollout.
+	// ReasonProgressDeadlineExceeded means that the rollout of the Deployment exceeded its
+	// progress deadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 )

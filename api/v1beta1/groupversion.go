@@ -3,9 +3,9 @@
 
 // Package v1beta1 holds the API of VerticalScaler, group autoscaling.verticalscaler.io.
 //
-// A VerticalScaler names one existing Deployment of its own namespace; from then
-// on the operator keeps the CPU and memory of that Deployment's pods at what they
-// need. Names follow the VerticalPodAutoscaler wherever the concept is the same.
+// A VerticalScaler names one Deployment in its namespace. The operator keeps the CPU
+// and memory of that Deployment's pods at what they need. Names are those of the
+// VerticalPodAutoscaler where the concept is the same.
 //
 // +kubebuilder:object:generate=true
 // +groupName=autoscaling.verticalscaler.io

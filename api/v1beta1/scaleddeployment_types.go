@@ -14,25 +14,25 @@ const (
 	// ScaledDeploymentKind is the kind in owner references.
 	ScaledDeploymentKind = "ScaledDeployment"
 
-	// ScaledDeploymentLabel is on everything that a ScaledDeployment makes, with its
-	// name as the value. Where spec.selector is unset, it is the selector.
+	// ScaledDeploymentLabel is on every object that a ScaledDeployment creates. Its value is
+	// the name of the ScaledDeployment. It is the selector if spec.selector is unset.
 	ScaledDeploymentLabel = "autoscaling.verticalscaler.io/scaled-deployment"
 
-	// AppliedAnnotation is on everything that a ScaledDeployment makes. Its value stands
-	// for what was last applied, so that what need not be applied again is not.
+	// AppliedAnnotation is on every object that a ScaledDeployment creates. Its value is a
+	// hash of what was last applied. The operator applies an object again only if it changed.
 	AppliedAnnotation = "autoscaling.verticalscaler.io/applied"
 )
 
-// IsScaledDeployment says whether the reference is to a ScaledDeployment of this group,
-// in whichever version.
+// IsScaledDeployment reports whether the owner is a ScaledDeployment of this API group,
+// in any version.
 func IsScaledDeployment(owner *metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(owner.APIVersion, "/")
 	return group == GroupVersion.Group && owner.Kind == ScaledDeploymentKind
 }
 
-// ScaledDeployment is a workload and its sizing in one object: the operator makes and
-// keeps a Deployment and, where scaling is set, the VerticalScaler that sizes it. Both
-// belong to the ScaledDeployment, and go with it.
+// ScaledDeployment is a workload and its sizing in one object. The operator creates and
+// updates a Deployment and, if scaling is set, the VerticalScaler that sizes it. Both are
+// owned by the ScaledDeployment and are deleted with it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -46,7 +46,7 @@ func IsScaledDeployment(owner *metav1.OwnerReference) bool {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.scaling.updatePolicy.updateMode`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Deployment",type=string,JSONPath=`.spec.deploymentName`,priority=1
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, so that it can be a label value",reason=FieldValueInvalid
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters: it is used as a label value",reason=FieldValueInvalid
 // +operator-sdk:csv:customresourcedefinitions:displayName="Scaled Deployment",resources={{Deployment,v1},{VerticalScaler,v1beta1},{Event,v1}}
 type ScaledDeployment struct {
 	metav1.TypeMeta `json:",inline"`
@@ -55,11 +55,11 @@ type ScaledDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user wants.
+	// spec is the desired workload and its sizing.
 	// +required
 	Spec ScaledDeploymentSpec `json:"spec,omitzero"`
 
-	// status is what the operator found and did.
+	// status is what the operator observed.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ScaledDeploymentStatus `json:"status,omitzero"`
@@ -73,74 +73,75 @@ type ScaledDeploymentList struct {
 	Items           []ScaledDeployment `json:"items"`
 }
 
-// ScaledDeploymentSpec is a workload, and how it is sized.
-// +kubebuilder:validation:XValidation:rule="has(self.selector) == has(oldSelf.selector)",message="can be neither added nor removed: a Deployment's selector never changes",fieldPath=".selector",reason=FieldValueForbidden
+// ScaledDeploymentSpec is a workload and its sizing.
+// +kubebuilder:validation:XValidation:rule="has(self.selector) == has(oldSelf.selector)",message="must not be added or removed: the selector of a Deployment is immutable",fieldPath=".selector",reason=FieldValueForbidden
 type ScaledDeploymentSpec struct {
-	// replicas is the number of pods. A HorizontalPodAutoscaler may set it through
-	// the scale subresource of this object. Defaults to 1.
+	// replicas is the number of pods. A HorizontalPodAutoscaler can set it through the scale
+	// subresource of this object. 0 means no pods. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// selector is the Deployment's. It can only be set when the object is made, and must
-	// match the template's labels. Defaults to the label
-	// autoscaling.verticalscaler.io/scaled-deployment with the object's name, which is then
-	// added to the template.
+	// selector is the label selector of the Deployment. It must match the labels of the
+	// template, and is immutable. Defaults to the label
+	// autoscaling.verticalscaler.io/scaled-deployment with the object's name, which the
+	// operator then adds to the template.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: a Deployment's selector never changes",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="must not be changed: the selector of a Deployment is immutable",reason=FieldValueForbidden
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Pod"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// template is the pod template, as in a Deployment: see kubectl explain
+	// template is the pod template, as in a Deployment. See kubectl explain
 	// deployment.spec.template.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.spec) && self.spec.containers.size() > 0",message="must have at least one container",fieldPath=".spec",reason=FieldValueRequired
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod template"
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// deploymentName is the Deployment's name. Changing it removes the old Deployment
-	// and its pods, and then makes the new one. Defaults to the object's name.
+	// deploymentName is the name of the Deployment. If it changes, the operator deletes the old
+	// Deployment and its pods, and then creates the new one. Defaults to the object's name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name that a Deployment can have: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a valid name of a Deployment: use lowercase letters, digits, '-' and '.', and start and end with a letter or digit"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name",xDescriptors="urn:alm:descriptor:io.kubernetes:Deployment"
 	DeploymentName string `json:"deploymentName,omitempty"`
 
-	// scaling sizes the pods: the spec of a VerticalScaler, less the name of the
-	// Deployment. The VerticalScaler is made with this object's name. Unset means that
-	// the template's resources stand.
+	// scaling is how the pods are sized: the spec of a VerticalScaler without the name of the
+	// Deployment. The operator creates the VerticalScaler under this object's name. Unset
+	// means that the template's resources are used as they are.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scaling"
 	Scaling *Scaling `json:"scaling,omitempty"`
 }
 
-// ScaledDeploymentStatus is what the operator found and did.
+// ScaledDeploymentStatus is what the operator observed.
 type ScaledDeploymentStatus struct {
-	// observedGeneration is the generation of the spec that this status is about; -1
-	// before the operator has seen the object.
+	// observedGeneration is the metadata.generation that this status describes. It is -1
+	// before the operator first reconciles the object.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// replicas is the number of the Deployment's pods.
+	// replicas is the number of pods of the Deployment.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Replicas",xDescriptors="urn:alm:descriptor:com.tectonic.ui:podCount"
 	Replicas int32 `json:"replicas"`
 
-	// readyReplicas is the number of them that are ready.
+	// readyReplicas is the number of pods that are ready. 0 or unset means none.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready replicas"
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
-	// availableReplicas is the number of them that are available.
+	// availableReplicas is the number of pods that are available. 0 or unset means none.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Available replicas"
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
 
-	// updatedReplicas is the number of them that have the newest template.
+	// updatedReplicas is the number of pods that have the newest pod template. 0 or unset
+	// means none.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Updated replicas"
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
@@ -152,7 +153,7 @@ type ScaledDeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector"
 	Selector string `json:"selector,omitempty"`
 
-	// conditions are Ready, Reconciling and Stalled; and Sized where scaling is set.
+	// conditions are Ready, Reconciling and Stalled, and Sized if scaling is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

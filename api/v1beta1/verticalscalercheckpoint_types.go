@@ -7,10 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerticalScalerCheckpoint keeps what a scaler has learned about its containers
-// across restarts of the operator. The operator creates it under the scaler's
-// name, owned by the scaler, and it goes with the scaler. It is not meant to be
-// written by people.
+// VerticalScalerCheckpoint stores what a scaler has learned about its containers, so that
+// a restart of the operator does not lose it. It has the name of the scaler and is
+// deleted with it. The operator creates it; users should not edit it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vscalercp,categories=autoscaling
@@ -25,7 +24,7 @@ type VerticalScalerCheckpoint struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what has been learned.
+	// spec is the learned history.
 	// +required
 	Spec VerticalScalerCheckpointSpec `json:"spec,omitzero"`
 }
@@ -38,21 +37,21 @@ type VerticalScalerCheckpointList struct {
 	Items           []VerticalScalerCheckpoint `json:"items"`
 }
 
-// VerticalScalerCheckpointSpec is what has been learned about a Deployment's containers.
+// VerticalScalerCheckpointSpec is what the operator learned about a Deployment's containers.
 type VerticalScalerCheckpointSpec struct {
-	// deploymentName is the Deployment that the usage was observed on.
+	// deploymentName is the name of the Deployment whose usage was observed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment name"
 	DeploymentName string `json:"deploymentName,omitempty"`
 
-	// saveTime is when it was saved.
+	// saveTime is when the operator saved the history.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Save time"
 	SaveTime metav1.Time `json:"saveTime,omitempty"`
 
-	// containers holds one entry for each container.
+	// containers has one entry for each container.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
@@ -61,7 +60,7 @@ type VerticalScalerCheckpointSpec struct {
 	Containers []ContainerCheckpoint `json:"containers,omitempty"`
 }
 
-// ContainerCheckpoint is what has been learned about one container.
+// ContainerCheckpoint is what the operator learned about one container.
 type ContainerCheckpoint struct {
 	// containerName is the container's name.
 	// +required
@@ -69,14 +68,14 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
 
-	// version is the version of the encoding in data.
+	// version is the version of the encoding of data.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Version int32 `json:"version,omitempty"`
 
-	// data is the container's history: what levels of CPU would have cost, memory peaks and
-	// the OOM floor, in the operator's own encoding. At most 8 KiB, which is 10,924
-	// characters of base64.
+	// data is the history of the container in the operator's own encoding: the cost of CPU
+	// levels, memory peaks and the OOM floor. It has at most 8 KiB, which is 10,924
+	// characters in base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10924
