@@ -365,10 +365,15 @@ func (p *ResourcePolicy) For(container string) (policy ContainerPolicy) {
 }
 
 // ContainerPolicy limits what is recommended for one container.
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?cpu, self.?maxAllowed.?cpu].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?memory, self.?maxAllowed.?memory].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?cpu, self.?limits.?maxAllowed.?cpu].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?memory, self.?limits.?maxAllowed.?memory].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.limits.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most limits.maxAllowed.memory",fieldPath=".minAllowed"
+//
+// The rules that compare quantities are long on purpose. The API server estimates the
+// cost of a rule from the lengths in the schema, and it loses them behind optional
+// fields (self.?minAllowed.?cpu).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.limits.maxAllowed.cpu) || [self.minAllowed.cpu, self.limits.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.memory) || !has(self.limits.maxAllowed.memory) || [self.minAllowed.memory, self.limits.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.limits.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most limits.maxAllowed.memory",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.controlledValues) || self.controlledValues != 'RequestsOnly'",message="must be unset with controlledValues RequestsOnly, which leaves limits as they are",fieldPath=".limits"
 // +kubebuilder:validation:XValidation:rule="!has(self.startupBoost) || ((!has(self.mode) || self.mode != 'Off') && (!has(self.controlledResources) || 'cpu' in self.controlledResources))",message="must be unset unless cpu is managed: set mode to Auto and add cpu to controlledResources",fieldPath=".startupBoost"
 type ContainerPolicy struct {
@@ -479,8 +484,8 @@ type CPUStartupBoost struct {
 }
 
 // LimitPolicy is how limits follow their requests.
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?cpu, self.?maxAllowed.?cpu].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
-// +kubebuilder:validation:XValidation:rule="[self.?minAllowed.?memory, self.?maxAllowed.?memory].exists(q, !q.hasValue() || string(q.value()).matches('[eE].*[0-9]{3}') || !isQuantity(string(q.value()))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
+// +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 type LimitPolicy struct {
 	// headroomPercent is how far a limit is above its request, in percent of the request.
 	// It replaces the template's ratio. Unset keeps the ratio.
@@ -656,6 +661,7 @@ type VerticalScalerStatus struct {
 type Target struct {
 	// uid is the Deployment's UID.
 	// +required
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid,omitempty"`
@@ -728,19 +734,15 @@ type ContainerRecommendation struct {
 	ContainerName string `json:"containerName,omitempty"`
 	// target is the recommended request.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Target Amounts `json:"target,omitzero"`
 	// lowerBound is the lowest request with which the container is likely to run well.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	LowerBound Amounts `json:"lowerBound,omitzero"`
 	// upperBound is the most that the container is likely to need.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	UpperBound Amounts `json:"upperBound,omitzero"`
 	// uncappedTarget is the target before minAllowed and maxAllowed apply.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	UncappedTarget Amounts `json:"uncappedTarget,omitzero"`
 	// observedSeconds is how much usage the target is based on, in seconds. A target is never
 	// lowered with less. 0 means none.
@@ -838,6 +840,7 @@ type Verification struct {
 	// unhealthyPods are the UIDs of pods that were unhealthy before the change. They do not
 	// count as evidence.
 	// +optional
+	// +kubebuilder:validation:items:Type=string
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -916,6 +919,7 @@ type OriginalResources struct {
 	DeploymentName string `json:"deploymentName,omitempty"`
 	// uid is that Deployment's UID.
 	// +required
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid,omitempty"`
@@ -937,12 +941,10 @@ type OriginalContainerResources struct {
 	// requests are the original requests of the resources that the operator took over. 0
 	// means that the request was unset.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Requests Amounts `json:"requests,omitzero"`
 	// limits are the original limits of the resources that the operator took over. 0 means
 	// that the limit was unset.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Limits Amounts `json:"limits,omitzero"`
 }
 
@@ -982,7 +984,6 @@ type NewPodContainer struct {
 	Requests Amounts `json:"requests"`
 	// limits are the container's limits. Unset means none.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Limits Amounts `json:"limits,omitzero"`
 }
 

@@ -46,7 +46,7 @@ func TestScaledDeploymentSpec(t *testing.T) {
 	with := func(fields string) string { return `{template: ` + aTemplate + `, ` + fields + `}` }
 	template := func(containers string) string { return `{template: {spec: {containers: ` + containers + `}}}` }
 	const (
-		mustBeName  = "must be a name that a Deployment can have: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+		mustBeName  = "must be a valid name of a Deployment: use lowercase letters, digits, '-' and '.', and start and end with a letter or digit"
 		atLeastOne  = "must have at least one container"
 		noContainer = "spec.template.spec"
 	)
@@ -92,7 +92,7 @@ func TestScaledDeploymentSpec(t *testing.T) {
 		"a selector without a key":           {spec: with(`selector: {matchExpressions: [{operator: Exists}]}`), want: refusal{"spec.selector.matchExpressions[0].key", "Required value"}},
 		"scaling without anything":           {spec: with(`scaling: {}`)},
 		"scaling has modes":                  {spec: with(`scaling: {updatePolicy: {updateMode: Rollout}}`)},
-		"an unknown mode is refused":         {spec: with(`scaling: {updatePolicy: {updateMode: Recreate}}`), want: refusal{"spec.scaling.updatePolicy.updateMode", `supported values: "Off", "Initial", "InPlace", "Rollout"`}},
+		"an unknown mode is refused":         {spec: with(`scaling: {updatePolicy: {updateMode: Recreate}}`), want: refusal{"spec.scaling.updatePolicy.updateMode", `supported values: "Recommend", "Initial", "InPlace", "Rollout"`}},
 		"a cooldown below 0 is refused":      {spec: with(`scaling: {updatePolicy: {cooldownSeconds: -1}}`), want: refusal{"spec.scaling.updatePolicy.cooldownSeconds", "should be greater than or equal to 0"}},
 		"a margin above 500 is refused":      {spec: with(`scaling: {recommendationPolicy: {safetyMarginPercent: 501}}`), want: refusal{"spec.scaling.recommendationPolicy.safetyMarginPercent", "should be less than or equal to 500"}},
 		"bounds are accepted":                {spec: with(`scaling: {resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 100m}, maxAllowed: {cpu: 2}}]}}`)},
@@ -116,7 +116,7 @@ func TestScaledDeploymentName(t *testing.T) {
 	}{
 		"a usual name":                       {name: "checkout-v2"},
 		"a name of 63 characters":            {name: strings.Repeat("a", 63)},
-		"a name of 64 characters is refused": {name: strings.Repeat("a", 64), want: refusal{"<nil>", "metadata.name must have at most 63 characters, so that it can be a label value"}},
+		"a name of 64 characters is refused": {name: strings.Repeat("a", 64), want: refusal{"<nil>", "metadata.name must have at most 63 characters: it is used as a label value"}},
 		"an upper case name is refused":      {name: "Checkout", want: refusal{"metadata.name", "a lowercase RFC 1123 subdomain must consist of"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestScaledDeploymentName(t *testing.T) {
 // A Deployment's selector never changes, so nor does its owner's.
 func TestTheSelectorStays(t *testing.T) {
 	const (
-		changed  = "cannot be changed: a Deployment's selector never changes"
-		not      = "can be neither added nor removed: a Deployment's selector never changes"
+		changed  = "must not be changed: the selector of a Deployment is immutable"
+		not      = "must not be added or removed: the selector of a Deployment is immutable"
 		selector = `{matchLabels: {a: b}}`
 	)
 	cases := map[string]struct {
