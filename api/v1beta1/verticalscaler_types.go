@@ -364,12 +364,11 @@ func (p *ResourcePolicy) For(container string) (policy ContainerPolicy) {
 	return policy
 }
 
-// ContainerPolicy limits what is recommended for one container.
-//
 // The rules that compare quantities are long on purpose. The API server estimates the
 // cost of a rule from the lengths in the schema, and it loses them behind optional
 // fields (self.?minAllowed.?cpu).
-//
+
+// ContainerPolicy limits what is recommended for one container.
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || [self.minAllowed.cpu, self.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most maxAllowed.cpu",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.maxAllowed) || !has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || [self.minAllowed.memory, self.maxAllowed.memory].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="minAllowed.memory must be at most maxAllowed.memory",fieldPath=".minAllowed"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAllowed) || !has(self.limits) || !has(self.limits.maxAllowed) || !has(self.minAllowed.cpu) || !has(self.limits.maxAllowed.cpu) || [self.minAllowed.cpu, self.limits.maxAllowed.cpu].exists(q, string(q).matches('[eE].*[0-9]{3}') || !isQuantity(string(q))) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.limits.maxAllowed.cpu))) <= 0",message="minAllowed.cpu must be at most limits.maxAllowed.cpu",fieldPath=".minAllowed"
@@ -519,10 +518,10 @@ type ResourcePercents struct {
 	Memory *int32 `json:"memory,omitempty"`
 }
 
+// Each rule for a quantity checks the exponent first: the API server needs more than half
+// a minute to compare 1e99999999 with another quantity.
+
 // ResourceBounds is a minimum or maximum for each resource.
-//
-// Each rule checks the exponent first: the API server needs more than half a minute to
-// compare 1e99999999 with another quantity.
 type ResourceBounds struct {
 	// cpu is the bound for CPU, in cores: "250m" or 2. It must be from 1m to 10k, in whole
 	// millicores. Unset means no bound.
