@@ -6,10 +6,9 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"testing"
-	"time"
-	_ "unsafe" // for the seam below
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/crds"
@@ -19,8 +18,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -32,13 +33,7 @@ import (
 
 const csv = "verticalscaler-operator.v0.1.0"
 
-// readNamespace is operator-lib's way to read the file that tells a pod's namespace. A
-// test has no such file, and operator-lib no other seam.
-//
-//go:linkname readNamespace github.com/operator-framework/operator-lib/conditions.readNamespace
-var readNamespace func() (string, error)
-
-// underOLM makes the OperatorCondition that OLM would, and gives the client of a
+// underOLM creates the OperatorCondition that OLM would create, and returns the client of a
 // service account that has the rights that OLM grants.
 func underOLM(t *testing.T, namespace string) client.Client {
 	t.Helper()
@@ -73,15 +68,18 @@ func admin(t *testing.T) client.Client {
 
 func clientOf(t *testing.T, c *rest.Config) client.Client {
 	t.Helper()
-	out, err := client.New(c, client.Options{Scheme: upgradeable.Scheme()})
+	scheme := runtime.NewScheme()
+	if err := operatorsv2.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	out, err := client.New(c, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// upgradeableIs is what the OperatorCondition says: status, reason and message; empty
-// if the condition is not there.
+// upgradeableIs returns the status and the reason of the condition, or "" if it is absent.
 func upgradeableIs(t *testing.T, namespace string) string {
 	t.Helper()
 	var object operatorsv2.OperatorCondition
@@ -92,72 +90,38 @@ func upgradeableIs(t *testing.T, namespace string) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	return fmt.Sprintf("%s %s", c.Status, c.Reason)
 }
 
-// The Condition works with the rights that OLM grants, in a pod and outside of one.
-func TestTheConditionOfOLM(t *testing.T) {
-	inPod := readNamespace
-	t.Cleanup(func() { readNamespace = inPod })
-	for name, pod := range map[string]bool{"in a pod, through operator-lib": true, "outside of a pod": false} {
-		t.Run(name, func(t *testing.T) {
-			namespace := env.Namespace(t)
-			granted := underOLM(t, namespace)
-			told := namespace
-			readNamespace = inPod
-			if pod {
-				readNamespace = func() (string, error) { return namespace, nil }
-				told = "elsewhere"
-			}
-			condition, err := upgradeable.Open(granted, told)
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.Eventually(t, soon, func() string { // the authorizer learns of the role
-				c, err := condition.Get(t.Context())
-				if c != nil {
-					t.Fatalf("a condition that is not there is %v", c)
-				}
-				if err != nil {
-					return err.Error()
-				}
-				return ""
-			})
-			if err := condition.Set(t.Context(), metav1.ConditionFalse, "StepUnderWay", "a step"); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := upgradeableIs(t, namespace), "False StepUnderWay: a step"; got != want {
-				t.Errorf("the condition is %q, want %q", got, want)
-			}
-			c, err := condition.Get(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c == nil || c.Status != metav1.ConditionFalse || c.LastTransitionTime.IsZero() {
-				t.Errorf("it reads %v", c)
-			}
-			// Somebody else's writes are no reason to fail.
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for i := range 20 {
-					override(t, namespace, fmt.Sprint("override ", i))
-				}
-			}()
-			for i := range 20 {
-				if err := condition.Set(t.Context(), metav1.ConditionTrue, "NoStepUnderWay", fmt.Sprint("message ", i)); err != nil && !apierrors.IsConflict(err) {
-					t.Error(err)
-				}
-			}
-			<-done
-			if err := condition.Set(t.Context(), metav1.ConditionTrue, "NoStepUnderWay", "none"); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := upgradeableIs(t, namespace), "True NoStepUnderWay: none"; got != want {
-				t.Errorf("the condition is %q, want %q", got, want)
-			}
-		})
+// The gate works with the rights that OLM grants, beside an administrator who writes to the
+// same object.
+func TestUpgradesWaitWithTheRightsOfOLM(t *testing.T) {
+	namespace := env.Namespace(t)
+	granted := underOLM(t, namespace)
+	createScaler(t, namespace, "web", "web")
+	writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Resizing", Message: "A test says so"})
+	})
+	key := types.NamespacedName{Namespace: namespace, Name: csv}
+	testkit.Eventually(t, soon, func() string { // the authorizer learns of the role
+		if err := granted.Get(t.Context(), key, &operatorsv2.OperatorCondition{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	gate := &upgradeable.Gate{Scalers: client.NewNamespacedClient(env.Client, namespace), Client: granted, Key: key, Clock: clock.RealClock{}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- gate.Start(ctx) }()
+	for i := range 20 {
+		override(t, namespace, fmt.Sprint("override ", i))
 	}
+	becomes(t, namespace, "False StepInProgress")
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	becomes(t, namespace, "True OperatorStopped")
 }
 
 // override writes to the same object as an administrator does.
@@ -194,54 +158,42 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Reconciling", Status: status, Reason: "Resizing", Message: "A test says so"})
 		})
 	}
-	becomes := func(want string) {
-		t.Helper()
-		testkit.Eventually(t, soon, func() string {
-			if got := upgradeableIs(t, namespace); got != want {
-				return fmt.Sprintf("OLM is told %q, not %q", got, want)
-			}
-			return ""
-		})
-	}
-	held := "False StepUnderWay: a step is under way, of scaler " + namespace + "/web"
+	const blocked, allowed = "False StepInProgress", "True NoStepInProgress"
 
 	reconciling(metav1.ConditionTrue)
-	becomes(held)
+	becomes(t, namespace, blocked)
 	mark := env.Mark()
 	createScaler(t, namespace, "api", "api") // something happens, but no step
 	sees(t, namespace, "api", absent)
-	began := time.Now()
 	reconciling(metav1.ConditionFalse)
-	becomes("True NoStepUnderWay: No step is under way")
-	if took := time.Since(began); took < 4*time.Second {
-		t.Errorf("it let through after %s: steps that follow each other would be told apart", took)
-	}
+	becomes(t, namespace, allowed)
 	if diff := cmp.Diff([]string{"update operatorconditions " + csv}, conditionWrites(t, operator, mark)); diff != "" {
-		t.Errorf("writes of one hold's end (-want +got):\n%s", diff)
+		t.Errorf("writes at the end of a step (-want +got):\n%s", diff)
 	}
 
-	// An operator that is gone holds nothing, and the next one holds again.
+	// An operator that stops allows upgrades, and the next one blocks them again.
 	reconciling(metav1.ConditionTrue)
-	becomes(held)
+	becomes(t, namespace, blocked)
 	operator.Stop(t)
-	becomes("True OperatorStopped: The operator has stopped; a step survives that")
+	becomes(t, namespace, "True OperatorStopped")
 	operator = start()
-	becomes(held)
+	becomes(t, namespace, blocked)
 
 	// A crash leaves the condition as it was.
 	operator.Stop(t)
 	reconciling(metav1.ConditionFalse)
-	condition, err := upgradeable.Open(admin(t), namespace)
-	if err != nil {
+	var left operatorsv2.OperatorCondition
+	if err := admin(t).Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: csv}, &left); err != nil {
 		t.Fatal(err)
 	}
-	if err := condition.Set(t.Context(), metav1.ConditionFalse, "StepUnderWay", "left behind"); err != nil {
+	meta.SetStatusCondition(&left.Spec.Conditions, metav1.Condition{Type: "Upgradeable", Status: metav1.ConditionFalse, Reason: "StepInProgress", Message: "left behind"})
+	if err := admin(t).Update(t.Context(), &left); err != nil {
 		t.Fatal(err)
 	}
 	operator = start()
-	becomes("True NoStepUnderWay: No step is under way")
+	becomes(t, namespace, allowed)
 
-	// And if there is nothing to say, nothing is written.
+	// If nothing has changed, nothing is written.
 	operator.Stop(t)
 	mark = env.Mark()
 	operator = start()
@@ -251,6 +203,16 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 	if got := conditionWrites(t, operator, mark); got != nil {
 		t.Errorf("written although nothing has changed: %q", got)
 	}
+}
+
+func becomes(t *testing.T, namespace, want string) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		if got := upgradeableIs(t, namespace); got != want {
+			return fmt.Sprintf("OLM is told %q, not %q", got, want)
+		}
+		return ""
+	})
 }
 
 func conditionWrites(t *testing.T, operator *testkit.Operator, mark testkit.AuditMark) []string {

@@ -27,7 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// upgrade lets OLM replace the operator by its next version while a step is under way:
+// upgrade lets OLM replace the operator by its next version while a step is in progress:
 // OLM waits for the step, and then nothing of what the operator knows or has done is
 // lost, and no workload is touched.
 func upgrade(t *testing.T) {
@@ -61,7 +61,7 @@ func upgrade(t *testing.T) {
 	eventually(t, func() string { return notUpgradeable(i.upgradeable(t, first), metav1.ConditionTrue) })
 	scale(t, at, "api", v1beta1.UpdateModeRollout)
 	i.holds(t, first, at, "api")
-	t.Logf("a step is under way, and the operator says: %s", i.upgradeable(t, first).Message)
+	t.Logf("a step is in progress, and the operator says: %s", i.upgradeable(t, first).Message)
 	i.configure(t, i.configuration(t)+"# Ours.\n")
 
 	workloadsBefore := fingerprint(t, at)

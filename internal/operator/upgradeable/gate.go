@@ -1,328 +1,254 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgradeable keeps OLM from replacing the operator in the middle of a step.
+// Package upgradeable asks OLM not to replace the operator while a step is in progress.
 //
-// While pods are being resized or a Deployment rolls out our sizes, the condition
-// Upgradeable of the operator's OperatorCondition is False, and OLM lets the next
-// version wait. This spares whoever watches a step the change of the observer. It is
-// not needed for safety: a step survives its operator. So a running operator holds
-// upgrades for minutes, never for hours; verdict.go has the rules. One that is killed in
-// the middle of a step leaves the condition as it is, to be corrected by the next one.
+// A step is a resize of pods or a rollout. During one, the condition Upgradeable of the
+// operator's OperatorCondition is False, and OLM keeps the next version waiting. This
+// is a courtesy to users who follow a step, and not needed for safety: the next operator
+// continues a step from what the API server has. So a block is short. An operator that
+// is killed during a step leaves the condition False until the next operator starts.
 //
-// Whoever must upgrade at once overrides the condition in the OperatorCondition's
-// spec.overrides.
+// To upgrade at once, a user sets the condition in spec.overrides.
 package upgradeable
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
+// ConditionNameEnv is the environment variable in which OLM passes the name of the
+// operator's OperatorCondition. Without OLM, and with OLM v1, it is unset.
+const ConditionNameEnv = "OPERATOR_CONDITION_NAME"
+
+// The reasons of the condition Upgradeable.
 const (
-	// leastBackoff and mostBackoff bound the pause after a failed request.
-	leastBackoff = time.Second
-	mostBackoff  = 5 * time.Minute
-	// farewell is how long the last request may take. It is shorter than the time that
-	// a lost lease still keeps the next leader out.
-	farewell = 3 * time.Second
+	ReasonStepInProgress   = "StepInProgress"
+	ReasonNoStepInProgress = "NoStepInProgress"
+	ReasonTimeLimitReached = "TimeLimitReached"
+	ReasonOperatorStopped  = "OperatorStopped"
 )
 
-// Setup adds the gate to the manager, if OLM has given the operator an
-// OperatorCondition. The namespace is the operator's own, for a process outside of a
-// pod; it may be empty.
+// messages has the message for each reason.
+var messages = map[string]string{
+	ReasonStepInProgress:   "Pods are being resized or rolled out: see the scalers with the condition Reconciling=True",
+	ReasonNoStepInProgress: "No pods are being resized or rolled out",
+	ReasonTimeLimitReached: "Pods are being resized or rolled out, but upgrades have waited for 30 minutes",
+	ReasonOperatorStopped:  "The operator has stopped; the next one continues the step",
+}
+
+const (
+	// interval is the time between two looks at the scalers.
+	interval = 5 * time.Second
+	// retryInterval is the time after which a failed request is tried again.
+	retryInterval = time.Minute
+	// stopTimeout bounds the last request. It is shorter than the time for which a lost
+	// lease keeps the next leader waiting.
+	stopTimeout = 3 * time.Second
+
+	// stepLimit is how long one step blocks upgrades. A resize can be deferred for hours.
+	stepLimit = 10 * time.Minute
+	// blockLimit is how long steps together block upgrades. A large cluster may always
+	// have one in progress.
+	blockLimit = 30 * time.Minute
+	// openTime is how long upgrades are then allowed. OLM looks every five minutes.
+	openTime = 10 * time.Minute
+	// shortOpening is an opening that OLM may miss. It does not restart blockLimit.
+	shortOpening = time.Minute
+)
+
+// Setup adds the gate to the manager, if OLM provides an OperatorCondition. The namespace
+// is the operator's own.
 func Setup(mgr ctrl.Manager, namespace string) error {
-	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: Scheme()})
-	if err != nil {
-		return fmt.Errorf("making a client for the OperatorCondition: %w", err)
-	}
-	condition, err := Open(live, namespace)
+	key := types.NamespacedName{Namespace: namespace, Name: os.Getenv(ConditionNameEnv)}
 	switch {
-	case errors.Is(err, ErrNoCondition):
-		mgr.GetLogger().V(1).Info("Upgrades are not held: OLM has given the operator no OperatorCondition")
+	case key.Name == "":
+		mgr.GetLogger().V(1).Info("Upgrades are not delayed: OLM provides no OperatorCondition")
 		return nil
-	case err != nil:
-		// An operator that scales is worth more than one that waits to be upgraded.
-		mgr.GetLogger().Error(err, "Upgrades are not held")
+	case namespace == "":
+		mgr.GetLogger().Info("Upgrades are not delayed: the operator's namespace is unknown", "operatorCondition", key.Name)
 		return nil
 	}
-	return mgr.Add(&Gate{Informers: mgr.GetCache(), Condition: condition, Clock: clock.RealClock{}})
+	scheme := runtime.NewScheme()
+	if err := operatorsv2.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("registering OperatorCondition: %w", err)
+	}
+	// OLM grants get, update and patch of the one object. A cache would list and watch.
+	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("creating a client for the OperatorCondition: %w", err)
+	}
+	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Client: live, Key: key, Clock: clock.RealClock{}})
 }
 
-// Gate keeps the condition in step with the scalers. It runs on the leader only, and
-// asks the API server for nothing while nothing changes. So it does not notice that
-// somebody else has changed the condition, or that the OperatorCondition was made anew,
-// before it has something new to say: a hold may be lost, and no upgrade is held for it.
+// Gate keeps the condition Upgradeable up to date. It runs on the leader, and sends no
+// request while nothing changes.
 type Gate struct {
-	// Informers has the one of the scalers.
-	Informers cache.Informers
-	Condition Condition
-	Clock     clock.Clock
+	// Scalers reads scalers from a cache.
+	Scalers client.Reader
+	// Client reads and writes the OperatorCondition, whose name is Key.
+	Client client.Client
+	Key    types.NamespacedName
+	Clock  clock.Clock
+
+	state state
+	// known is false until the condition has been read, and after a failed request.
+	known bool
 }
 
-// NeedLeaderElection says that only the leader knows what is under way.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (g *Gate) NeedLeaderElection() bool { return true }
 
-// Start runs until the context ends. A request that fails is made again, and never
-// ends the operator.
+// Start runs until the context ends. A failed request is tried again later and never
+// stops the operator.
 func (g *Gate) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("upgradeable")
-	w := &watch{clock: g.Clock, steps: map[types.NamespacedName]seen{}, changed: make(chan struct{}, 1)}
-	informer, err := g.Informers.GetInformer(ctx, &v1beta1.VerticalScaler{})
-	if err != nil {
-		return fmt.Errorf("finding the informer of scalers: %w", err)
-	}
-	registration, err := informer.AddEventHandler(w)
-	if err != nil {
-		return fmt.Errorf("watching scalers: %w", err)
-	}
-	defer informer.RemoveEventHandler(registration) //nolint:errcheck // it ends with the operator in any case
-	// A verdict over half of the scalers might let an upgrade through.
-	if !toolscache.WaitFor(ctx, "", registration.HasSyncedChecker()) {
-		return nil
-	}
-	r := &run{Gate: g, watch: w, logger: logger}
-	for ctx.Err() == nil {
-		r.wait(ctx, r.round(ctx))
-	}
-	r.letGo(ctx)
-	return nil
-}
-
-// run is the state of a running gate.
-type run struct {
-	*Gate
-	watch  *watch
-	logger logr.Logger
-
-	memory memory
-	// written is what the API server has, once that is known.
-	written answer
-	known   bool
-	// unsure says that a write has failed, which may have arrived all the same.
-	unsure bool
-	// backoff is the pause after the last request, if that failed, and retryAt its end.
-	backoff time.Duration
-	retryAt time.Time
-}
-
-// round decides, and writes what is new. It returns when to come again, zero for
-// when something happens.
-func (r *run) round(ctx context.Context) time.Time {
-	now := r.Clock.Now()
-	if now.Before(r.retryAt) && !r.known {
-		return r.retryAt
-	}
-	if !r.known {
-		recorded, err := r.Condition.Get(ctx)
-		if err != nil {
-			return r.failed(ctx, err, now)
+	for {
+		pause := interval
+		if err := g.update(ctx, logger); err != nil && ctx.Err() == nil {
+			pause = retryInterval
+			logger.Error(err, "Cannot tell OLM whether it may upgrade the operator", "retryAfter", pause.String())
 		}
-		r.memory, r.known = remember(recorded, now), true
-		r.written = r.memory.said
-		r.succeeded()
+		timer := g.Clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			g.release(ctx, logger)
+			return nil
+		}
 	}
-	var next time.Time
-	r.memory, next = verdict(r.memory, r.watch.snapshot(), now)
-	said := r.memory.said
-	if said == r.written && !r.unsure {
-		return next
-	}
-	if now.Before(r.retryAt) {
-		return sooner(next, r.retryAt)
-	}
-	if err := r.set(ctx, said); err != nil {
-		return sooner(next, r.failed(ctx, err, now))
-	}
-	r.succeeded()
-	return next
 }
 
-// set writes an answer.
-func (r *run) set(ctx context.Context, a answer) error {
-	status, put := metav1.ConditionTrue, a
-	switch {
-	case a.held:
-		status = metav1.ConditionFalse
-	case a.reason == "":
-		put = nothing // a condition that was not there cannot be taken away again
+// update reads the scalers and writes the condition if it changes.
+func (g *Gate) update(ctx context.Context, logger logr.Logger) error {
+	var scalers v1beta1.VerticalScalerList
+	if err := g.Scalers.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing scalers: %w", err)
 	}
-	if err := r.Condition.Set(ctx, status, put.reason, put.message); err != nil {
-		r.unsure = true
-		return err
+	now := g.Clock.Now()
+	if !g.known {
+		var object operatorsv2.OperatorCondition
+		if err := g.Client.Get(ctx, g.Key, &object); err != nil {
+			return fmt.Errorf("reading OperatorCondition %s: %w", g.Key, err)
+		}
+		g.state, g.known = restore(meta.FindStatusCondition(object.Spec.Conditions, operatorsv2.Upgradeable), now), true
 	}
-	if a.held != r.written.held {
-		r.logger.Info("Changed whether OLM may upgrade the operator", "upgradeable", !a.held, "reason", put.reason, "message", put.message)
+	next := g.state.next(slices.ContainsFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return blocks(s, now) }), now)
+	if next.reason != g.state.reason {
+		if err := g.write(ctx, next.reason); err != nil {
+			g.known = false // the request may have arrived
+			return err
+		}
+		logger.Info("Changed whether OLM may upgrade the operator", "upgradeable", !next.blocked(), "reason", next.reason)
 	}
-	r.written, r.unsure = a, false
+	g.state = next
 	return nil
 }
 
-func (r *run) failed(ctx context.Context, err error, now time.Time) time.Time {
-	r.backoff = min(max(2*r.backoff, leastBackoff), mostBackoff)
-	r.retryAt = now.Add(r.backoff)
-	if ctx.Err() == nil {
-		r.logger.Error(err, "Cannot tell OLM whether it may upgrade the operator", "retryAfter", r.backoff.String())
+// write sets the condition. OLM and administrators write to the same object.
+func (g *Gate) write(ctx context.Context, reason string) error {
+	c := metav1.Condition{Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue, Reason: reason, Message: messages[reason]}
+	if reason == ReasonStepInProgress {
+		c.Status = metav1.ConditionFalse
 	}
-	return r.retryAt
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var object operatorsv2.OperatorCondition
+		if err := g.Client.Get(ctx, g.Key, &object); err != nil {
+			return err
+		}
+		meta.SetStatusCondition(&object.Spec.Conditions, c)
+		return g.Client.Update(ctx, &object)
+	})
+	if err != nil {
+		return fmt.Errorf("writing OperatorCondition %s: %w", g.Key, err)
+	}
+	return nil
 }
 
-func (r *run) succeeded() { r.backoff, r.retryAt = 0, time.Time{} }
-
-// wait waits until something changes, or until then, unless that is zero.
-func (r *run) wait(ctx context.Context, then time.Time) {
-	var timeUp <-chan time.Time
-	if !then.IsZero() {
-		timer := r.Clock.NewTimer(then.Sub(r.Clock.Now()))
-		defer timer.Stop()
-		timeUp = timer.C()
-	}
-	select {
-	case <-ctx.Done():
-	case <-r.watch.changed:
-	case <-timeUp:
-	}
-}
-
-// letGo lets upgrades through at the end: an operator that is gone cannot, and the next
-// one holds them again if there is a reason.
-func (r *run) letGo(ctx context.Context) {
-	if !r.written.held && !r.unsure {
+// release allows upgrades when the operator stops: a stopped operator cannot.
+func (g *Gate) release(ctx context.Context, logger logr.Logger) {
+	if g.known && !g.state.blocked() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	if err := r.set(ctx, answer{reason: ReasonOperatorStopped, message: "The operator has stopped; a step survives that"}); err != nil {
-		r.logger.Error(err, "Cannot let upgrades through; override the condition Upgradeable if one waits")
+	if err := g.write(ctx, ReasonOperatorStopped); err != nil {
+		logger.Error(err, "Cannot allow upgrades; if one waits, override the condition Upgradeable")
 	}
 }
 
-// remember makes a memory of what the API server has.
-func remember(recorded *metav1.Condition, now time.Time) memory {
-	if recorded == nil {
-		return memory{}
-	}
-	since := earliest(recorded.LastTransitionTime.Time, now)
-	m := memory{saidAt: since}
-	m.said = answer{held: recorded.Status == metav1.ConditionFalse, reason: recorded.Reason, message: recorded.Message}
-	if m.said.held {
-		m.heldSince = since
-		return m
-	}
-	m.openedAt = since
-	if recorded.Reason == ReasonHeldLongEnough {
-		m.openUntil = since.Add(opensFor)
-	}
-	return m
+// blocks reports whether a step of the scaler is in progress and blocks upgrades.
+func blocks(s v1beta1.VerticalScaler, now time.Time) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReconciling)
+	return c != nil && c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) < stepLimit
 }
 
-// sooner is the earlier of two times, of which zero means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() {
-		return b
-	}
-	if b.IsZero() {
-		return a
-	}
-	return earliest(a, b)
+// state is what the condition says, and what the next decision needs. Without a reason,
+// the condition is absent, and OLM allows upgrades.
+type state struct {
+	reason string
+	// blockStart is when the current or the last block began.
+	blockStart time.Time
+	// openStart is when upgrades were last allowed.
+	openStart time.Time
 }
 
-// watch keeps the steps under way. It is told of every scaler by the informer.
-type watch struct {
-	clock clock.PassiveClock
-	// changed receives, without blocking, when the steps have changed.
-	changed chan struct{}
+func (s state) blocked() bool { return s.reason == ReasonStepInProgress }
 
-	mu    sync.Mutex
-	steps map[types.NamespacedName]seen
+// restore continues from what the previous operator wrote. A crash loop must not restart
+// blockLimit each time.
+func restore(c *metav1.Condition, now time.Time) state {
+	if c == nil {
+		return state{}
+	}
+	since := c.LastTransitionTime.Time
+	if since.After(now) {
+		since = now
+	}
+	if c.Status == metav1.ConditionFalse {
+		return state{reason: ReasonStepInProgress, blockStart: since}
+	}
+	return state{reason: c.Reason, openStart: since}
 }
 
-// seen is a step as its scaler's status tells it.
-type seen struct {
-	step
-	// recorded is the status's own time. When two clocks disagree, it may be in the
-	// future: the step counts from when it is first seen.
-	recorded metav1.Time
-}
-
-// OnAdd implements cache.ResourceEventHandler.
-func (w *watch) OnAdd(obj any, _ bool) { w.see(obj) }
-
-// OnUpdate implements cache.ResourceEventHandler.
-func (w *watch) OnUpdate(_, obj any) { w.see(obj) }
-
-// OnDelete implements cache.ResourceEventHandler.
-func (w *watch) OnDelete(obj any) {
-	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
+// next decides whether upgrades are blocked now. Steps block them for at most 30 minutes,
+// and then for 10 minutes not at all.
+func (s state) next(stepInProgress bool, now time.Time) state {
+	switch {
+	case s.reason == ReasonTimeLimitReached && now.Sub(s.openStart) < openTime:
+		return s
+	case s.blocked() && stepInProgress && now.Sub(s.blockStart) < blockLimit:
+		return s
+	case s.blocked() && stepInProgress:
+		return state{reason: ReasonTimeLimitReached, blockStart: s.blockStart, openStart: now}
+	case s.blocked():
+		return state{reason: ReasonNoStepInProgress, blockStart: s.blockStart, openStart: now}
+	case !stepInProgress && s.reason != "":
+		s.reason = ReasonNoStepInProgress
+		return s
+	case !stepInProgress:
+		return s
+	case s.blockStart.IsZero() || s.reason == ReasonTimeLimitReached || now.Sub(s.openStart) >= shortOpening:
+		s.blockStart = now
 	}
-	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok {
-		w.forget(client.ObjectKeyFromObject(scaler))
-	}
-}
-
-// see takes in a scaler.
-func (w *watch) see(obj any) {
-	scaler, ok := obj.(*v1beta1.VerticalScaler)
-	if !ok {
-		return
-	}
-	key := client.ObjectKeyFromObject(scaler)
-	c := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionReconciling)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		w.forget(key)
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known, ok := w.steps[key]; ok && known.recorded.Equal(&c.LastTransitionTime) {
-		return
-	}
-	w.steps[key] = seen{
-		step:     step{scaler: key, since: earliest(c.LastTransitionTime.Time, w.clock.Now())},
-		recorded: c.LastTransitionTime,
-	}
-	w.tell()
-}
-
-func (w *watch) forget(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.steps[key]; ok {
-		delete(w.steps, key)
-		w.tell()
-	}
-}
-
-func (w *watch) tell() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // it will look in any case
-	}
-}
-
-func (w *watch) snapshot() []step {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]step, 0, len(w.steps))
-	for _, s := range w.steps {
-		out = append(out, s.step)
-	}
-	return out
+	s.reason = ReasonStepInProgress
+	return s
 }

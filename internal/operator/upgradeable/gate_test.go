@@ -6,284 +6,198 @@ package upgradeable
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/runtime"
 	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// recorder is a condition that counts what is asked of it, and fails when told.
-type recorder struct {
-	recorded *metav1.Condition
-	asked    []string
-	err      error
-	// arrives says that a request which fails has had its effect.
-	arrives bool
-	now     func() time.Time
-}
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-func (r *recorder) Get(context.Context) (*metav1.Condition, error) {
-	r.asked = append(r.asked, "get")
-	if r.err != nil {
-		return nil, r.err
+func TestStepsBlockUpgradesForALimitedTime(t *testing.T) {
+	type look struct {
+		after time.Duration // since noon
+		step  bool
+		want  string
 	}
-	return r.recorded, nil
-}
-
-func (r *recorder) Set(ctx context.Context, status metav1.ConditionStatus, reason, message string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if r.err == nil || r.arrives {
-		r.recorded = &metav1.Condition{
-			Type: "Upgradeable", Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(r.now()),
-		}
-	}
-	if r.err != nil {
-		r.asked = append(r.asked, fmt.Sprintf("failed: %s %s", status, reason))
-		return r.err
-	}
-	r.asked = append(r.asked, fmt.Sprintf("%s %s", status, reason))
-	return nil
-}
-
-// took returns what has been asked since it was last called.
-func (r *recorder) took() []string {
-	out := r.asked
-	r.asked = nil
-	return slices.Clip(out)
-}
-
-type gateTest struct {
-	*testing.T
-	clock     *testclock.FakeClock
-	condition *recorder
-	run       *run
-}
-
-func newGateTest(t *testing.T, recorded *metav1.Condition) *gateTest {
-	t.Helper()
-	clock := testclock.NewFakeClock(noon)
-	condition := &recorder{recorded: recorded, now: clock.Now}
-	return &gateTest{T: t, clock: clock, condition: condition, run: &run{
-		Gate:   &Gate{Condition: condition, Clock: clock},
-		watch:  &watch{clock: clock, steps: map[types.NamespacedName]seen{}, changed: make(chan struct{}, 1)},
-		logger: logr.Discard(),
-	}}
-}
-
-// asks makes a round and says what must be asked of the API server in it.
-func (g *gateTest) asks(want ...string) time.Time {
-	g.Helper()
-	next := g.run.round(g.Context())
-	if diff := cmp.Diff(want, g.condition.took()); diff != "" {
-		g.Errorf("asked of the API server at %s (-want +got):\n%s", g.clock.Now().Format(time.TimeOnly), diff)
-	}
-	return next
-}
-
-func reconciling(name string, status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalScaler {
-	return &v1beta1.VerticalScaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{
-			{Type: "Ready", Status: metav1.ConditionTrue},
-			{Type: "Reconciling", Status: status, LastTransitionTime: metav1.NewTime(since)},
-		}},
-	}
-}
-
-func TestGateWritesOnlyWhatIsNew(t *testing.T) {
-	g := newGateTest(t, nil)
-	g.asks("get") // a condition that is not there says what it should
-	g.asks()
-	web := reconciling("web", metav1.ConditionTrue, noon)
-	g.run.watch.OnAdd(web, false)
-	g.asks("False StepUnderWay")
-	g.run.watch.OnUpdate(web, web)
-	g.asks()
-	g.run.watch.OnUpdate(web, reconciling("web", metav1.ConditionFalse, noon))
-	if next := g.asks(); next != noon.Add(5*time.Second) {
-		t.Errorf("it wants to come again at %s", next)
-	}
-	g.clock.Step(5 * time.Second)
-	g.asks("True NoStepUnderWay")
-	g.asks()
-}
-
-func TestGateAtTheStart(t *testing.T) {
-	for name, tc := range map[string]struct {
-		recorded *metav1.Condition
-		stepping bool
-		want     []string
-		// then is asked five seconds later.
-		then []string
-	}{
-		"not there, and nothing under way":     {want: []string{"get"}},
-		"not there, and a step under way":      {stepping: true, want: []string{"get", "False StepUnderWay"}},
-		"True, and nothing under way":          {recorded: &metav1.Condition{Status: "True", Reason: "NoStepUnderWay"}, want: []string{"get"}},
-		"True, and a step under way":           {recorded: &metav1.Condition{Status: "True", Reason: "NoStepUnderWay"}, stepping: true, want: []string{"get", "False StepUnderWay"}},
-		"False, left behind by a crash":        {recorded: &metav1.Condition{Status: "False", Reason: "StepUnderWay"}, want: []string{"get"}, then: []string{"True NoStepUnderWay"}},
-		"False, and a step is still under way": {recorded: &metav1.Condition{Status: "False", Reason: "StepUnderWay", Message: "a step is under way, of scaler shop/web"}, stepping: true, want: []string{"get"}},
-		"stopped, and started again":           {recorded: &metav1.Condition{Status: "True", Reason: "OperatorStopped"}, want: []string{"get", "True NoStepUnderWay"}},
-		"stopped, and a step is under way":     {recorded: &metav1.Condition{Status: "True", Reason: "OperatorStopped", LastTransitionTime: metav1.NewTime(noon)}, stepping: true, want: []string{"get", "False StepUnderWay"}},
-		"held long enough, just before":        {recorded: &metav1.Condition{Status: "True", Reason: "HeldLongEnough"}, stepping: true, want: []string{"get"}},
-		"of a time that has not come":          {recorded: &metav1.Condition{Status: "False", Reason: "StepUnderWay", LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}, want: []string{"get"}, then: []string{"True NoStepUnderWay"}},
+	for name, looks := range map[string][]look{
+		"nothing is written before the first step": {{0, false, ""}, {time.Hour, false, ""}},
+		"a step blocks upgrades until it ends": {
+			{0, true, ReasonStepInProgress},
+			{time.Minute, false, ReasonNoStepInProgress},
+			{time.Hour, true, ReasonStepInProgress},
+		},
+		"steps block upgrades for 30 minutes, and then not for 10 minutes": {
+			{0, true, ReasonStepInProgress},
+			{29 * time.Minute, true, ReasonStepInProgress},
+			{30 * time.Minute, true, ReasonTimeLimitReached},
+			{39 * time.Minute, true, ReasonTimeLimitReached},
+			{40 * time.Minute, true, ReasonStepInProgress},
+		},
+		"a short opening does not restart the 30 minutes": {
+			{0, true, ReasonStepInProgress},
+			{20 * time.Minute, false, ReasonNoStepInProgress},
+			{20*time.Minute + 5*time.Second, true, ReasonStepInProgress},
+			{30 * time.Minute, true, ReasonTimeLimitReached},
+		},
+		"an opening of a minute does": {
+			{0, true, ReasonStepInProgress},
+			{20 * time.Minute, false, ReasonNoStepInProgress},
+			{21 * time.Minute, true, ReasonStepInProgress},
+			{30 * time.Minute, true, ReasonStepInProgress},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.recorded != nil && tc.recorded.LastTransitionTime.IsZero() {
-				tc.recorded.LastTransitionTime = metav1.NewTime(noon.Add(-time.Minute))
+			var s state
+			for _, l := range looks {
+				if s = s.next(l.step, noon.Add(l.after)); s.reason != l.want {
+					t.Errorf("after %s the reason is %q, want %q", l.after, s.reason, l.want)
+				}
 			}
-			g := newGateTest(t, tc.recorded)
-			if tc.stepping {
-				g.run.watch.OnAdd(reconciling("web", metav1.ConditionTrue, noon.Add(-time.Minute)), true)
-			}
-			g.asks(tc.want...)
-			g.clock.Step(5 * time.Second)
-			g.asks(tc.then...)
 		})
 	}
 }
 
-// A crash loop must not start the half hour anew each time.
-func TestAHoldGoesOnAfterARestart(t *testing.T) {
-	g := newGateTest(t, &metav1.Condition{
-		Status: "False", Reason: "StepUnderWay", Message: "a step is under way, of scaler shop/web",
-		LastTransitionTime: metav1.NewTime(noon.Add(-29 * time.Minute)),
-	})
-	g.run.watch.OnAdd(reconciling("web", metav1.ConditionTrue, noon), true)
-	if next := g.asks("get"); next != noon.Add(time.Minute) {
-		t.Errorf("it wants to come again at %s", next)
-	}
-	g.clock.Step(time.Minute)
-	g.asks("True HeldLongEnough")
-}
-
-func TestGateTriesAgain(t *testing.T) {
-	t.Run("reading, with longer and longer pauses", func(t *testing.T) {
-		g := newGateTest(t, nil)
-		g.condition.err = errors.New("no")
-		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-			if next := g.asks("get"); next.Sub(g.clock.Now()) != pause*time.Second {
-				t.Errorf("the pause is %s, want %ds", next.Sub(g.clock.Now()), pause)
-			}
-			g.asks() // it was woken, but the pause is not over
-			g.clock.Step(pause * time.Second)
+// Whatever the steps do, and however often the operator restarts: no block is longer than
+// 30 minutes and a look, and a step blocks upgrades unless the limit was reached.
+func TestNoBlockIsLong(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test repeats itself
+	var s state
+	var blockedSince, limit time.Time
+	for now := noon; now.Before(noon.Add(100 * time.Hour)); now = now.Add(interval) {
+		step := random.IntN(1000) > 2
+		s = s.next(step, now)
+		if s.reason == ReasonTimeLimitReached && limit.IsZero() {
+			limit = now
 		}
-		g.condition.err = nil
-		g.asks("get")
-	})
-	t.Run("writing, what is right by then", func(t *testing.T) {
-		g := newGateTest(t, nil)
-		g.asks("get")
-		g.condition.err = errors.New("no")
-		g.run.watch.OnAdd(reconciling("web", metav1.ConditionTrue, noon), false)
-		if next := g.asks("failed: False StepUnderWay"); next != noon.Add(time.Second) {
-			t.Errorf("it wants to come again at %s", next)
+		if s.reason != ReasonTimeLimitReached {
+			limit = time.Time{}
 		}
-		g.asks()
-		g.clock.Step(time.Second)
-		g.condition.err = nil
-		g.asks("False StepUnderWay")
-	})
-	t.Run("a write that has failed may have arrived", func(t *testing.T) {
-		g := newGateTest(t, &metav1.Condition{
-			Status: "True", Reason: "NoStepUnderWay", Message: "No step is under way", LastTransitionTime: metav1.NewTime(noon),
-		})
-		g.asks("get")
-		g.condition.err, g.condition.arrives = errors.New("timed out"), true
-		g.run.watch.OnAdd(reconciling("web", metav1.ConditionTrue, noon), false)
-		g.asks("failed: False StepUnderWay")
-		g.run.watch.OnDelete(reconciling("web", metav1.ConditionTrue, noon))
-		g.clock.Step(time.Second)
-		g.asks("failed: False StepUnderWay")
-		g.condition.err = nil
-		g.clock.Step(5 * time.Second)
-		g.asks("True NoStepUnderWay")
-		g.asks()
-	})
-}
-
-func TestAtTheEndUpgradesAreLetThrough(t *testing.T) {
-	g := newGateTest(t, nil)
-	g.asks("get")
-	g.run.letGo(t.Context())
-	if asked := g.condition.took(); asked != nil {
-		t.Errorf("asked at the end, although nothing was held: %q", asked)
-	}
-	g.run.watch.OnAdd(reconciling("web", metav1.ConditionTrue, noon), false)
-	g.asks("False StepUnderWay")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	g.run.letGo(ended)
-	if diff := cmp.Diff([]string{"True OperatorStopped"}, g.condition.took()); diff != "" {
-		t.Errorf("asked at the end (-want +got):\n%s", diff)
+		switch {
+		case !s.blocked():
+			blockedSince = time.Time{}
+		case blockedSince.IsZero():
+			blockedSince = now
+		}
+		if !blockedSince.IsZero() && now.Sub(blockedSince) > blockLimit {
+			t.Fatalf("%s: upgrades have been blocked since %s", now, blockedSince)
+		}
+		if step && !s.blocked() && (limit.IsZero() || now.Sub(limit) >= openTime) {
+			t.Fatalf("%s: a step does not block upgrades", now)
+		}
+		if random.IntN(100) == 0 && s.blocked() { // a restart
+			s = restore(&metav1.Condition{Status: metav1.ConditionFalse, Reason: s.reason, LastTransitionTime: metav1.NewTime(blockedSince)}, now)
+		}
 	}
 }
 
-func TestWatch(t *testing.T) {
-	clock := testclock.NewFakeClock(noon)
-	w := &watch{clock: clock, steps: map[types.NamespacedName]seen{}, changed: make(chan struct{}, 1)}
-	woken := func() bool {
-		select {
-		case <-w.changed:
-			return true
-		default:
-			return false
-		}
-	}
-	for _, tc := range []struct {
-		what  string
-		do    func()
-		woken bool
-		want  []step
+func TestALongStepStopsBlocking(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status metav1.ConditionStatus
+		age    time.Duration
+		want   bool
 	}{
-		{"a scaler at rest", func() { w.OnAdd(reconciling("web", "False", noon), true) }, false, []step{}},
-		{"a scaler without a status", func() { w.OnAdd(&v1beta1.VerticalScaler{}, true) }, false, []step{}},
-		{"a step", func() { w.OnUpdate(nil, reconciling("web", "True", noon.Add(-time.Second))) }, true, []step{stepOf("web", noon.Add(-time.Second))}},
-		{"the same again", func() { w.OnUpdate(nil, reconciling("web", "True", noon.Add(-time.Second))) }, false, []step{stepOf("web", noon.Add(-time.Second))}},
-		{"its end", func() { w.OnUpdate(nil, reconciling("web", "False", noon)) }, true, []step{}},
-		{"a step from the future counts from now", func() { w.OnAdd(reconciling("web", "True", noon.Add(time.Hour)), false) }, true, []step{stepOf("web", noon)}},
-		{"and does so later", func() {
-			clock.Step(time.Minute)
-			w.OnUpdate(nil, reconciling("web", "True", noon.Add(time.Hour)))
-		}, false, []step{stepOf("web", noon)}},
-		{"another step, of which the beginning was missed", func() { w.OnUpdate(nil, reconciling("web", "True", noon.Add(time.Second))) }, true, []step{stepOf("web", noon.Add(time.Second))}},
-		{"its scaler is deleted", func() {
-			w.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/web", Obj: reconciling("web", "True", noon)})
-		}, true, []step{}},
-		{"so is one at rest", func() { w.OnDelete(reconciling("api", "False", noon)) }, false, []step{}},
+		"a new step":                          {metav1.ConditionTrue, 0, true},
+		"a step from a clock that runs ahead": {metav1.ConditionTrue, -time.Minute, true},
+		"a step of almost 10 minutes":         {metav1.ConditionTrue, 10*time.Minute - time.Second, true},
+		"a step of 10 minutes":                {metav1.ConditionTrue, 10 * time.Minute, false},
+		"no step":                             {metav1.ConditionFalse, 0, false},
 	} {
-		tc.do()
-		if got := woken(); got != tc.woken {
-			t.Errorf("%s: woken: %t", tc.what, got)
+		if got := blocks(*reconciling(tc.status, noon.Add(-tc.age)), noon); got != tc.want {
+			t.Errorf("%s blocks upgrades: %t, want %t", name, got, tc.want)
 		}
-		if diff := cmp.Diff(tc.want, w.snapshot(), cmp.AllowUnexported(step{})); diff != "" {
-			t.Errorf("%s: steps (-want +got):\n%s", tc.what, diff)
-		}
+	}
+	if blocks(v1beta1.VerticalScaler{}, noon) {
+		t.Error("a scaler without a status blocks upgrades")
 	}
 }
 
-func stepOf(name string, since time.Time) step {
-	return step{scaler: types.NamespacedName{Namespace: "shop", Name: name}, since: since}
+func TestTheGateWritesChangesOnly(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(operatorsv2.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	scaler := reconciling(metav1.ConditionTrue, noon)
+	condition := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "operator.v1"}}
+	var writes int
+	var fails error
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(scaler, condition).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if _, ok := obj.(*operatorsv2.OperatorCondition); ok {
+				writes++
+				return errors.Join(c.Update(ctx, obj, opts...), fails) // the write arrives all the same
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+	}).Build()
+	clock := testclock.NewFakeClock(noon)
+	g := &Gate{Scalers: c, Client: c, Key: client.ObjectKeyFromObject(condition), Clock: clock}
+	update := func(wantReason string, wantWrites int) {
+		t.Helper()
+		clock.Step(interval)
+		if err := g.update(t.Context(), logr.Discard()); !errors.Is(err, fails) {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), g.Key, condition); err != nil {
+			t.Fatal(err)
+		}
+		got := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
+		if got == nil || got.Reason != wantReason || (got.Status == metav1.ConditionFalse) != (wantReason == ReasonStepInProgress) || got.Message == "" {
+			t.Errorf("the condition is %v, want the reason %s", got, wantReason)
+		}
+		if writes != wantWrites {
+			t.Errorf("%d writes, want %d", writes, wantWrites)
+		}
+	}
+	end := func(status metav1.ConditionStatus) {
+		t.Helper()
+		scaler.Status.Conditions[0].Status = status
+		if err := c.Update(t.Context(), scaler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(ReasonStepInProgress, 1)
+	update(ReasonStepInProgress, 1)
+	end(metav1.ConditionFalse)
+	update(ReasonNoStepInProgress, 2)
+	g.release(t.Context(), logr.Discard())
+	update(ReasonNoStepInProgress, 2)
+
+	// A failed write may have arrived, so the condition is read again.
+	end(metav1.ConditionTrue)
+	fails = errors.New("timed out")
+	update(ReasonStepInProgress, 3)
+	fails = nil
+	update(ReasonStepInProgress, 3)
+
+	// An operator that stops allows upgrades, and the next one continues.
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.release(stopped, logr.Discard())
+	g.known = false
+	update(ReasonStepInProgress, 5)
+	end(metav1.ConditionFalse)
+	g.release(t.Context(), logr.Discard())
+	g.known = false
+	update(ReasonNoStepInProgress, 7)
 }
 
-func TestOpenWithoutOLM(t *testing.T) {
-	t.Setenv(ConditionNameEnv, "")
-	if _, err := Open(nil, "ops"); !errors.Is(err, ErrNoCondition) {
-		t.Errorf("Open() = %v, want %v", err, ErrNoCondition)
-	}
-	// Nobody has said in which namespace it is.
-	t.Setenv(ConditionNameEnv, "verticalscaler-operator.v0.1.0")
-	if _, err := Open(nil, ""); err == nil || errors.Is(err, ErrNoCondition) {
-		t.Errorf("Open() = %v, want it to miss the namespace", err)
+func reconciling(status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalScaler {
+	return &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{
+			{Type: v1beta1.ConditionReconciling, Status: status, LastTransitionTime: metav1.NewTime(since)},
+		}},
 	}
 }
