@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the operator's configuration file: one versioned document,
-// decoded strictly, so that a misspelt key is an error and not a default.
+// Package config reads the operator's configuration file: one versioned document. It is
+// decoded strictly, so that a misspelled key is an error.
 package config
 
 import (
@@ -21,169 +21,167 @@ import (
 )
 
 const (
-	// APIVersion heads every configuration file.
+	// APIVersion is the apiVersion of a configuration file.
 	APIVersion = "config.verticalscaler.io/v1beta1"
-	// Kind follows it.
+	// Kind is the kind of a configuration file.
 	Kind = "OperatorConfiguration"
 )
 
-// mostChanges is the largest budget: it limits nothing any more.
+// mostChanges is the largest budget. It is practically no limit.
 const mostChanges = 100000
 
 // Operator is the operator's configuration.
 type Operator struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Metrics is where the operator's own metrics are served.
+	// Metrics is the endpoint of the operator's metrics.
 	Metrics Metrics `json:"metrics"`
-	// Health is where /healthz and /readyz are served.
+	// Health is the endpoint of /healthz and /readyz.
 	Health Health `json:"health"`
-	// LeaderElection lets several replicas run, of which one works.
+	// LeaderElection lets several replicas run. One of them is active.
 	LeaderElection LeaderElection `json:"leaderElection"`
-	// ResyncPeriod is how often a scaler is reconciled that nothing wakes, spread by
-	// a tenth either way. At least 1s. Default 10m.
+	// ResyncPeriod is how often a scaler is reconciled without an event, plus or minus 10
+	// percent. At least 1s. Defaults to 10m.
 	ResyncPeriod metav1.Duration `json:"resyncPeriod"`
-	// Collection says how usage is collected.
+	// Collection is how usage is collected.
 	Collection Collection `json:"collection"`
-	// Recommendation says how much evidence is wanted, and how it fades.
+	// Recommendation is how much evidence a recommendation needs, and how long it counts.
 	Recommendation Recommendation `json:"recommendation"`
-	// Budget says how much is changed at once.
+	// Budget limits the rate of changes.
 	Budget Budget `json:"budget"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
-	// Provision says what the operator creates in its own namespace.
+	// Provision is what the operator creates in its own namespace.
 	Provision Provision `json:"provision"`
-	// Prometheus is asked for usage of the past, if it has an address.
+	// Prometheus is the source of past usage. It is used only if it has an address.
 	Prometheus Prometheus `json:"prometheus"`
 }
 
-// Metrics is where the operator's own metrics are served.
+// Metrics is the endpoint of the operator's metrics.
 type Metrics struct {
-	// BindAddress is host:port; "0" for nowhere. Default ":8443".
+	// BindAddress is host:port. "0" turns the endpoint off. Defaults to ":8443".
 	BindAddress string `json:"bindAddress"`
-	// Secure serves over TLS and asks the API server whether the reader may GET
-	// /metrics. Default true.
+	// Secure serves over TLS, and only to clients with the right to get /metrics. Defaults
+	// to true.
 	Secure bool `json:"secure"`
 }
 
-// Health is where /healthz and /readyz are served.
+// Health is the endpoint of /healthz and /readyz.
 type Health struct {
-	// BindAddress is host:port; "0" for nowhere. Default ":8081".
+	// BindAddress is host:port. "0" turns the endpoint off. Defaults to ":8081".
 	BindAddress string `json:"bindAddress"`
 }
 
-// LeaderElection lets several replicas run, of which one works.
+// LeaderElection lets several replicas run. One of them is active.
 type LeaderElection struct {
-	// Enabled turns it on. Default true.
+	// Enabled turns leader election on. Defaults to true.
 	Enabled bool `json:"enabled"`
-	// Namespace is where the lease is; default the operator's own.
+	// Namespace is the namespace of the lease. Defaults to the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Collection says how usage is collected.
+// Collection is how usage is collected.
 type Collection struct {
-	// Interval is the time between two rounds. At least 1s. Default 30s: twice as
-	// often as metrics-server's usual resolution lets anything new be seen.
+	// Interval is the time between two collections. At least 1s. Defaults to 30s, half of
+	// metrics-server's usual resolution.
 	Interval metav1.Duration `json:"interval"`
 }
 
-// Recommendation says how much evidence is wanted, and how it fades. A demonstration
-// or a test compresses days into minutes with it; elsewhere the defaults need no
-// tuning.
+// Recommendation is how much evidence a recommendation needs, and how long evidence
+// counts. Demos and tests use it to compress days into minutes. In production, the
+// defaults need no tuning.
 type Recommendation struct {
-	// CPUHalfLife is the time after which what a level of CPU would have cost counts
-	// half. The windows of hours and days go with it. Default 72h.
+	// CPUHalfLife is the time after which CPU usage counts half. The windows of hours and
+	// days scale with it. Defaults to 72h.
 	CPUHalfLife metav1.Duration `json:"cpuHalfLife"`
-	// RecentHalfLife is the same for the windows of minutes, which raise at once, and for
-	// the pauses between two falls of CPU. Default 20m.
+	// RecentHalfLife is the same for the windows of minutes, which raise a request at once,
+	// and for the time between two reductions of CPU. Defaults to 20m.
 	RecentHalfLife metav1.Duration `json:"recentHalfLife"`
-	// MemoryWindow is how long a peak of memory counts. Default 192h.
+	// MemoryWindow is how long a memory peak counts. Defaults to 192h.
 	MemoryWindow metav1.Duration `json:"memoryWindow"`
-	// OOMHalfLife is the time after which the floor of an OOM kill has come half the
-	// way down to the peak.
+	// OOMHalfLife is the time after which the floor that an OOM kill sets is halfway down to
+	// the memory peak.
 	OOMHalfLife metav1.Duration `json:"oomHalfLife"`
-	// MinEvidence is the observed time before the first recommendation. Default 2m.
+	// MinEvidence is the observed time before the first recommendation. Defaults to 2m.
 	MinEvidence metav1.Duration `json:"minEvidence"`
-	// FullEvidence is the observed time from which on more proves nothing more.
+	// FullEvidence is the observed time after which more usage adds no confidence.
 	FullEvidence metav1.Duration `json:"fullEvidence"`
-	// ConfidenceUnit is the observed time that bounds are wide for: the upper
-	// one is twice what usage asks for after a quarter of it. Default 24h.
+	// ConfidenceUnit is the time scale at which bounds narrow. After a quarter of it, the
+	// upper bound is twice the target. Defaults to 24h.
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
 }
 
-// Provision says what the operator creates in its own namespace, where the API server
-// serves the kind. What is switched off again is removed.
+// Provision is what the operator creates in its own namespace, if the API server has the
+// kind. Objects that are turned off are deleted.
 type Provision struct {
-	// Monitoring is a ServiceMonitor and a PrometheusRule with alerts. Default true.
-	// Nothing is monitored where no metrics are served.
+	// Monitoring creates a ServiceMonitor and a PrometheusRule with alerts, if the metrics
+	// endpoint is on. Defaults to true.
 	Monitoring bool `json:"monitoring"`
-	// NetworkPolicy lets nothing in to the operator's pods but scrapes of the metrics.
-	// Default true.
+	// NetworkPolicy allows only scrapes of the metrics to reach the operator's pods.
+	// Defaults to true.
 	NetworkPolicy bool `json:"networkPolicy"`
 }
 
-// Budget says how much is changed at once. A change is a resize of one pod or a write of
-// one pod template, accepted or not. docs/budget-and-freeze.md tells who goes first.
+// Budget limits the rate of changes. A change is a resize of one pod or a write of one pod
+// template, accepted or not. docs/budget-and-freeze.md has the order of changes.
 type Budget struct {
-	// ChangesPerMinute is how many changes there may be in any 60 s. From 1 to 100000.
-	// Default 300: a thousand Deployments of three pods are all resized within one resync
-	// period, at five small requests a second.
+	// ChangesPerMinute is the maximum number of changes in any 60 seconds, from 1 to 100000.
+	// Defaults to 300: a thousand Deployments of three pods are resized within one resync
+	// period, at five small requests per second.
 	ChangesPerMinute int `json:"changesPerMinute"`
-	// ChangesPerMinutePerNamespace is how many of them may be in one namespace. From 1 to
-	// 100000. Default 60, a fifth, so that one namespace does not keep all others waiting.
+	// ChangesPerMinutePerNamespace is the maximum in one namespace, from 1 to 100000. Defaults
+	// to 60, so that one namespace does not delay all others.
 	ChangesPerMinutePerNamespace int `json:"changesPerMinutePerNamespace"`
-	// Window is the minute. Only tests have another.
+	// Window is the period of the budget. Only tests change it.
 	Window time.Duration `json:"-"`
 }
 
-// Freeze is the switch that stops all changes: a ConfigMap that need only exist.
+// Freeze is the switch that stops all changes while a ConfigMap exists.
 type Freeze struct {
-	// ConfigMap is its name. Default "verticalscaler-freeze". The Role own-namespace must
-	// name the same. "" is for none.
+	// ConfigMap is the name of the ConfigMap. The Role own-namespace must have the same
+	// name. "" turns the switch off. Defaults to "verticalscaler-freeze".
 	ConfigMap string `json:"configMap"`
-	// Namespace is where it is; default the operator's own.
+	// Namespace is the namespace of the ConfigMap. Defaults to the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Prometheus says where usage of the past comes from, so that a new scaler need not
-// learn for days. docs/prometheus.md tells how to set it up. Files are read anew when
-// they are needed; nothing is taken from the environment.
+// Prometheus is the source of past usage. With it, a new scaler needs no days to learn.
+// docs/prometheus.md describes the setup. Files are read again for each use. Environment
+// variables are ignored.
 type Prometheus struct {
-	// Address is the URL of Prometheus, or of what speaks its API, without credentials,
-	// query and fragment: "https://prometheus.monitoring.svc:9091". Default "": nobody
-	// is asked.
+	// Address is the URL of Prometheus or of a compatible API, without credentials, query
+	// and fragment: "https://prometheus.monitoring.svc:9091". "" turns it off. Defaults to "".
 	Address string `json:"address"`
-	// Labels are those that series must have besides, such as {cluster: east}. At most 16.
+	// Labels are extra labels that series must have, such as {cluster: east}. At most 16.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Lookback is how far into the past is asked. From 1h to 2160h. Default 192h, the
-	// memory window.
+	// Lookback is how much past usage is read, from 1h to 2160h. Defaults to 192h, the memory
+	// window.
 	Lookback metav1.Duration `json:"lookback"`
-	// Step is the time between two samples of the past. At least 15s, whole seconds, and
-	// at most the longest gap that counts: 2m or three collection intervals. Default 1m.
-	// A container's memory must be scraped once in two steps.
+	// Step is the time between two samples, in whole seconds. At least 15s, and at most 2m
+	// or three collection intervals. A container's memory must be scraped at least every
+	// two steps. Defaults to 1m.
 	Step metav1.Duration `json:"step"`
-	// RateWindow is what CPU usage is averaged over, and must hold two scrapes. From 30s
-	// to 1h, whole seconds. Default 4m.
+	// RateWindow is the time over which CPU usage is averaged, from 30s to 1h in whole
+	// seconds. It must contain two scrapes. Defaults to 4m.
 	RateWindow metav1.Duration `json:"rateWindow"`
-	// Timeout is for one query. From 1s to 5m. Default 30s.
+	// Timeout is the timeout of one query, from 1s to 5m. Defaults to 30s.
 	Timeout metav1.Duration `json:"timeout"`
-	// MaxBytes is the longest answer that is read. When one is longer, less is asked for
-	// at once. From 64Ki to 256Mi, as a plain number. Default 8388608.
+	// MaxBytes is the maximum size of an answer in bytes, from 65536 to 268435456. After a
+	// larger answer, the operator asks for less at once. Defaults to 8388608.
 	MaxBytes int64 `json:"maxBytes"`
-	// CAFile holds the certificates that Prometheus's is verified with, in PEM. Default
-	// those of the system.
+	// CAFile is the CA bundle for Prometheus's certificate (PEM). Defaults to the system's.
 	CAFile string `json:"caFile,omitempty"`
-	// CertFile and KeyFile are our own certificate and its key, in PEM.
+	// CertFile and KeyFile are the client certificate and its key (PEM).
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
-	// BearerTokenFile holds a token, which is sent over https only.
+	// BearerTokenFile is the file with a bearer token. It is sent only over HTTPS.
 	BearerTokenFile string `json:"bearerTokenFile,omitempty"`
-	// Username and PasswordFile are sent instead of a token, over https only.
+	// Username and PasswordFile replace the token. They are sent only over HTTPS.
 	Username     string `json:"username,omitempty"`
 	PasswordFile string `json:"passwordFile,omitempty"`
 }
 
-// Default is the configuration of an empty file.
+// Default returns the configuration of an empty file.
 func Default() Operator {
 	p := recommend.DefaultParams()
 	d := func(v time.Duration) metav1.Duration { return metav1.Duration{Duration: v} }
@@ -216,7 +214,7 @@ func Default() Operator {
 	}
 }
 
-// Load reads a configuration file over the defaults. No path means the defaults.
+// Load reads a configuration file over the defaults. Without a path, it returns the defaults.
 func Load(path string) (Operator, error) {
 	if path == "" {
 		return Default(), nil
@@ -288,14 +286,14 @@ func (c Operator) validate() error {
 			continue
 		}
 		if wrong := v.wrong(v.value); len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %q cannot be a name: %s", v.name, v.value, strings.Join(wrong, "; ")))
+			errs = append(errs, fmt.Errorf("%s: %q is not a valid name: %s", v.name, v.value, strings.Join(wrong, "; ")))
 		}
 	}
 	errs = append(errs, c.Prometheus.validate(c.Params().History.MaxGap)...)
 	return errors.Join(errs...)
 }
 
-// Params are the parameters of histories and recommendations.
+// Params returns the parameters of histories and recommendations.
 func (c Operator) Params() recommend.Params {
 	p := recommend.DefaultParams()
 	p.History = history.Params{
@@ -303,7 +301,7 @@ func (c Operator) Params() recommend.Params {
 		RecentHalfLife: c.Recommendation.RecentHalfLife.Duration,
 		MemoryWindow:   c.Recommendation.MemoryWindow.Duration,
 		OOMHalfLife:    c.Recommendation.OOMHalfLife.Duration,
-		// Two rounds may be lost before time stands still.
+		// Two lost collections do not interrupt observed time.
 		MaxGap: max(p.History.MaxGap, 3*c.Collection.Interval.Duration),
 		Prices: p.History.Prices,
 	}

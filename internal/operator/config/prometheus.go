@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// maxLabels is the most labels that are asked for besides.
+// maxLabels is the maximum number of extra labels.
 const maxLabels = 16
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,127}$`)
 
-// validate finds what cannot work, or would be unsafe. No error holds the address, since
-// a password in it is one of the mistakes.
+// validate finds settings that cannot work or are unsafe. Errors do not contain the
+// address, because it may contain a password by mistake.
 func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("prometheus."+format, args...)) }
 	for _, v := range []struct {
@@ -43,27 +43,27 @@ func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
 		wrong("maxBytes must be from %d to %d, not %d", 64<<10, 256<<20, p.MaxBytes)
 	}
 	if len(p.Labels) > maxLabels {
-		wrong("labels may have %d entries, not %d", maxLabels, len(p.Labels))
+		wrong("labels must have at most %d entries, not %d", maxLabels, len(p.Labels))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 		switch {
 		case !labelName.MatchString(name):
-			wrong("labels: %.80q cannot be a label's name", name)
+			wrong("labels: %.80q is not a valid label name", name)
 		case slices.Contains([]string{"__name__", "namespace", "pod", "container"}, name):
-			wrong("labels: %s is the operator's to choose", name)
+			wrong("labels: %s is set by the operator: remove it", name)
 		}
 	}
 	if err := p.validateAddress(); err != nil {
 		wrong("%w", err)
 	}
 	if (p.CertFile == "") != (p.KeyFile == "") {
-		wrong("certFile and prometheus.keyFile need each other")
+		wrong("certFile and prometheus.keyFile must be set together")
 	}
 	if (p.Username == "") != (p.PasswordFile == "") {
-		wrong("username and prometheus.passwordFile need each other")
+		wrong("username and prometheus.passwordFile must be set together")
 	}
 	if p.BearerTokenFile != "" && p.PasswordFile != "" {
-		wrong("bearerTokenFile and prometheus.passwordFile exclude each other")
+		wrong("bearerTokenFile and prometheus.passwordFile must not both be set")
 	}
 	return errs
 }
@@ -71,7 +71,7 @@ func (p Prometheus) validate(maxGap time.Duration) (errs []error) {
 func (p Prometheus) validateAddress() error {
 	if p.Address == "" {
 		if p.CAFile+p.CertFile+p.KeyFile+p.BearerTokenFile+p.Username+p.PasswordFile != "" {
-			return errors.New("address is missing, but there are files or credentials for it")
+			return errors.New("address must be set, because files or credentials are set")
 		}
 		return nil
 	}
@@ -80,11 +80,11 @@ func (p Prometheus) validateAddress() error {
 	case err != nil || address.Hostname() == "" || (address.Scheme != "http" && address.Scheme != "https"):
 		return errors.New("address must be an http or https URL, such as https://prometheus.monitoring.svc:9090")
 	case address.User != nil:
-		return errors.New("address must not hold credentials: use bearerTokenFile, or username and passwordFile")
+		return errors.New("address must not contain credentials: use bearerTokenFile, or username and passwordFile")
 	case address.RawQuery != "" || address.ForceQuery || address.Fragment != "":
-		return errors.New("address must have no query and no fragment")
+		return errors.New("address must not have a query or a fragment")
 	case address.Scheme == "http" && p.CAFile+p.CertFile+p.KeyFile+p.BearerTokenFile+p.PasswordFile != "":
-		return errors.New("address must be https, since there are files for TLS or credentials")
+		return errors.New("address must be an https URL, because TLS files or credentials are set")
 	}
 	return nil
 }
