@@ -15,8 +15,8 @@ const (
 	// no rights.
 	ClaimAnnotation = "autoscaling.verticalscaler.io/deployment"
 
-	// PausedAnnotation, set to "true" on a scaler, stops the operator from changing the
-	// Deployment or its pods. It is the emergency stop beside spec.suspend.
+	// PausedAnnotation stops the operator from changing the Deployment or its pods if its
+	// value is "true". It is the emergency stop beside spec.suspend.
 	PausedAnnotation = "autoscaling.verticalscaler.io/paused"
 
 	// RestoreFinalizer is on a scaler only while the operator owns fields of the Deployment's

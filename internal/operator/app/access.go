@@ -247,7 +247,7 @@ func (s Scope) log(to logr.Logger) {
 		to.Info("Nodes are not read, since the operator may not list and watch them")
 	}
 	if s.MetricsForbidden != "" {
-		to.Info("Nobody can read /metrics, since the operator cannot find out who may", "missing", s.MetricsForbidden)
+		to.Info("Clients cannot read /metrics: the operator lacks the right to check their tokens", "missing", s.MetricsForbidden)
 	}
 }
 
@@ -280,7 +280,7 @@ func (w *watchman) Start(ctx context.Context) error {
 			log.FromContext(ctx).Error(err, "Cannot ask for our rights")
 		}
 		if improved {
-			log.FromContext(ctx).Info("Starting anew, since the operator has been given more rights")
+			log.FromContext(ctx).Info("Restarting the manager: the operator has been granted more rights")
 			w.improved()
 			return nil
 		}

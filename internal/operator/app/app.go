@@ -89,7 +89,7 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 //
 // A namespace that cannot be read, because it does not exist yet or because the
 // operator was given no rights in it, is left out and asked about every 15 s. A cache
-// cannot be given another namespace, so the manager then starts anew, in the same
+// cannot be given another namespace, so the manager then starts again, in the same
 // process.
 func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
 	reviews, err := authorizationclient.NewForConfig(restConfig)
@@ -165,11 +165,11 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		// All that the leader does has ended by then, so the next one need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
-		// A manager that starts anew has controllers of the same names.
+		// A manager that starts again has controllers of the same names.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: inventory.Trim,
-			// A kind that nobody has set up for caching is an error, not a silent
+			// A kind that is not set up for caching is an error, not a silent
 			// cluster-wide watch.
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{

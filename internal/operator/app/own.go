@@ -32,7 +32,7 @@ func provisionOptions(c config.Operator, scope Scope, namespace, deployment stri
 	return provision.Options{
 		Namespace:  namespace,
 		Deployment: deployment,
-		// Where nobody can read metrics, there is nothing to monitor.
+		// If no client can read metrics, there is nothing to monitor.
 		Monitoring:    c.Provision.Monitoring && c.Metrics.BindAddress != "0" && scope.MetricsForbidden == "",
 		NetworkPolicy: c.Provision.NetworkPolicy,
 		SecureMetrics: c.Metrics.Secure,

@@ -20,11 +20,11 @@ var files embed.FS
 // object is one object as we want it.
 type object struct {
 	want *unstructured.Unstructured
-	// on says that it shall be there; otherwise that it shall not.
+	// on says whether the object should exist.
 	on bool
 }
 
-// wanted makes the objects, for a Deployment that shall own them.
+// wanted returns the objects that the Deployment should own.
 func wanted(o Options, owner types.UID) ([]object, error) {
 	var out []object
 	for _, f := range []struct {

@@ -187,7 +187,7 @@ func (p *Provisioner) settle(ctx context.Context, o object, owner types.UID) (ou
 		if !o.on {
 			return unchanged, nil
 		}
-		// Not by force: whoever creates it in this moment keeps it.
+		// Without force: another writer that creates it at this moment keeps it.
 		_, err := api.Apply(ctx, o.want.GetName(), o.want, metav1.ApplyOptions{FieldManager: Manager})
 		return created, err
 	case err != nil:
@@ -201,7 +201,7 @@ func (p *Provisioner) settle(ctx context.Context, o object, owner types.UID) (ou
 		}
 		return foreign, nil
 	case have.GetDeletionTimestamp() != nil:
-		return former, nil // made anew once it is gone
+		return former, nil // created again after it is deleted
 	case !o.on:
 		return removed, api.Delete(ctx, o.want.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
 			UID: ptr.To(have.GetUID()), ResourceVersion: ptr.To(have.GetResourceVersion()),
@@ -209,7 +209,7 @@ func (p *Provisioner) settle(ctx context.Context, o object, owner types.UID) (ou
 	case !differs(o.want, have):
 		return unchanged, nil
 	}
-	// With the version that was compared: what has changed since is looked at anew.
+	// With the version that was compared: a later change is compared again.
 	want := o.want.DeepCopy()
 	want.SetResourceVersion(have.GetResourceVersion())
 	_, err = api.Apply(ctx, want.GetName(), want, metav1.ApplyOptions{FieldManager: Manager, Force: true})

@@ -72,7 +72,7 @@ func TestStepsBlockUpgradesForALimitedTime(t *testing.T) {
 // Whatever the steps do, and however often the operator restarts: no block is longer than
 // 30 minutes and a look, and a step blocks upgrades unless the limit was reached.
 func TestNoBlockIsLong(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test repeats itself
+	random := rand.New(rand.NewPCG(1, 2))
 	var s state
 	var blockedSince, limit time.Time
 	for now := noon; now.Before(noon.Add(100 * time.Hour)); now = now.Add(interval) {
