@@ -346,7 +346,7 @@ func worksWithin(t *testing.T, i *install) {
 	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "may not create tokenreviews") {
 		t.Errorf("/metrics answers %d: %s", code, body)
 	}
-	if n := i.log.count("Nobody can read /metrics", "tokenreviews"); n != 1 {
+	if n := i.log.count("Clients cannot read /metrics", "tokenreviews"); n != 1 {
 		t.Errorf("the log says %d times that nobody can read the metrics", n)
 	}
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
