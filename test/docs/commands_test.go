@@ -16,20 +16,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/commands"
 )
+
+// root is the root of the source tree. Tests run in the folder of their package.
+var root = filepath.Join("..", "..")
 
 // nested is set for the commands that a test runs, so that no test runs itself.
 const nested = "VERTICALSCALER_TEST_NESTED"
 
 func TestTheCommandsInTheDocumentationExist(t *testing.T) {
-	root, checked := testkit.Root(), 0
-	for _, path := range pages(t, root) {
+	checked := 0
+	for _, path := range pages(t) {
 		for _, command := range commands.Of(read(t, path)) {
 			checked++
 			if err := commands.Check(root, command); err != nil {
-				t.Errorf("%s: %s: %v", name(root, path), command, err)
+				t.Errorf("%s: %s: %v", name(path), command, err)
 			}
 		}
 	}
@@ -40,7 +42,6 @@ func TestTheCommandsInTheDocumentationExist(t *testing.T) {
 
 // The worked examples name files, which move.
 func TestTheFilesThatContributorsAreToldOfExist(t *testing.T) {
-	root := testkit.Root()
 	for _, match := range regexp.MustCompile("`([\\w.-]+(?:/[\\w.-]+)*/?)`").FindAllStringSubmatch(read(t, filepath.Join(root, "CONTRIBUTING.md")), -1) {
 		path := match[1]
 		if !strings.Contains(path, "/") && filepath.Ext(path) == "" || strings.HasPrefix(path, "bin/") {
@@ -61,7 +62,6 @@ func TestTheFirstCommandRunsATest(t *testing.T) {
 	if os.Getenv(nested) != "" {
 		t.Skip("run by itself")
 	}
-	root := testkit.Root()
 	all := commands.Of(read(t, filepath.Join(root, "CONTRIBUTING.md")))
 	if len(all) == 0 || !strings.Contains(all[0], " PKG=./internal/") {
 		t.Fatalf("the first command of CONTRIBUTING.md does not name a package: %q", all)
@@ -82,7 +82,6 @@ func TestTheFirstCommandRunsATest(t *testing.T) {
 }
 
 func TestTheWorkflowsCallTargetsThatExist(t *testing.T) {
-	root := testkit.Root()
 	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yaml"))
 	if err != nil || len(workflows) == 0 {
 		t.Fatalf("%d workflows, %v", len(workflows), err)
@@ -91,11 +90,11 @@ func TestTheWorkflowsCallTargetsThatExist(t *testing.T) {
 	for _, path := range workflows {
 		found := target.FindAllString(read(t, path), -1)
 		if len(found) == 0 {
-			t.Errorf("%s calls no target", name(root, path))
+			t.Errorf("%s calls no target", name(path))
 		}
 		for _, command := range found {
 			if err := commands.Check(root, command); err != nil {
-				t.Errorf("%s: %s: %v", name(root, path), command, err)
+				t.Errorf("%s: %s: %v", name(path), command, err)
 			}
 		}
 	}
@@ -103,7 +102,7 @@ func TestTheWorkflowsCallTargetsThatExist(t *testing.T) {
 
 // pages are the documents that tell people what to run. The changelog and the records
 // of decisions tell what was so once.
-func pages(t *testing.T, root string) []string {
+func pages(t *testing.T) []string {
 	t.Helper()
 	paths := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "SECURITY.md")}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
@@ -121,7 +120,7 @@ func pages(t *testing.T, root string) []string {
 	return paths
 }
 
-func name(root, path string) string {
+func name(path string) string {
 	relative, err := filepath.Rel(root, path)
 	if err != nil {
 		return path
