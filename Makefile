@@ -182,12 +182,11 @@ test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove t
 	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
 	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
 
-# What is run, and how: -selector suite=verticalscaler, or -h for all flags.
-SCORECARD_ARGS ?=
-
+# With ARGS=-record, it records what this version stores instead: docs/release.md.
 .PHONY: scorecard
-scorecard: $(SCORECARD_TEST) ## Run the scorecard's tests of the bundle as processes. SCORECARD_ARGS='-selector suite=olm'
-	go run ./hack/scorecard -cluster-dir="$(CLUSTER_DIR)" -scorecard-test=$(SCORECARD_TEST) $(SCORECARD_ARGS)
+scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a cluster. ARGS='-run TestBundle/olm'
+	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" SCORECARD_TEST=$(CURDIR)/$(SCORECARD_TEST) \
+	go test -v -count=1 -timeout $(TEST_TIMEOUT) ./test/scorecard $(or $(ARGS),-run TestBundle)
 
 .PHONY: fuzz
 fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.

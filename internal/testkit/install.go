@@ -78,16 +78,16 @@ func InstalledMain(m *testing.M, env **Env) int {
 		if err != nil {
 			return nil, err
 		}
-		if err := e.install(context.Background()); err != nil {
+		if err := e.Install(context.Background()); err != nil {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil
 	}, true)
 }
 
-// install applies config/default, less the CRDs, which are there, and the operator's pod
+// Install applies config/default, less the CRDs, which are there, and the operator's pod
 // with what belongs to it.
-func (e *Env) install(ctx context.Context) error {
+func (e *Env) Install(ctx context.Context) error {
 	objects, err := e.render(ctx, filepath.Join(Root(), "config", "default"))
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func await(ctx context.Context, wait time.Duration, look func(ctx context.Contex
 	}
 }
 
-// missingError says what was waited for in vain.
+// missingError says what a test has waited for.
 type missingError struct {
 	wait    time.Duration
 	missing []string
@@ -114,12 +114,11 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("after %s still: %s", e.wait, strings.Join(e.missing, "; "))
 }
 
-// create makes an object, and refuses to go on where there is one already: it is
-// somebody's.
+// create creates an object. One that exists already is an error: the test does not own it.
 func create(ctx context.Context, c client.Client, object client.Object) error {
 	err := c.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("there is a %s already: the test needs a namespace where it is not in the way", said(object))
+		return fmt.Errorf("%s exists already: use another namespace, or delete it", said(object))
 	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", said(object), err)
@@ -136,14 +135,14 @@ func said(object client.Object) string {
 	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
 }
 
-// remove deletes objects in order, and waits for each until it is gone. Those that are
-// gone by themselves with the others need no deletion: they are waited for as well.
+// remove deletes objects in order, and waits until none exists. Objects that the garbage
+// collector deletes with others are waited for as well.
 func remove(ctx context.Context, c client.Client, wait time.Duration, objects ...client.Object) error {
-	// What has been made is removed also where the test has run out of time.
+	// Also after the time of the test is up.
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for _, object := range objects {
-		// With its pods: nothing is left when the Deployment is gone.
+		// With its pods: none exists when the Deployment no longer exists.
 		err := c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", said(object), err))
@@ -170,9 +169,9 @@ func awaitGone(ctx context.Context, c client.Client, wait time.Duration, object 
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", said(object), err)
 		case len(live.GetFinalizers()) > 0:
-			return []string{fmt.Sprintf("%s is held by the finalizers %v", said(object), live.GetFinalizers())}, nil
+			return []string{fmt.Sprintf("%s is blocked by the finalizers %v", said(object), live.GetFinalizers())}, nil
 		}
-		return []string{said(object) + " is not gone"}, nil
+		return []string{said(object) + " still exists"}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("after its deletion, %w", err)

@@ -61,9 +61,9 @@ func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []str
 		case err != nil:
 			return problems, fmt.Errorf("example %s: %w", example.GetName(), err)
 		case example.GetKind() == ownerKind:
-			log.say("%s: its Deployment and its scaler were made and kept, and nothing is left of it", example.GetName())
+			log.say("%s: its Deployment and its VerticalScaler were created and kept, and everything was deleted", example.GetName())
 		default:
-			log.say("%s: its claim, TargetFound and all conditions were written, and nothing is left of it", example.GetName())
+			log.say("%s: its claim, TargetFound and all conditions were written, and everything was deleted", example.GetName())
 		}
 	}
 	return problems, nil

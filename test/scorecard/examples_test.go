@@ -161,7 +161,7 @@ func TestExamplesReconcile(t *testing.T) {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"example.com/stuck"} }
 			},
-			state: "fail", words: []string{"VerticalScaler here/web is held by the finalizers [example.com/stuck]"},
+			state: "fail", words: []string{"VerticalScaler here/web is blocked by the finalizers [example.com/stuck]"},
 		},
 		"not if a ScaledDeployment's scaler is not made": {
 			operator: func(o *operator) {
@@ -239,7 +239,7 @@ func TestExamplesReconcile(t *testing.T) {
 func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "web"}}
 	c := healthy().client(t, theirs)
-	wants(t, run(t, "examples-reconcile", settingWith(c, bundleWith(t, twoExamples))), "error", "there is a Deployment here/web already")
+	wants(t, run(t, "examples-reconcile", settingWith(c, bundleWith(t, twoExamples))), "error", "Deployment here/web exists already")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
 		t.Errorf("their Deployment: %v", err)
 	}

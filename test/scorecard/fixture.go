@@ -38,7 +38,7 @@ type stored struct{ deployment, scaler, checkpoint *unstructured.Unstructured }
 func storedVersions(files fs.FS) (versions []string, err error) {
 	found, err := fs.Glob(files, path.Join("testdata", "v*", StoredFile))
 	if err != nil {
-		return nil, fmt.Errorf("looking for what versions have stored: %w", err)
+		return nil, fmt.Errorf("looking for the objects that versions have stored: %w", err)
 	}
 	for _, file := range found {
 		versions = append(versions, path.Base(path.Dir(file)))
@@ -53,7 +53,7 @@ func storedVersions(files fs.FS) (versions []string, err error) {
 func readStored(files fs.FS, version, namespace string) (all []stored, err error) {
 	content, err := fs.ReadFile(files, path.Join("testdata", version, StoredFile))
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s has stored: %w", version, err)
+		return nil, fmt.Errorf("reading the objects that %s has stored: %w", version, err)
 	}
 	content = bytes.ReplaceAll(content, []byte(RecordedNamespace), []byte(namespace))
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
@@ -65,19 +65,19 @@ func readStored(files fs.FS, version, namespace string) (all []stored, err error
 		case errors.Is(err, io.EOF):
 			for _, name := range slices.Sorted(maps.Keys(byName)) {
 				if s := byName[name]; s.deployment == nil || s.scaler == nil || s.checkpoint == nil {
-					return nil, fmt.Errorf("what %s has stored of %s is not complete", version, name)
+					return nil, fmt.Errorf("the objects that %s has stored for %s are not complete", version, name)
 				}
 				all = append(all, *byName[name])
 			}
 			return all, nil
 		case err != nil:
-			return nil, fmt.Errorf("decoding what %s has stored: %w", version, err)
+			return nil, fmt.Errorf("decoding the objects that %s has stored: %w", version, err)
 		case len(document.Raw) == 0:
 			continue
 		}
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(document.Raw); err != nil {
-			return nil, fmt.Errorf("decoding what %s has stored: %w", version, err)
+			return nil, fmt.Errorf("decoding the objects that %s has stored: %w", version, err)
 		}
 		name := object.GetName()
 		if byName[name] == nil {
@@ -91,7 +91,7 @@ func readStored(files fs.FS, version, namespace string) (all []stored, err error
 		case scalerKind + "Checkpoint":
 			byName[name].checkpoint = object
 		default:
-			return nil, fmt.Errorf("%s has stored a %s, which is not looked at", version, object.GetKind())
+			return nil, fmt.Errorf("%s has stored a %s, which the test does not read", version, object.GetKind())
 		}
 	}
 }

@@ -27,7 +27,7 @@ func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
 	}
 	for _, c := range was.Conditions {
 		if meta.FindStatusCondition(is.Conditions, c.Type) == nil {
-			say("condition %s is gone", c.Type)
+			say("condition %s is lost", c.Type)
 		}
 	}
 	if was.Recommendation != nil {
@@ -40,15 +40,15 @@ func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
 		if !slices.ContainsFunc(is.History, func(e v1beta1.HistoryEntry) bool {
 			return e.Message == entry.Message && e.Time.Equal(&entry.Time)
 		}) {
-			say("history entry %q is gone", entry.Message)
+			say("history entry %q is lost", entry.Message)
 		}
 	}
 	if was.OriginalResources != nil {
-		lost = append(lost, lostOfHeld(was.OriginalResources, is.OriginalResources)...)
+		lost = append(lost, lostOfOriginal(was.OriginalResources, is.OriginalResources)...)
 	}
 	for _, finalizer := range before.Finalizers {
 		if !slices.Contains(now.Finalizers, finalizer) {
-			say("finalizer %s is gone", finalizer)
+			say("finalizer %s is lost", finalizer)
 		}
 	}
 	return lost
@@ -56,12 +56,12 @@ func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
 
 func lostOfRecommendation(was, is *v1beta1.Recommendation) (lost []string) {
 	if is == nil {
-		return []string{"the recommendation is gone"}
+		return []string{"the recommendation is lost"}
 	}
 	for _, w := range was.ContainerRecommendations {
 		i := slices.IndexFunc(is.ContainerRecommendations, func(c v1beta1.ContainerRecommendation) bool { return c.ContainerName == w.ContainerName })
 		if i < 0 {
-			lost = append(lost, fmt.Sprintf("the recommendation for container %s is gone", w.ContainerName))
+			lost = append(lost, fmt.Sprintf("the recommendation for container %s is lost", w.ContainerName))
 			continue
 		}
 		c := is.ContainerRecommendations[i]
@@ -76,7 +76,7 @@ func lostOfRecommendation(was, is *v1beta1.Recommendation) (lost []string) {
 
 func lostOfDecision(was, is *v1beta1.Decision) (lost []string) {
 	if is == nil {
-		return []string{"the decision is gone"}
+		return []string{"the decision is lost"}
 	}
 	if is.Time.Before(&was.Time) {
 		lost = append(lost, fmt.Sprintf("the decision is of %s and was of %s", is.Time, was.Time))
@@ -84,7 +84,7 @@ func lostOfDecision(was, is *v1beta1.Decision) (lost []string) {
 	for _, w := range was.Containers {
 		i := slices.IndexFunc(is.Containers, func(c v1beta1.ContainerDecision) bool { return c.ContainerName == w.ContainerName })
 		if i < 0 {
-			lost = append(lost, fmt.Sprintf("the decision for container %s is gone", w.ContainerName))
+			lost = append(lost, fmt.Sprintf("the decision for container %s is lost", w.ContainerName))
 			continue
 		}
 		lost = append(lost, lowered("the decision for container "+w.ContainerName, w.Requests, is.Containers[i].Requests)...)
@@ -92,19 +92,19 @@ func lostOfDecision(was, is *v1beta1.Decision) (lost []string) {
 	return lost
 }
 
-// lostOfHeld names the values found that are no longer on record. They must be the very
-// same: they are what a user gets back.
-func lostOfHeld(was, is *v1beta1.OriginalResources) (lost []string) {
+// lostOfOriginal names the original resources that are lost or have changed. The operator
+// restores exactly these values.
+func lostOfOriginal(was, is *v1beta1.OriginalResources) (lost []string) {
 	if is == nil {
-		return []string{"the values found in the pod template are no longer held"}
+		return []string{"the original resources are lost"}
 	}
 	if is.DeploymentName != was.DeploymentName || is.UID != was.UID {
-		lost = append(lost, fmt.Sprintf("held is of Deployment %s (%s) and was of %s (%s)", is.DeploymentName, is.UID, was.DeploymentName, was.UID))
+		lost = append(lost, fmt.Sprintf("the original resources are of Deployment %s (%s), and were of %s (%s)", is.DeploymentName, is.UID, was.DeploymentName, was.UID))
 	}
 	for _, w := range was.Containers {
 		i := slices.IndexFunc(is.Containers, func(c v1beta1.OriginalContainerResources) bool { return c.ContainerName == w.ContainerName })
 		if i < 0 {
-			lost = append(lost, fmt.Sprintf("what is held of container %s is gone", w.ContainerName))
+			lost = append(lost, fmt.Sprintf("the original resources of container %s are lost", w.ContainerName))
 			continue
 		}
 		for _, pair := range []struct {
@@ -113,7 +113,7 @@ func lostOfHeld(was, is *v1beta1.OriginalResources) (lost []string) {
 		}{{"requests", w.Requests, is.Containers[i].Requests}, {"limits", w.Limits, is.Containers[i].Limits}} {
 			for _, r := range resourcesOf(pair.was, pair.is) {
 				if r.was != nil && (r.is == nil || r.is.Cmp(*r.was) != 0) {
-					lost = append(lost, fmt.Sprintf("the %s of %s held of container %s were %s and are %s", pair.name, r.name, w.ContainerName, r.was, r.is))
+					lost = append(lost, fmt.Sprintf("the original %s of %s of container %s were %s and are %s", pair.name, r.name, w.ContainerName, r.was, r.is))
 				}
 			}
 		}
@@ -150,17 +150,17 @@ func lostOfCheckpoint(before, now *v1beta1.VerticalScalerCheckpoint) (lost []str
 	for _, w := range before.Spec.Containers {
 		was, err := history.Decode(w.Data)
 		if err != nil {
-			say("what was learned about container %s cannot be read: %v", w.ContainerName, err)
+			say("the recorded history of container %s cannot be read: %v", w.ContainerName, err)
 			continue
 		}
 		i := slices.IndexFunc(now.Spec.Containers, func(c v1beta1.ContainerCheckpoint) bool { return c.ContainerName == w.ContainerName })
 		if i < 0 {
-			say("what was learned about container %s is gone", w.ContainerName)
+			say("the history of container %s is lost", w.ContainerName)
 			continue
 		}
 		is, err := history.Decode(now.Spec.Containers[i].Data)
 		if err != nil {
-			say("what is saved about container %s cannot be read: %v", w.ContainerName, err)
+			say("the stored history of container %s cannot be read: %v", w.ContainerName, err)
 			continue
 		}
 		if is.Observed() < was.Observed() {

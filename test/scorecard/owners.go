@@ -88,7 +88,7 @@ func deploymentOf(owner *v1beta1.ScaledDeployment) string {
 	return owner.Name
 }
 
-// isFree refuses to go on where there is such an object: it is somebody's.
+// isFree returns an error if such an object exists: the test does not own it.
 func isFree(ctx context.Context, c client.Client, object client.Object) error {
 	found, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -101,7 +101,7 @@ func isFree(ctx context.Context, c client.Client, object client.Object) error {
 	case err != nil:
 		return fmt.Errorf("looking for %s: %w", said(object), err)
 	}
-	return fmt.Errorf("there is a %s already: the test needs a namespace where it is not in the way", said(object))
+	return fmt.Errorf("%s exists already: use another namespace, or delete it", said(object))
 }
 
 func awaitOwned(ctx context.Context, c client.Client, s Setting, key client.ObjectKey) error {
@@ -162,7 +162,7 @@ func ownedProblems(owner *v1beta1.ScaledDeployment, deployment *appsv1.Deploymen
 	}
 	switch {
 	case owner.Spec.Scaling == nil && scaler != nil:
-		say("there is a VerticalScaler %s, which nobody has asked for", scaler.Name)
+		say("VerticalScaler %s exists, which the ScaledDeployment does not ask for", scaler.Name)
 	case owner.Spec.Scaling == nil:
 	case scaler == nil:
 		say("there is no VerticalScaler %s", owner.Name)

@@ -20,7 +20,7 @@ import (
 
 // rbacUsedIsGranted compares the rights that the bundle asks for with those that the
 // operator was seen to use. Both differences are errors: a right that is missing will
-// be needed on a bad day, and one that is not used is only good for somebody else.
+// be needed in an incident, and one that is not used helps only an attacker.
 func rbacUsedIsGranted(_ context.Context, s Setting, log *Log) (problems []string, err error) {
 	csv, err := readCSV(s.Bundle)
 	if err != nil {

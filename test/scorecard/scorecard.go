@@ -1,13 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scorecard holds the scorecard's own tests of the operator, beside those that
-// every bundle gets.
+// Package scorecard holds the operator's own scorecard tests. Every bundle has further,
+// stock ones.
 //
-// A test reads the bundle, talks to a cluster that the operator runs in, and answers
-// what it found. "operator-sdk scorecard" runs each one in a pod (main), and "make
-// scorecard" as a process (hack/scorecard). They leave nothing behind, and touch
-// nothing that they have not made.
+// A test reads the bundle and uses a cluster in which the operator runs. "operator-sdk
+// scorecard" runs each test in a pod (main), and "make scorecard" runs them as Go tests
+// (cluster_test.go). A test changes only objects that it has created, and deletes them.
 package scorecard
 
 import (
@@ -22,22 +21,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Setting is what a test works with.
+// Setting is the environment of a test.
 type Setting struct {
 	// Bundle is the folder with manifests/ and metadata/.
 	Bundle string
 	// Connect makes a client for the cluster. Tests of the bundle alone do not call it.
 	Connect func() (client.Client, error)
-	// Namespace is where a test makes its objects. The operator must watch it.
+	// Namespace is where a test creates its objects. The operator must watch it.
 	Namespace string
-	// Image is that of the pods that a test makes. They need not run.
+	// Image is that of the pods that a test creates. They need not run.
 	Image string
-	// Wait is how long the operator may take for each thing that it is asked for.
+	// Wait is how long the operator may take to react to each change.
 	Wait time.Duration
 }
 
-// Test finds out whether something holds. Its problems say what does not; the error
-// says that it could not be found out.
+// Test checks one claim. It returns the problems that it found, or an error if it could
+// not check the claim.
 type Test func(ctx context.Context, s Setting, log *Log) (problems []string, err error)
 
 // tests are all tests, by the name that main is given.
@@ -77,7 +76,7 @@ func Run(ctx context.Context, name string, s Setting, now time.Time) v1alpha3.Te
 	return v1alpha3.TestStatus{Results: []v1alpha3.TestResult{result}}
 }
 
-// Log is what a test tells of its work.
+// Log is the output of a test.
 type Log struct{ strings.Builder }
 
 func (l *Log) say(format string, args ...any) { fmt.Fprintf(l, format+"\n", args...) }

@@ -22,8 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// upgradeKeepsStatus puts what earlier versions have stored on the API server, and lets
-// the running operator take it up: nothing may be pruned, lost or lowered.
+// upgradeKeepsStatus stores objects of earlier versions on the API server, and checks that
+// the API server and the running operator keep all of their content.
 func upgradeKeepsStatus(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
 	c, err := connect(ctx, s)
 	if err != nil {
@@ -67,13 +67,13 @@ func sayStored(s stored) string {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.scaler.Object, &scaler); err != nil {
 		return err.Error()
 	}
-	held := 0
+	original := 0
 	if scaler.Status.OriginalResources != nil {
-		held = len(scaler.Status.OriginalResources.Containers)
+		original = len(scaler.Status.OriginalResources.Containers)
 	}
 	containers, _, _ := unstructured.NestedSlice(s.checkpoint.Object, "spec", "containers")
-	return fmt.Sprintf("its claim, decision, %d history entries, what is held of %d containers and what was learned about %d are kept",
-		len(scaler.Status.History), held, len(containers))
+	return fmt.Sprintf("its claim, decision, %d history entries, the original resources of %d containers and the history of %d containers are kept",
+		len(scaler.Status.History), original, len(containers))
 }
 
 // takeUp stores a scaler as an earlier version had it, lets the operator take it up and
@@ -285,7 +285,7 @@ func taken(ctx context.Context, c client.Client, s Setting, full, learned *unstr
 			return nil, fmt.Errorf("reading checkpoint %s: %w", key, err)
 		}
 		if !wasLearned.Spec.SaveTime.Before(&isLearned.Spec.SaveTime) {
-			return []string{"the operator does not save what it has learned although its recommendation has moved: it has not read it"}, nil
+			return []string{"the operator does not save the history although its recommendation has changed: it has not read the history"}, nil
 		}
 		return nil, nil
 	})
@@ -312,7 +312,7 @@ func change(ctx context.Context, c client.Client, s Setting, key client.ObjectKe
 		}
 		found := meta.FindStatusCondition(now.Status.Conditions, v1beta1.ConditionTargetFound)
 		if now.Status.ObservedGeneration != now.Generation || found == nil || found.Status != metav1.ConditionTrue {
-			return []string{fmt.Sprintf("the operator has not taken up %s: %s", patch, sayCondition(now.Status.Conditions, v1beta1.ConditionTargetFound))}, nil
+			return []string{fmt.Sprintf("the operator has not observed %s: %s", patch, sayCondition(now.Status.Conditions, v1beta1.ConditionTargetFound))}, nil
 		}
 		return nil, nil
 	})

@@ -112,7 +112,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 		},
 		"not without the recommendation": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Recommendation = nil } },
-			state:    "fail", words: []string{"the recommendation is gone"},
+			state:    "fail", words: []string{"the recommendation is lost"},
 		},
 		"not without the recommendation for a container": {
 			operator: func(o *operator) {
@@ -122,7 +122,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 					}
 				}
 			},
-			state: "fail", words: []string{"the recommendation for container proxy is gone"},
+			state: "fail", words: []string{"the recommendation for container proxy is lost"},
 		},
 		"not with a lower recommendation": {
 			operator: func(o *operator) {
@@ -146,7 +146,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 		},
 		"not without the decision": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Decision = nil } },
-			state:    "fail", words: []string{"the decision is gone"},
+			state:    "fail", words: []string{"the decision is lost"},
 		},
 		"not with a lower decision": {
 			operator: func(o *operator) {
@@ -165,11 +165,11 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{`history entry "LowerBound: app cpu 50m->206m`},
 		},
-		"not without what is held": {
+		"not without the original resources": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.OriginalResources = nil } },
-			state:    "fail", words: []string{"stored-rollout of v0.1.0: the values found in the pod template are no longer held"},
+			state:    "fail", words: []string{"stored-rollout of v0.1.0: the original resources are lost"},
 		},
-		"not with other values held": {
+		"not with other original resources": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if h := s.Status.OriginalResources; h != nil {
@@ -178,13 +178,13 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 					}
 				}
 			},
-			state: "fail", words: []string{"the requests of cpu held of container app were 50m and are 51m", "what is held of container proxy is gone"},
+			state: "fail", words: []string{"the original requests of cpu of container app were 50m and are 51m", "the original resources of container proxy are lost"},
 		},
-		"not if what was learned is not read": {
+		"not if the history is not read": {
 			operator: func(o *operator) { o.save = nil },
-			state:    "fail", words: []string{"does not save what it has learned", "it has not read it"},
+			state:    "fail", words: []string{"does not save the history", "it has not read the history"},
 		},
-		"not if what was learned is lost": {
+		"not if the history is lost": {
 			operator: func(o *operator) {
 				o.save = func(c *v1beta1.VerticalScalerCheckpoint) {
 					c.Spec.Containers[0].Data = (&history.Container{}).Encode()
@@ -193,18 +193,18 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{
 				"container app was observed for 2m0s, and 0s are left", "the peak of memory of container app was 188743680 bytes and is 0",
-				"the OOM kill of container app of 2026", "what was learned about container proxy is gone",
+				"the OOM kill of container app of 2026", "the history of container proxy is lost",
 			},
 		},
 		"not if a checkpoint is left": {
 			operator: func(o *operator) { o.hoards = true },
-			state:    "fail", words: []string{"after its deletion, after 500ms still: VerticalScalerCheckpoint here/stored-in-place is not gone"},
+			state:    "fail", words: []string{"after its deletion, after 500ms still: VerticalScalerCheckpoint here/stored-in-place still exists"},
 		},
-		"not if what is saved cannot be read": {
+		"not if the stored history cannot be read": {
 			operator: func(o *operator) {
 				o.save = func(c *v1beta1.VerticalScalerCheckpoint) { c.Spec.Containers[0].Data = []byte{9} }
 			},
-			state: "fail", words: []string{"what is saved about container app cannot be read"},
+			state: "fail", words: []string{"the stored history of container app cannot be read"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestWhatIsNotAFixtureIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
 		"half of it":    {string(content[:len(content)*2/3]), "v1"},
 		"another kind":  {"kind: Secret\nmetadata: {name: a}", "has stored a Secret"},
-		"no checkpoint": {"kind: Deployment\nmetadata: {name: a}", "of a is not complete"},
+		"no checkpoint": {"kind: Deployment\nmetadata: {name: a}", "for a are not complete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := fstest.MapFS{"testdata/v1/stored.yaml": {Data: []byte(tc.file)}}
