@@ -102,8 +102,9 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 	go run . --config=config/manager/local.yaml
 
 .PHONY: demo
-demo: ## Show a scaler at work in a cluster of its own. DEMO=once: ends by itself, and fails unless all went well. DEMO=owned: a ScaledDeployment, likewise.
-	go run ./hack/demo -cluster-dir="$(CLUSTER_DIR)" $(addprefix -,$(filter once owned,$(DEMO)))
+demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks. DEMO=owned: a ScaledDeployment, likewise.
+	CGO_ENABLED=0 go build -trimpath -o bin/demo/ . ./cmd/kubectl-vscaler ./hack/demo
+	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once owned,$(DEMO)))
 
 ##@ Tests
 

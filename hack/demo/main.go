@@ -1,81 +1,80 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows a scaler at work.
+// Command demo shows the operator at work in a local cluster, and checks what it did.
 //
-// It starts a cluster of its own with metrics-server, runs the operator against it
-// with the rights of its real service account and no more, and moves the simulated
-// usage of a sample Deployment: up, down, and once out of memory. Meanwhile it shows
-// usage, requests and what the operator decides and why, and in the end what has
-// been checked and counted.
+// The operator runs as a process with the rights of its ServiceAccount and no others.
+// The demo changes the simulated usage of a Deployment, waits for the operator to react,
+// and prints what kubectl shows. Tables list the steps (scenarios.go).
 //
-//	make demo              stays until Ctrl-C, with a kubeconfig to look around with
-//	make demo DEMO=once    ends by itself, and fails unless all was as it should be
-//	make demo DEMO=owned   likewise, for a ScaledDeployment, which owns Deployment and scaler
-//
-// demo.go tells the story, phases.go the play, and owned.go the other one. What is seen becomes a value
-// (state.go) that I/O fills (observe.go); the phases' ends, the view (view.go), the
-// lines (lines.go) and the checks (checks.go) are functions of such values.
+//	make demo              a VerticalScaler; keeps running until Ctrl-C
+//	make demo DEMO=once    the same, but exits, with an error unless all checks pass
+//	make demo DEMO=owned   a ScaledDeployment; exits, with an error unless all checks pass
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
+	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/hack/internal/stage"
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
-// options say how to run the demo.
-type options struct {
-	clusterDir string // holds localcluster
-	dir        string // for all that is written; empty for a temporary one
-	once       bool
-	owned      bool
-	keep       bool
-	plain      bool
+const (
+	lookEvery   = 300 * time.Millisecond
+	reportEvery = 10 * time.Second
+	// patience is how long a step may take.
+	patience = 3 * time.Minute
+)
+
+// shown are the commands whose output is printed after each step.
+var shown = []string{"kubectl vscaler status", "kubectl get pods -l app=web -o custom-columns-file=hack/demo/pods.columns"}
+
+// demo is one run.
+type demo struct {
+	scenario
+	began    time.Time
+	dir      string // the folder of the operator's files
+	env      *testkit.Env
+	operator *process.Process
+	observer *observer
+	last     snapshot
+	seen     []*progress
 }
 
-// ends says that the demo ends by itself.
-func (o options) ends() bool { return o.once || o.owned }
-
-// piece is what is played.
-func (o options) piece() piece {
-	if o.owned {
-		return ownedPiece()
-	}
-	return scalerPiece()
-}
-
-const synopsis = `Usage: go run ./hack/demo -cluster-dir="$(hack/cluster/build.sh)" [FLAG...]
-
-Shows a scaler at work in a cluster of its own. Needs Go, but neither root nor a
-cluster: "make demo" builds what is missing. Ctrl-C ends everything that was started.
-
-Flags:
-`
-
-func init() {
-	// Linux ends a child together with the thread that started it (hack/internal/stage).
-	// The main thread lives as long as the process, so that all children are started
-	// from the main goroutine.
-	runtime.LockOSThread()
-}
+// The kernel stops a child process when the thread that started it ends (testkit/process).
+// The main thread lives as long as the program.
+func init() { runtime.LockOSThread() }
 
 func main() {
-	o, err := parse(os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "demo: %v\nSee -h for what is allowed.\n", err)
-		os.Exit(2)
+	once := flag.Bool("once", false, "exit after the checks")
+	owned := flag.Bool("owned", false, "show a ScaledDeployment, and exit after the checks")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "Shows the operator at work in a local cluster. Use \"make demo\", which builds what is needed.\n\nFlags:\n")
+		flag.PrintDefaults()
 	}
-	ctx, cancel := stage.UntilAsked()
-	err = run(ctx, o)
+	flag.Parse()
+	d := &demo{scenario: scalerScenario, began: time.Now()}
+	if *owned {
+		d.scenario = ownedScenario
+	}
+	ctrl.SetLogger(logr.Discard()) // the client returns its errors
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := d.run(ctx, !*once && !*owned)
 	cancel()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -83,32 +82,186 @@ func main() {
 	}
 }
 
-// parse reads the flags. Help goes to out, and the error is then flag.ErrHelp.
-func parse(args []string, out io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are returned, with no copy printed
-	flags.StringVar(&o.clusterDir, "cluster-dir", "", "the `folder` that hack/cluster/build.sh prints (required)")
-	flags.BoolVar(&o.once, "once", false, "end after the summary, and fail unless all checks pass")
-	flags.BoolVar(&o.owned, "owned", false, "show a ScaledDeployment instead, then end, and fail unless all checks pass")
-	flags.StringVar(&o.dir, "dir", "", "`folder` for all that is written, which is then kept; a temporary one without")
-	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
-	flags.BoolVar(&o.plain, "plain", false, "print a line for each change, even on a terminal")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, synopsis)
-		flags.SetOutput(out)
-		flags.PrintDefaults()
-		return o, err
-	case err != nil:
-		return o, err
-	case flags.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q: there are only flags", flags.Arg(0))
-	case o.clusterDir == "":
-		return o, errors.New(`-cluster-dir is missing: use "make demo", or pass the folder that hack/cluster/build.sh prints`)
+// run starts a cluster, takes the steps, prints the results of the checks, and stops.
+func (d *demo) run(ctx context.Context, stay bool) (err error) {
+	defer func() { err = errors.Join(err, d.stop(err != nil && ctx.Err() == nil)) }()
+	if err := d.start(ctx); err != nil {
+		return err
 	}
-	if _, err := os.Stat(stage.Binary(o.clusterDir)); err != nil {
-		return o, fmt.Errorf(`-cluster-dir has no cluster: %w; use "make demo", or pass the folder that hack/cluster/build.sh prints`, err)
+	err = d.takeSteps(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
 	}
-	return o, nil
+	lines, passed := d.results(d.seen, d.observer.audit)
+	d.say("Checks:\n%s", strings.Join(lines, "\n"))
+	if err == nil && !passed {
+		err = errors.New("a check failed")
+	}
+	if err != nil || !stay {
+		return err
+	}
+	fmt.Printf(`
+The cluster keeps running until Ctrl-C. To use it in another terminal:
+
+  export KUBECONFIG=%s PATH=%s:$PWD/bin/demo:$PATH
+  kubectl get vscaler --watch
+  kubectl vscaler explain web
+  %s
+
+The log of the operator is %s
+
+`, d.env.Kubeconfig(), filepath.Dir(d.env.Kubectl()), step{usage: high}.commands()[0], d.operator.Log)
+	_ = d.wait(ctx, 24*time.Hour, func() string { _ = d.look(ctx, &progress{}); return "Ctrl-C" }) // which is no error
+	return nil
+}
+
+// start starts a cluster, with simulated nodes and metrics-server, and the operator.
+func (d *demo) start(ctx context.Context) (err error) {
+	if d.dir, err = os.MkdirTemp("", "verticalscaler-demo-"); err != nil {
+		return fmt.Errorf("creating a folder: %w", err)
+	}
+	d.say("Starting a cluster")
+	if d.env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true}); err != nil {
+		return err
+	}
+	if err := d.env.Install(ctx); err != nil {
+		return err
+	}
+	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)); err != nil {
+		return err
+	}
+	cmd := exec.Command("bin/demo/verticalscaler-operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
+	// Nothing else of our environment, which could name another cluster or a proxy.
+	cmd.Env = []string{"KUBECONFIG=" + filepath.Join(d.dir, "operator.kubeconfig")}
+	if d.operator, err = process.Start("the operator", filepath.Join(d.dir, "operator.log"), cmd); err != nil {
+		return err
+	}
+	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, d.without)
+	d.say("Time is compressed: see hack/demo/operator.yaml")
+	d.say("To use the cluster: export KUBECONFIG=%s", d.env.Kubeconfig())
+	d.observer, err = newObserver(d.env)
+	return err
+}
+
+// takeSteps takes the steps one after the other.
+func (d *demo) takeSteps(ctx context.Context) (err error) {
+	if d.last, err = d.observer.look(ctx); err != nil {
+		return err
+	}
+	for i, s := range d.steps {
+		fmt.Println()
+		d.say("Step %d of %d, %s: %s", i+1, len(d.steps), s.name, s.story)
+		p := &progress{step: s, start: d.last, end: d.last}
+		d.seen = append(d.seen, p)
+		if err := d.takeStep(ctx, p); err != nil {
+			return fmt.Errorf("step %s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+func (d *demo) takeStep(ctx context.Context, p *progress) error {
+	for _, command := range p.commands() {
+		if err := d.show(ctx, strings.ReplaceAll(command, "$POD", p.victim().Name)); err != nil {
+			return err
+		}
+	}
+	err := d.wait(ctx, patience, func() string {
+		if err := d.look(ctx, p); err != nil {
+			return "an answer of the API server: " + err.Error()
+		}
+		if p.missing == nil {
+			return ""
+		}
+		return p.missing(p)
+	})
+	p.done = err == nil
+	d.say("After %.1fs:", p.took().Seconds())
+	for _, command := range shown {
+		err = errors.Join(err, d.show(ctx, command))
+	}
+	return err
+}
+
+// look takes a snapshot and prints the events that are new.
+func (d *demo) look(ctx context.Context, p *progress) error {
+	s, err := d.observer.look(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[any]bool{}
+	for _, e := range d.last.events {
+		known[e.UID] = true
+	}
+	for _, e := range s.events {
+		if !known[e.UID] {
+			d.say("%s %s: %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+		}
+	}
+	d.last = s
+	p.add(s)
+	return nil
+}
+
+// wait waits until nothing is missing, and prints from time to time what is.
+func (d *demo) wait(ctx context.Context, within time.Duration, missing func() string) error {
+	began, reported := time.Now(), time.Now()
+	for {
+		what := missing()
+		if what == "" {
+			return nil
+		}
+		if d.operator.HasEnded() {
+			return d.operator.Failure()
+		}
+		if time.Since(began) > within {
+			return fmt.Errorf("waited %s for %s", within, what)
+		}
+		if time.Since(reported) > reportEvery {
+			d.say("Waiting for %s", what)
+			reported = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// show runs a command and prints it with its output.
+func (d *demo) show(ctx context.Context, command string) error {
+	out, err := d.shell(ctx, command)
+	fmt.Printf("$ %s\n%s", command, out)
+	return err
+}
+
+// shell runs a command as a user types it, and returns its output.
+func (d *demo) shell(ctx context.Context, command string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.env.Kubeconfig(), "OPERATOR_KUBECONFIG="+filepath.Join(d.dir, "operator.kubeconfig"),
+		"KUBECACHEDIR="+filepath.Join(d.dir, "kubectl"), "PATH="+filepath.Dir(d.env.Kubectl())+":bin/demo:"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", command, err, bytes.TrimSpace(out))
+	}
+	return out, err
+}
+
+// stop stops everything, the operator first, so that it releases its lease.
+func (d *demo) stop(failed bool) (err error) {
+	d.operator.Stop(30 * time.Second)
+	if d.env != nil {
+		err = d.env.Stop()
+	}
+	if failed && d.operator != nil {
+		d.say("The log of the operator is %s", d.operator.Log)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(d.dir))
+}
+
+// say prints a line with the time since the demo began.
+func (d *demo) say(format string, args ...any) {
+	fmt.Printf("[%6.1fs] %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -242,6 +242,8 @@ func runCluster(binary, dir, output string, flags ...string) (stop func() error,
 	}
 	command := exec.Command(binary, append([]string{"up", "-dir", dir}, flags...)...)
 	command.Stdout, command.Stderr = out, out
+	// Ctrl-C is for us. The cluster stops last.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("starting the cluster: %w", err)
 	}
