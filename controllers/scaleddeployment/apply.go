@@ -43,7 +43,7 @@ func thingOf(desired *unstructured.Unstructured) thing {
 }
 
 func attemptOf(desired *unstructured.Unstructured, live client.Object) attempt {
-	return attempt{appliedOf(desired), live.GetUID(), live.GetGeneration()}
+	return attempt{appliedHash(desired), live.GetUID(), live.GetGeneration()}
 }
 
 // apply puts the document in force, unless it is. live is what there is; it is nil where
@@ -57,12 +57,12 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	document := desired.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(Name)}
 	if live != nil {
-		inForce, err := isInForce(desired, live)
+		inForce, err := isApplied(desired, live)
 		if inForce || err != nil {
 			return "", err
 		}
 		// The same was tried before, on what there is now.
-		if before, ok := r.inVain.Load(thingOf(desired)); ok && before == attemptOf(desired, live) {
+		if before, ok := r.ineffective.Load(thingOf(desired)); ok && before == attemptOf(desired, live) {
 			return "", nil
 		}
 		document.SetUID(live.GetUID())
@@ -78,8 +78,8 @@ func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructur
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, into); err != nil {
 		return "", fmt.Errorf("reading the answer to applying %s: %w", desired.GetKind(), err)
 	}
-	if inForce, err := isInForce(desired, into); err == nil && !inForce {
-		r.inVain.Store(thingOf(desired), attemptOf(desired, into))
+	if inForce, err := isApplied(desired, into); err == nil && !inForce {
+		r.ineffective.Store(thingOf(desired), attemptOf(desired, into))
 		log.FromContext(ctx).Info("The API server has changed what was applied", "kind", desired.GetKind(), "name", desired.GetName())
 	}
 	switch {
@@ -121,12 +121,12 @@ func (r *Reconciler) isFree(ctx context.Context, desired *unstructured.Unstructu
 
 // wouldBeRefused tries the document out. Only a refusal that deleting something else
 // would not lift counts.
-func (r *Reconciler) wouldBeRefused(ctx context.Context, desired *unstructured.Unstructured) (refusal.Refusal, error) {
+func (r *Reconciler) wouldBeRefused(ctx context.Context, desired *unstructured.Unstructured) (refusal.Rejection, error) {
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
 	refused := refusal.Of(err)
 	switch {
 	case refused.Reason == v1beta1.ReasonQuotaExceeded:
-		return refusal.Refusal{}, nil
+		return refusal.Rejection{}, nil
 	case refused.Reason == "" && err != nil:
 		return refused, fmt.Errorf("trying out %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}

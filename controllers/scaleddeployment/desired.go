@@ -65,8 +65,8 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 			template.Labels[v1beta1.ScaledDeploymentLabel] = owner.Name
 		}
 	}
-	leaveResources(template.Spec.Containers, scalers)
-	out, err := owned(owner, &appsv1.Deployment{
+	omitResources(template.Spec.Containers, scalers)
+	out, err := ownedDocument(owner, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(owner)},
 		Spec:       appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Selector: selectorOf(owner), Template: *template},
 	}, deploymentKind)
@@ -79,14 +79,14 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 	for _, list := range []string{"containers", "initContainers"} {
 		dropEmptyResources(out.Object, "spec", "template", "spec", list)
 	}
-	return out, stamp(out)
+	return out, stampAppliedHash(out)
 }
 
 // lettingGo is a document that takes a scaler's name off containers that the owner has
 // removed: applied as the scaler, it says again what the scaler owns of the others. nil
 // where there is nothing to take off. While the scaler owns anything of a container, no
 // apply of ours removes it. One that was never the owner's is not the owner's to remove.
-func lettingGo(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
+func releasedFields(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
 	var kept []*corev1ac.ContainerApplyConfiguration
 	found := false
 	for _, c := range live.Spec.Template.Spec.Containers {
@@ -129,18 +129,18 @@ func ownedResources(list corev1.ResourceList, container, field string, set *fiel
 
 // scalerFor is the VerticalScaler that the owner asks for. It has the owner's name.
 func scalerFor(owner *v1beta1.ScaledDeployment) (*unstructured.Unstructured, error) {
-	out, err := owned(owner, &v1beta1.VerticalScaler{
+	out, err := ownedDocument(owner, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Name: owner.Name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deploymentName(owner), Scaling: *owner.Spec.Scaling.DeepCopy()},
 	}, scalerKind)
 	if err != nil {
 		return nil, err
 	}
-	return out, stamp(out)
+	return out, stampAppliedHash(out)
 }
 
 // owned makes the object one of the owner's.
-func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+func ownedDocument(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	object.SetNamespace(owner.Namespace)
 	object.SetLabels(map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name})
 	object.SetOwnerReferences([]metav1.OwnerReference{{
@@ -165,7 +165,7 @@ func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.Gr
 
 // leaveResources takes out of the containers the requests and limits that are in the
 // set: they belong to a scaler, until it gives them back.
-func leaveResources(containers []corev1.Container, scalers *fieldpath.Set) {
+func omitResources(containers []corev1.Container, scalers *fieldpath.Set) {
 	for i := range containers {
 		c := &containers[i]
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -195,7 +195,7 @@ func dropEmptyResources(object map[string]any, path ...string) {
 // stamp notes on the document what it says, so that we can see later whether it was
 // applied: a value that is wanted no longer cannot be told from one that somebody else
 // has added.
-func stamp(desired *unstructured.Unstructured) error {
+func stampAppliedHash(desired *unstructured.Unstructured) error {
 	text, err := json.Marshal(desired.Object) // its keys are sorted
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", desired.GetKind(), err)
@@ -206,14 +206,14 @@ func stamp(desired *unstructured.Unstructured) error {
 }
 
 // appliedOf is what the document, or the object that it was applied to, says of itself.
-func appliedOf(object metav1.Object) string {
+func appliedHash(object metav1.Object) string {
 	return object.GetAnnotations()[v1beta1.AppliedAnnotation]
 }
 
 // isInForce says whether applying the document would change nothing: it was applied,
 // and all that it says still holds.
-func isInForce(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
-	if appliedOf(live) != appliedOf(desired) {
+func isApplied(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
+	if appliedHash(live) != appliedHash(desired) {
 		return false, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
@@ -224,7 +224,7 @@ func isInForce(desired *unstructured.Unstructured, live metav1.Object) (bool, er
 	said.SetGroupVersionKind(schema.GroupVersionKind{}) // a typed object does not say
 	unstructured.RemoveNestedField(said.Object, "apiVersion")
 	unstructured.RemoveNestedField(said.Object, "kind")
-	return holds("", said.Object, content), nil
+	return contains("", said.Object, content), nil
 }
 
 // mergedLists are the lists, of those in a Deployment and a VerticalScaler, whose entries
@@ -236,7 +236,7 @@ var mergedLists = sets.New("ownerReferences",
 	"containerPolicies", "controlledResources")
 
 // holds says whether live, the value of a field, has all that is desired.
-func holds(field string, desired, live any) bool {
+func contains(field string, desired, live any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, ok := live.(map[string]any)
@@ -244,7 +244,7 @@ func holds(field string, desired, live any) bool {
 			return false
 		}
 		for key, value := range want {
-			if !holds(key, value, have[key]) {
+			if !contains(key, value, have[key]) {
 				return false
 			}
 		}
@@ -255,18 +255,18 @@ func holds(field string, desired, live any) bool {
 			return false // but an empty list is stored as none
 		}
 		if mergedLists.Has(field) {
-			return holdInOrder(want, have)
+			return containsInOrder(want, have)
 		}
-		return slices.EqualFunc(want, have, func(a, b any) bool { return holds(field, a, b) })
+		return slices.EqualFunc(want, have, func(a, b any) bool { return contains(field, a, b) })
 	}
 	return desired == live
 }
 
 // holdInOrder says whether a list has all that is desired, in that order, whatever else
 // is in between.
-func holdInOrder(want, have []any) bool {
+func containsInOrder(want, have []any) bool {
 	for _, value := range want {
-		at := slices.IndexFunc(have, func(entry any) bool { return holds("", value, entry) })
+		at := slices.IndexFunc(have, func(entry any) bool { return contains("", value, entry) })
 		if at < 0 {
 			return false
 		}

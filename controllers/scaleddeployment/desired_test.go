@@ -51,7 +51,7 @@ func anOwner(changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployme
 }
 
 // owning is the set of a scaler that owns some resources, such as "app requests cpu".
-func owning(fields ...string) *fieldpath.Set {
+func ownedFields(fields ...string) *fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, field := range fields {
 		f := strings.Fields(field)
@@ -115,22 +115,22 @@ spec:
 				container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
 		"what a scaler owns is left out": {
-			scalers: owning("app requests cpu", "app limits cpu"),
+			scalers: ownedFields("app requests cpu", "app limits cpu"),
 			want:    metadata + spec + container(`{requests: {memory: 128Mi, ephemeral-storage: 1Gi}}`),
 		},
 		"another resource than CPU and memory is never a scaler's": {
-			scalers: owning("app requests cpu", "app requests memory", "app limits cpu", "app requests ephemeral-storage"),
+			scalers: ownedFields("app requests cpu", "app requests memory", "app limits cpu", "app requests ephemeral-storage"),
 			want:    metadata + spec + container(`{requests: {ephemeral-storage: 1Gi}}`),
 		},
 		"what a scaler owns of another container is another's": {
-			scalers: owning("other requests cpu"),
+			scalers: ownedFields("other requests cpu"),
 			want:    metadata + spec + container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
 		"nothing is left of resources that a scaler owns": {
 			change: func(o *v1beta1.ScaledDeployment) {
 				delete(o.Spec.Template.Spec.Containers[0].Resources.Requests, "ephemeral-storage")
 			},
-			scalers: owning("app requests cpu", "app requests memory", "app limits cpu"),
+			scalers: ownedFields("app requests cpu", "app requests memory", "app limits cpu"),
 			want:    metadata + spec + "    spec: {containers: [{name: app, image: 'example.com/app:1'}]}\n",
 		},
 		"a template without anything": {
@@ -159,7 +159,7 @@ spec:
 			if diff := cmp.Diff(before, owner); diff != "" {
 				t.Errorf("the owner was changed (-before +after):\n%s", diff)
 			}
-			if appliedOf(got) == "" {
+			if appliedHash(got) == "" {
 				t.Error("the document has no stamp")
 			}
 			got.SetAnnotations(nil)
@@ -201,7 +201,7 @@ func TestScalerFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if typed.Namespace != "shop" || typed.Name != "web" || typed.Spec.DeploymentName != "other" || !typed.Spec.Suspend || typed.Spec.UpdatePolicy.UpdateMode != "Recommend" ||
-		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedOf(&typed) == "" {
+		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedHash(&typed) == "" {
 		t.Errorf("scalerFor() = %+v", typed)
 	}
 	if _, ok := got.Object["status"]; ok {
@@ -209,7 +209,7 @@ func TestScalerFor(t *testing.T) {
 	}
 }
 
-func TestLettingGo(t *testing.T) {
+func TestReleasedFields(t *testing.T) {
 	live := func(names ...string) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-1", ResourceVersion: "7"}}
 		for _, name := range names {
@@ -219,21 +219,21 @@ func TestLettingGo(t *testing.T) {
 		}
 		return d
 	}
-	both, other := owning("app requests cpu", "side requests cpu"), owning("other requests cpu")
+	both, other := ownedFields("app requests cpu", "side requests cpu"), ownedFields("other requests cpu")
 	for name, tc := range map[string]struct {
 		live            *appsv1.Deployment
 		owners, scalers *fieldpath.Set
 		want            string // "" for no document
 	}{
 		"nothing was removed":                 {live("app"), both, both, ""},
-		"the scaler has nothing of it":        {live("app", "side"), both, owning("app requests cpu"), ""},
-		"it was somebody else's":              {live("app", "other"), both, owning("app requests cpu", "other requests cpu"), ""},
+		"the scaler has nothing of it":        {live("app", "side"), both, ownedFields("app requests cpu"), ""},
+		"it was somebody else's":              {live("app", "other"), both, ownedFields("app requests cpu", "other requests cpu"), ""},
 		"nobody owns anything":                {live("app", "side"), nil, nil, ""},
 		"the scaler keeps what it has beside": {live("app", "side"), both, both, `{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}`},
 		"it was all that the scaler had":      {live("app", "other"), other, other, `null`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := lettingGo(anOwner(), tc.live, tc.owners, tc.scalers)
+			got := releasedFields(anOwner(), tc.live, tc.owners, tc.scalers)
 			if got == nil {
 				if tc.want != "" {
 					t.Error("no document")
@@ -251,7 +251,7 @@ func TestLettingGo(t *testing.T) {
 	}
 }
 
-func TestStamp(t *testing.T) {
+func TestAppliedHash(t *testing.T) {
 	of := func(change func(*v1beta1.ScaledDeployment), scalers *fieldpath.Set) string {
 		t.Helper()
 		owner := anOwner()
@@ -262,11 +262,11 @@ func TestStamp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return appliedOf(d)
+		return appliedHash(d)
 	}
 	first := of(nil, nil)
 	for range 20 { // maps have no order
-		if again := of(nil, owning()); again != first {
+		if again := of(nil, ownedFields()); again != first {
 			t.Fatalf("the same is stamped %s and %s", first, again)
 		}
 	}
@@ -298,12 +298,12 @@ func TestStamp(t *testing.T) {
 		}
 		seen[got] = name
 	}
-	if got := of(nil, owning("app requests cpu")); got == first {
+	if got := of(nil, ownedFields("app requests cpu")); got == first {
 		t.Error("what was left to a scaler is not in the stamp")
 	}
 }
 
-func TestHolds(t *testing.T) {
+func TestContains(t *testing.T) {
 	cases := map[string]struct {
 		desired, live string
 		want          bool
@@ -359,14 +359,14 @@ func TestHolds(t *testing.T) {
 			if strings.HasPrefix(tc.desired, "[{") {
 				field = "containers"
 			}
-			if got := holds(field, desired, live); got != tc.want {
+			if got := contains(field, desired, live); got != tc.want {
 				t.Errorf("holds(%s, %s, %s) = %t", field, tc.desired, tc.live, got)
 			}
 		})
 	}
 }
 
-func TestIsInForce(t *testing.T) {
+func TestIsApplied(t *testing.T) {
 	owner := anOwner()
 	desired, err := deploymentFor(owner, nil)
 	if err != nil {
@@ -405,7 +405,7 @@ func TestIsInForce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			live := typed(t, desired)
 			tc.change(live)
-			if got, err := isInForce(desired, live); err != nil || got != tc.want {
+			if got, err := isApplied(desired, live); err != nil || got != tc.want {
 				t.Errorf("isInForce() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
@@ -428,7 +428,7 @@ func typed(t *testing.T, document *unstructured.Unstructured) *appsv1.Deployment
 
 // Whatever a template says: what was applied is in force, as the API server stores it,
 // and is not after any one value has changed.
-func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
+func TestAnyTemplateIsAppliedUntilOneOfItsValuesChanges(t *testing.T) {
 	leaves := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -449,10 +449,10 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 		if err := live.Unmarshal(stored); err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := isInForce(desired, live); !ok || err != nil {
-			t.Fatalf("seed %d: not in force: %v\n%s", seed, err, firstUnlike("", desired.Object, asJSON(t, live)))
+		if ok, err := isApplied(desired, live); !ok || err != nil {
+			t.Fatalf("seed %d: not in force: %v\n%s", seed, err, firstDifference("", desired.Object, asJSON(t, live)))
 		}
-		if again, err := deploymentFor(owner, nil); err != nil || appliedOf(again) != appliedOf(desired) {
+		if again, err := deploymentFor(owner, nil); err != nil || appliedHash(again) != appliedHash(desired) {
 			t.Fatalf("seed %d: another stamp the second time, %v", seed, err)
 		}
 		all := pathsOf(desired.Object["spec"], nil)
@@ -462,9 +462,9 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed := change(content["spec"], path)
+			changed := replaceLeaf(content["spec"], path)
 			content["spec"] = changed
-			if holds("", desired.Object["spec"], content["spec"]) {
+			if contains("", desired.Object["spec"], content["spec"]) {
 				t.Fatalf("seed %d: spec%s has changed, and still holds", seed, path)
 			}
 			leaves++
@@ -507,35 +507,35 @@ func pathsOf(value any, at []step) (paths [][]step) {
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 // change makes the value at the path another one.
-func change(value any, path []step) any {
+func replaceLeaf(value any, path []step) any {
 	if len(path) == 0 {
 		return fmt.Sprintf("not %v", value)
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		v[path[0].key] = change(v[path[0].key], path[1:])
+		v[path[0].key] = replaceLeaf(v[path[0].key], path[1:])
 	case []any:
-		v[path[0].index] = change(v[path[0].index], path[1:])
+		v[path[0].index] = replaceLeaf(v[path[0].index], path[1:])
 	}
 	return value
 }
 
 // firstUnlike says where a value that is desired is not there.
-func firstUnlike(at string, desired, live any) string {
+func firstDifference(at string, desired, live any) string {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, _ := live.(map[string]any)
 		for _, key := range sortedKeys(want) {
-			if !holds(key, want[key], have[key]) {
-				return firstUnlike(at+"."+key, want[key], have[key])
+			if !contains(key, want[key], have[key]) {
+				return firstDifference(at+"."+key, want[key], have[key])
 			}
 		}
 	case []any:
 		have, _ := live.([]any)
 		for i := range want {
-			if i >= len(have) || !holds("", want[i], have[i]) {
+			if i >= len(have) || !contains("", want[i], have[i]) {
 				if i < len(have) {
-					return firstUnlike(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
+					return firstDifference(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
 				}
 				return fmt.Sprintf("%s[%d] is missing", at, i)
 			}

@@ -34,22 +34,22 @@ type deed struct {
 	note   string
 }
 
-func (p *pass) did(reason string, object client.Object) {
-	p.deeds = append(p.deeds, deed{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
+func (p *scope) did(reason string, object client.Object) {
+	p.changes = append(p.changes, deed{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
 }
 
 // tellDeeds records what this pass has done.
-func (r *Reconciler) tellDeeds(owner *v1beta1.ScaledDeployment, p *pass) {
-	for _, d := range p.deeds {
+func (r *Reconciler) recordChanges(owner *v1beta1.ScaledDeployment, p *scope) {
+	for _, d := range p.changes {
 		r.Recorder.Eventf(owner, d.object, corev1.EventTypeNormal, d.reason, actionKeep, "%s", d.note)
 	}
 }
 
 // tellRefusal records a refusal the first time. It is called once the status that says
 // the same is written.
-func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
+func (r *Reconciler) recordRejection(owner *v1beta1.ScaledDeployment, p *scope) {
 	before := meta.FindStatusCondition(owner.Status.Conditions, v1beta1.ConditionStalled)
-	now := stalled(stateOf(p))
+	now := stalledCondition(workloadState(p))
 	if now.Status != metav1.ConditionTrue {
 		return
 	}
@@ -65,7 +65,7 @@ func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
 }
 
 // sayStranger says whose an object is that is not the owner's.
-func sayStranger(object client.Object) string {
+func describeForeignObject(object client.Object) string {
 	whose := "is controlled by nobody"
 	if by := metav1.GetControllerOf(object); by != nil {
 		whose = fmt.Sprintf("is controlled by %s %s", by.Kind, by.Name)

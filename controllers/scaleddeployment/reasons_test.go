@@ -19,26 +19,26 @@ import (
 
 // Whatever a pass has found, each condition that it writes has a reason that is explained
 // to people, and a message; and every place of the status that gives a reason is come to.
-func TestEveryPassSaysWhy(t *testing.T) {
+func TestEveryConditionHasADocumentedReason(t *testing.T) {
 	owner := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.ScaledDeploymentSpec{Scaling: &v1beta1.Scaling{}}}
 	sized := &v1beta1.VerticalScaler{Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{{
 		Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonLearning, Message: "Usage is being observed",
 	}}}}
-	passes := []*pass{
+	passes := []*scope{
 		{err: errors.New("etcd")},
 		{err: errors.New("etcd"), deployment: aDeployment()},
 		{waiting: "Deployment old is going", deployment: aDeployment()},
 		{deployment: aDeployment(), scaledBy: "load"},
 		{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}},
 		{deployment: aDeployment(), scaler: sized},
-		{deployment: aDeployment(says("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, ""))},
-		{deployment: aDeployment(says("ReplicaFailure", "True", "FailedCreate", ""))},
-		{deployment: aDeployment(counts(4, 2, 3))},
+		{deployment: aDeployment(withCondition("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, ""))},
+		{deployment: aDeployment(withCondition("ReplicaFailure", "True", "FailedCreate", ""))},
+		{deployment: aDeployment(withReplicas(4, 2, 3))},
 	}
 	for _, reason := range []string{
 		v1beta1.ReasonNotControlled, v1beta1.ReasonForbidden, v1beta1.ReasonQuotaExceeded, v1beta1.ReasonNamespaceTerminating, v1beta1.ReasonRejected,
 	} {
-		passes = append(passes, &pass{refused: refusal.Refusal{Reason: reason, Message: "No"}})
+		passes = append(passes, &scope{rejection: refusal.Rejection{Reason: reason, Message: "No"}})
 	}
 	said := map[string][]string{}
 	for _, p := range passes {

@@ -55,12 +55,12 @@ type Reconciler struct {
 	// ResyncPeriod is how often an object is reconciled that nothing wakes.
 	ResyncPeriod time.Duration
 
-	written *ownwrites.Memory
-	inVain  sync.Map // of things to the last attempt in vain
+	written     *ownwrites.Memory
+	ineffective sync.Map // of things to the last attempt in vain
 }
 
 // pass is what one Reconcile found and did.
-type pass struct {
+type scope struct {
 	now time.Time
 	// deployment is the owner's Deployment after the pass; nil while there is none.
 	deployment *appsv1.Deployment
@@ -72,10 +72,10 @@ type pass struct {
 	// waiting says what must go before the pass can go on; empty for nothing.
 	waiting string
 	// refused says why a person must act; without a reason nobody must.
-	refused refusal.Refusal
+	rejection refusal.Rejection
 	// deeds are what was done, for events.
-	deeds []deed
-	err   error
+	changes []deed
+	err     error
 }
 
 // Reconcile brings the Deployment and the VerticalScaler to what their owner says.
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(request.NamespacedName)
 			for _, kind := range []string{deploymentKind.Kind, scalerKind.Kind} {
-				r.inVain.Delete(thing{kind, request.NamespacedName})
+				r.ineffective.Delete(thing{kind, request.NamespacedName})
 			}
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -97,15 +97,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if owner.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil // what is to go with it is the garbage collector's to know
 	}
-	p := pass{now: now}
+	p := scope{now: now}
 	p.err = r.run(ctx, &owner, &p)
-	r.tellDeeds(&owner, &p) // whatever becomes of the pass, they are done
+	r.recordChanges(&owner, &p) // whatever becomes of the pass, they are done
 	switch refused := refusal.Of(p.err); refused.Reason {
 	case "":
 	case v1beta1.ReasonNamespaceTerminating:
 		return reconcile.Result{}, nil // the owner goes next
 	default:
-		p.refused, p.err = refused, nil
+		p.rejection, p.err = refused, nil
 	}
 	if apierrors.IsConflict(p.err) {
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil // nothing was found out
@@ -116,12 +116,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	r.tellRefusal(&owner, &p)
+	r.recordRejection(&owner, &p)
 	if p.err != nil {
 		return reconcile.Result{}, p.err
 	}
 	after := wait.Jitter(r.ResyncPeriod, 0.2)
-	if p.refused.Reason != "" && p.refused.Reason != v1beta1.ReasonNotControlled {
+	if p.rejection.Reason != "" && p.rejection.Reason != v1beta1.ReasonNotControlled {
 		after = min(after, refusedRetry)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
@@ -129,7 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // run makes the pass. What is not the owner's is left alone, and then nothing else is
 // changed either.
-func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p *scope) error {
 	scaler, otherScaler, err := r.findScaler(ctx, owner)
 	if err != nil {
 		return err
@@ -148,12 +148,12 @@ func (r *Reconciler) run(ctx context.Context, owner *v1beta1.ScaledDeployment, p
 		}
 	}
 	if p.deployment == nil {
-		other, err := r.stranger(ctx, owner, &appsv1.Deployment{}, deploymentName(owner))
+		other, err := r.foreignObject(ctx, owner, &appsv1.Deployment{}, deploymentName(owner))
 		if err != nil {
 			return err
 		}
 		if other != "" {
-			p.deployment, p.refused = former, refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+			p.deployment, p.rejection = former, refusal.Rejection{Reason: v1beta1.ReasonNotControlled, Message: other}
 			return nil
 		}
 	}
@@ -197,7 +197,7 @@ func (r *Reconciler) deployments(ctx context.Context, owner *v1beta1.ScaledDeplo
 
 // stranger says of an object by that name that it is not the owner's; "" if there is no
 // such object.
-func (r *Reconciler) stranger(ctx context.Context, owner *v1beta1.ScaledDeployment, object client.Object, name string) (string, error) {
+func (r *Reconciler) foreignObject(ctx context.Context, owner *v1beta1.ScaledDeployment, object client.Object, name string) (string, error) {
 	key := types.NamespacedName{Namespace: owner.Namespace, Name: name}
 	if err := r.Client.Get(ctx, key, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -208,12 +208,12 @@ func (r *Reconciler) stranger(ctx context.Context, owner *v1beta1.ScaledDeployme
 	if metav1.IsControlledBy(object, owner) {
 		return "", nil
 	}
-	return sayStranger(object), nil
+	return describeForeignObject(object), nil
 }
 
 // removeFormer removes a Deployment of the owner that has another name than it shall
 // have. It stays while the next one would be refused.
-func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDeployment, former *appsv1.Deployment, p *pass) error {
+func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDeployment, former *appsv1.Deployment, p *scope) error {
 	if former.DeletionTimestamp == nil && p.deployment == nil {
 		next, err := deploymentFor(owner, nil)
 		if err != nil {
@@ -222,7 +222,7 @@ func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDepl
 		if err := r.isFree(ctx, next); err != nil {
 			return err
 		}
-		if p.refused, err = r.wouldBeRefused(ctx, next); err != nil || p.refused.Reason != "" {
+		if p.rejection, err = r.wouldBeRefused(ctx, next); err != nil || p.rejection.Reason != "" {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (r *Reconciler) removeFormer(ctx context.Context, owner *v1beta1.ScaledDepl
 }
 
 // keepDeployment makes the Deployment, or puts it back to what its owner says.
-func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDeployment, p *scope) error {
 	var live client.Object
 	var scalers *fieldpath.Set
 	if p.deployment != nil {
@@ -274,7 +274,7 @@ func (r *Reconciler) keepDeployment(ctx context.Context, owner *v1beta1.ScaledDe
 
 // letGo says which fields of the Deployment are a scaler's, less those of containers that
 // the owner has removed: these are taken off it.
-func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) (scalers *fieldpath.Set, err error) {
+func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment, p *scope) (scalers *fieldpath.Set, err error) {
 	key := client.ObjectKeyFromObject(p.deployment)
 	owners, err := ownership.Of(p.deployment.ManagedFields, ownership.Owners)
 	if err == nil {
@@ -283,7 +283,7 @@ func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment,
 	if err != nil {
 		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
-	document := lettingGo(owner, p.deployment, owners, scalers)
+	document := releasedFields(owner, p.deployment, owners, scalers)
 	if document == nil {
 		return scalers, nil
 	}
@@ -299,7 +299,7 @@ func (r *Reconciler) letGo(ctx context.Context, owner *v1beta1.ScaledDeployment,
 // an HPA belongs on the owner; but to put back what it does would kill pods, over and
 // over. Leaving the number out is no way: nobody else may have it, and it would fall to
 // the default.
-func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) (*v1beta1.ScaledDeployment, error) {
+func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDeployment, p *scope) (*v1beta1.ScaledDeployment, error) {
 	if p.deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 || ptr.Deref(p.deployment.Spec.Replicas, 1) == 0 {
 		return owner, nil // an HPA scales neither to nothing nor from nothing
 	}
@@ -319,7 +319,7 @@ func (r *Reconciler) yieldReplicas(ctx context.Context, owner *v1beta1.ScaledDep
 // its name that is not the owner's.
 func (r *Reconciler) findScaler(ctx context.Context, owner *v1beta1.ScaledDeployment) (own *v1beta1.VerticalScaler, other string, err error) {
 	var found v1beta1.VerticalScaler
-	if other, err = r.stranger(ctx, owner, &found, owner.Name); other != "" || err != nil || found.Name == "" {
+	if other, err = r.foreignObject(ctx, owner, &found, owner.Name); other != "" || err != nil || found.Name == "" {
 		return nil, other, err
 	}
 	return &found, "", nil
@@ -328,7 +328,7 @@ func (r *Reconciler) findScaler(ctx context.Context, owner *v1beta1.ScaledDeploy
 // keepScaler makes the VerticalScaler, puts it back to what its owner says, or removes
 // it. Its own finalizer gives back what it holds. other says whose a scaler is that has
 // the name.
-func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeployment, other string, p *pass) error {
+func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeployment, other string, p *scope) error {
 	switch {
 	case owner.Spec.Scaling == nil && p.scaler == nil:
 		return nil
@@ -339,7 +339,7 @@ func (r *Reconciler) keepScaler(ctx context.Context, owner *v1beta1.ScaledDeploy
 		}
 		return err
 	case other != "":
-		p.refused = refusal.Refusal{Reason: v1beta1.ReasonNotControlled, Message: other}
+		p.rejection = refusal.Rejection{Reason: v1beta1.ReasonNotControlled, Message: other}
 		return nil
 	case p.scaler != nil && p.scaler.DeletionTimestamp != nil:
 		p.waiting = fmt.Sprintf("VerticalScaler %s is being deleted; it is made anew once it has gone", p.scaler.Name)

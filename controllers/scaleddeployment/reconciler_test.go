@@ -42,7 +42,7 @@ func aScheme(t *testing.T) *runtime.Scheme {
 }
 
 // shop is a world of the fake client, which has no controllers and no defaults.
-type shop struct {
+type fixture struct {
 	*testing.T
 	client.Client
 	reconciler *Reconciler
@@ -53,9 +53,9 @@ type shop struct {
 
 // newShop has an owner shop/web, and what else is given. The functions stand between
 // the reconciler and the API server; where one is nil, nothing does.
-func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *shop {
+func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *fixture {
 	t.Helper()
-	s := &shop{T: t, recorder: events.NewFakeRecorder(20)}
+	s := &fixture{T: t, recorder: events.NewFakeRecorder(20)}
 	builder := fake.NewClientBuilder().WithScheme(aScheme(t)).WithReturnManagedFields().
 		WithObjects(append(objects, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}} {
@@ -106,7 +106,7 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 }
 
 // pass makes a pass, and returns the owner after it.
-func (s *shop) pass() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
+func (s *fixture) reconcile() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
 	s.Helper()
 	key := client.ObjectKey{Namespace: "shop", Name: "web"}
 	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: key})
@@ -117,11 +117,11 @@ func (s *shop) pass() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
 	return &owner, result, err
 }
 
-func scaling(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} }
+func withScaling(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} }
 
-func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
-	s := newShop(t, anOwner(scaling), interceptor.Funcs{})
-	owner, result, err := s.pass()
+func TestTheFirstReconcileCreatesBothObjectsAndTheNextWritesNothing(t *testing.T) {
+	s := newFixture(t, anOwner(withScaling), interceptor.Funcs{})
+	owner, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter < 10*time.Minute || result.RequeueAfter > 12*time.Minute {
 		t.Fatalf("Reconcile() = %+v, %v", result, err)
 	}
@@ -130,7 +130,7 @@ func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
 	}
 	version := owner.ResourceVersion
 	for range 3 {
-		if owner, _, err = s.pass(); err != nil {
+		if owner, _, err = s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
 
 // A webhook may change what it sees, to something else than was asked for, each time.
 // That is its right, and no reason to ask again and again.
-func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
+func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 	mutate := func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if err := c.Apply(ctx, document, options...); err != nil {
 			return err
@@ -164,9 +164,9 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 		}
 		return nil
 	}
-	s := newShop(t, anOwner(), interceptor.Funcs{Apply: mutate})
+	s := newFixture(t, anOwner(), interceptor.Funcs{Apply: mutate})
 	for range 5 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatWentWrongIsToldApart(t *testing.T) {
+func TestErrorsAreClassified(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil)
 	refuse := func(err error) interceptor.Funcs {
@@ -225,8 +225,8 @@ func TestWhatWentWrongIsToldApart(t *testing.T) {
 		"no Deployments can be listed": {failList, "", "Unknown", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, anOwner(), tc.funcs)
-			owner, result, err := s.pass()
+			s := newFixture(t, anOwner(), tc.funcs)
+			owner, result, err := s.reconcile()
 			if (err != nil) != tc.fails || result.RequeueAfter > tc.after {
 				t.Errorf("Reconcile() = %+v, %v", result, err)
 			}
@@ -245,7 +245,7 @@ func TestWhatWentWrongIsToldApart(t *testing.T) {
 }
 
 // The cache is older than the API server: what it does not have may be there.
-func TestADeploymentThatTheCacheDoesNotHaveIsNotTaken(t *testing.T) {
+func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
 	// The very same as the owner would make, but nobody's.
 	document, err := deploymentFor(anOwner(), nil)
 	if err != nil {
@@ -260,8 +260,8 @@ func TestADeploymentThatTheCacheDoesNotHaveIsNotTaken(t *testing.T) {
 		}
 		return c.Get(ctx, key, into, options...)
 	}}
-	s := newShop(t, anOwner(), old, strangers)
-	if _, _, err := s.pass(); err != nil {
+	s := newFixture(t, anOwner(), old, strangers)
+	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	var now appsv1.Deployment
@@ -273,19 +273,19 @@ func TestADeploymentThatTheCacheDoesNotHaveIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatGoesIsLeftToTheGarbageCollector(t *testing.T) {
-	owner := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+func TestADeletedOwnerIsLeftToTheGarbageCollector(t *testing.T) {
+	owner := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
 	})
-	s := newShop(t, owner, interceptor.Funcs{})
-	after, result, err := s.pass()
+	s := newFixture(t, owner, interceptor.Funcs{})
+	after, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter != 0 || len(s.applied)+s.deleted > 0 || len(after.Status.Conditions) > 0 {
 		t.Errorf("Reconcile() = %+v, %v; applied %v, deleted %d", result, err, s.applied, s.deleted)
 	}
 }
 
-func TestAnOwnerThatHasGoneIsNoError(t *testing.T) {
-	s := newShop(t, anOwner(), interceptor.Funcs{})
+func TestAMissingOwnerIsNoError(t *testing.T) {
+	s := newFixture(t, anOwner(), interceptor.Funcs{})
 	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "gone"}})
 	if err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile() = %+v, %v", result, err)
@@ -293,7 +293,7 @@ func TestAnOwnerThatHasGoneIsNoError(t *testing.T) {
 }
 
 // missing is a cache that has not seen an object yet.
-func missing(kind client.Object, name string) interceptor.Funcs {
+func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if reflect.TypeOf(into) == reflect.TypeOf(kind) && key.Name == name {
 			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -303,7 +303,7 @@ func missing(kind client.Object, name string) interceptor.Funcs {
 }
 
 // made is a Deployment as the owner would make it, of that name.
-func made(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
+func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
 	t.Helper()
 	document, err := deploymentFor(owner, nil)
 	if err != nil {
@@ -315,7 +315,7 @@ func made(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.De
 }
 
 // names are those of the Deployments that there are.
-func (s *shop) names() (names []string) {
+func (s *fixture) names() (names []string) {
 	s.Helper()
 	var list appsv1.DeploymentList
 	if err := s.List(s.Context(), &list); err != nil {
@@ -327,17 +327,17 @@ func (s *shop) names() (names []string) {
 	return names
 }
 
-func renamed(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
+func withOtherName(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
 
 // The label may have been removed while nobody looked. The owner reference counts.
-func TestAFormerDeploymentWithoutItsLabelIsNotForgotten(t *testing.T) {
-	former := made(t, anOwner(), "web")
+func TestAPreviousDeploymentIsFoundWithoutItsLabel(t *testing.T) {
+	former := ownedDeployment(t, anOwner(), "web")
 	former.Labels = nil
-	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
 		return nil // it takes its time
 	}}, former)
 	for range 2 {
-		owner, _, err := s.pass()
+		owner, _, err := s.reconcile()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,42 +350,42 @@ func TestAFormerDeploymentWithoutItsLabelIsNotForgotten(t *testing.T) {
 	}
 }
 
-func TestAFormerDeploymentStaysWhereTheCacheHasMissedThatTheNameIsTaken(t *testing.T) {
-	taken := made(t, anOwner(renamed), "web-v2")
+func TestAPreviousDeploymentIsKeptWhenTheNewNameIsTakenButNotYetCached(t *testing.T) {
+	taken := ownedDeployment(t, anOwner(withOtherName), "web-v2")
 	taken.OwnerReferences, taken.Labels, taken.Annotations = nil, nil, nil
-	s := newShop(t, anOwner(renamed), missing(&appsv1.Deployment{}, "web-v2"), made(t, anOwner(), "web"), taken)
-	_, result, err := s.pass()
+	s := newFixture(t, anOwner(withOtherName), cacheWithout(&appsv1.Deployment{}, "web-v2"), ownedDeployment(t, anOwner(), "web"), taken)
+	_, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter > time.Second || s.deleted > 0 || len(s.names()) != 2 {
 		t.Errorf("Reconcile() = %+v, %v; %d deletions, there are %v", result, err, s.deleted, s.names())
 	}
 }
 
-func TestNothingIsMadeForAnOwnerWhoseDeletionTheCacheHasMissed(t *testing.T) {
-	gone := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+func TestNothingIsCreatedForADeletedOwnerInAStaleCache(t *testing.T) {
+	gone := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
 	})
-	s := newShop(t, gone, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	s := newFixture(t, gone, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		err := c.Get(ctx, key, into, options...)
 		if owner, ok := into.(*v1beta1.ScaledDeployment); ok {
 			owner.DeletionTimestamp = nil
 		}
 		return err
 	}})
-	_, result, err := s.pass()
+	_, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter > time.Second || len(s.applied) > 0 {
 		t.Errorf("Reconcile() = %+v, %v; applied %v", result, err, s.applied)
 	}
 }
 
-func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
-	s := newShop(t, anOwner(scaling), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+func TestChangesAreRecordedWhenALaterPhaseFails(t *testing.T) {
+	s := newFixture(t, anOwner(withScaling), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if o, ok := document.(interface{ GetKind() string }); ok && o.GetKind() == "VerticalScaler" {
 			return apierrors.NewConflict(schema.GroupResource{}, "web", errors.New("changed"))
 		}
 		return c.Apply(ctx, document, options...)
 	}})
 	for range 3 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -397,13 +397,13 @@ func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
 	}
 }
 
-func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
-	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: made(t, anOwner(), "web").OwnerReferences}}
+func TestSizedIsReportedWhileTheDeploymentIsRejected(t *testing.T) {
+	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: ownedDeployment(t, anOwner(), "web").OwnerReferences}}
 	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "The scaler works"}}
-	taken := made(t, anOwner(renamed), "web-v2")
+	taken := ownedDeployment(t, anOwner(withOtherName), "web-v2")
 	taken.OwnerReferences = nil
-	s := newShop(t, anOwner(scaling, renamed), interceptor.Funcs{}, made(t, anOwner(), "web"), taken, scaler)
-	owner, _, err := s.pass()
+	s := newFixture(t, anOwner(withScaling, withOtherName), interceptor.Funcs{}, ownedDeployment(t, anOwner(), "web"), taken, scaler)
+	owner, _, err := s.reconcile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,14 +416,14 @@ func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
 }
 
 // What is deleted is what was read, and nothing that has come into its place.
-func TestADeletionIsBoundToWhatWasRead(t *testing.T) {
+func TestADeletionHasPreconditions(t *testing.T) {
 	var bound metav1.Preconditions
-	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 		var o client.DeleteOptions
 		bound = *o.ApplyOptions(options).Preconditions
 		return nil
-	}}, made(t, anOwner(), "web"))
-	if _, _, err := s.pass(); err != nil {
+	}}, ownedDeployment(t, anOwner(), "web"))
+	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if bound.UID == nil || bound.ResourceVersion == nil || *bound.ResourceVersion == "" {

@@ -69,12 +69,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Owns(&appsv1.Deployment{}).
 		Owns(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
 		// A Deployment that is not ours, and in our way.
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(namesakes(mgr.GetCache())), builder.WithPredicates(controllerPredicate())).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ownersByDeploymentName(mgr.GetCache())), builder.WithPredicates(controllerChangedPredicate())).
 		// A scaler likewise: its name is its owner's.
-		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerPredicate())).
+		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA on a Deployment of ours: once it goes, or looks elsewhere, the number of
 		// pods is the owner's again.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ownersByHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -84,25 +84,25 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 }
 
 // namesakes maps a Deployment to the owners that want one by its name.
-func namesakes(cached client.Reader) handler.MapFunc {
+func ownersByDeploymentName(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, deployment client.Object) []reconcile.Request {
-		return askers(ctx, cached, client.ObjectKeyFromObject(deployment))
+		return ownersOf(ctx, cached, client.ObjectKeyFromObject(deployment))
 	}
 }
 
 // ofHPA maps an HPA to the owners that want the Deployment that it scales.
-func ofHPA(cached client.Reader) handler.MapFunc {
+func ownersByHPA(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return nil
 		}
-		return askers(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
+		return ownersOf(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
 	}
 }
 
 // askers are the owners that ask for a Deployment by that name.
-func askers(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
+func ownersOf(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
 	var owners v1beta1.ScaledDeploymentList
 	if err := cached.List(ctx, &owners, client.InNamespace(deployment.Namespace),
 		client.MatchingFields{deploymentIndex: deployment.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -119,7 +119,7 @@ func askers(ctx context.Context, cached client.Reader, deployment types.Namespac
 
 // controllerPredicate lets through what may make a name free, or take it: an object
 // that comes, goes or changes hands.
-func controllerPredicate() predicate.Predicate {
+func controllerChangedPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew))
 	}}

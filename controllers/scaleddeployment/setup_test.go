@@ -22,7 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-func TestWhatOfAScalerWakesItsOwner(t *testing.T) {
+func TestScalerChangesThatTriggerAReconcile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*v1beta1.VerticalScaler)
 		want   bool
@@ -61,7 +61,7 @@ func TestWhatOfAScalerWakesItsOwner(t *testing.T) {
 	}
 }
 
-func TestWhatOfAStrangerWakesItsNamesake(t *testing.T) {
+func TestForeignObjectChangesThatTriggerAReconcile(t *testing.T) {
 	controlled := func(uid types.UID) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "other"}, {UID: uid, Controller: ptr.To(true)}}}}
 	}
@@ -79,17 +79,17 @@ func TestWhatOfAStrangerWakesItsNamesake(t *testing.T) {
 		"a controller that is no more": {controlled("a"), owned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := controllerPredicate().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			if got := controllerChangedPredicate().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
 				t.Errorf("Update() = %t", got)
 			}
 		})
 	}
-	if !controllerPredicate().Create(event.CreateEvent{}) || !controllerPredicate().Delete(event.DeleteEvent{}) {
+	if !controllerChangedPredicate().Create(event.CreateEvent{}) || !controllerChangedPredicate().Delete(event.DeleteEvent{}) {
 		t.Error("one that comes or goes does not wake it")
 	}
 }
 
-func TestNamesakes(t *testing.T) {
+func TestOwnersByDeploymentName(t *testing.T) {
 	owner := func(namespace, name, deployment string) *v1beta1.ScaledDeployment {
 		return anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Namespace, o.Name, o.Spec.DeploymentName = namespace, name, deployment
@@ -102,13 +102,13 @@ func TestNamesakes(t *testing.T) {
 	}
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}}}
-	if diff := cmp.Diff(want, namesakes(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
+	if diff := cmp.Diff(want, ownersByDeploymentName(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
 		t.Errorf("namesakes (-want +got):\n%s", diff)
 	}
 	broken := build(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("no cache")
 	}})
-	if got := namesakes(broken)(t.Context(), web); got != nil {
+	if got := ownersByDeploymentName(broken)(t.Context(), web); got != nil {
 		t.Errorf("namesakes without a cache: %v", got)
 	}
 }

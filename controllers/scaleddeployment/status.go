@@ -19,7 +19,7 @@ import (
 )
 
 // writeStatus writes the status if it says anything new.
-func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
+func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeployment, p *scope) error {
 	status := statusOf(owner, p)
 	if equality.Semantic.DeepEqual(owner.Status, status) {
 		return nil
@@ -34,7 +34,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeplo
 }
 
 // statusOf turns what a pass found and did into the status.
-func statusOf(owner *v1beta1.ScaledDeployment, p *pass) v1beta1.ScaledDeploymentStatus {
+func statusOf(owner *v1beta1.ScaledDeployment, p *scope) v1beta1.ScaledDeploymentStatus {
 	s := v1beta1.ScaledDeploymentStatus{ObservedGeneration: owner.Generation}
 	if p.err != nil && p.deployment == nil {
 		s = *owner.Status.DeepCopy() // it was not read: what was known stands
@@ -55,14 +55,14 @@ func statusOf(owner *v1beta1.ScaledDeployment, p *pass) v1beta1.ScaledDeployment
 }
 
 // conditionsOf makes all conditions, keeping the transition times of those that stay.
-func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) []metav1.Condition {
-	before, state := owner.Status.Conditions, stateOf(p)
-	said := []metav1.Condition{ready(state), reconciling(state), stalled(state)}
-	if was := meta.FindStatusCondition(before, v1beta1.ConditionStalled); was != nil && state.kind == isUnfinished {
+func conditionsOf(owner *v1beta1.ScaledDeployment, p *scope) []metav1.Condition {
+	before, state := owner.Status.Conditions, workloadState(p)
+	said := []metav1.Condition{readyCondition(state), reconcilingCondition(state), stalledCondition(state)}
+	if was := meta.FindStatusCondition(before, v1beta1.ConditionStalled); was != nil && state.kind == stateUnknown {
 		said[2] = *was // nothing was found out
 	}
 	if owner.Spec.Scaling != nil {
-		said = append(said, sized(p))
+		said = append(said, sizedCondition(p))
 	}
 	return conditions.Merge(before, said, owner.Generation, p.now)
 }
@@ -76,22 +76,22 @@ type state struct {
 type stateKind int
 
 const (
-	isReady      stateKind = iota // all is as the owner says
-	isUnderWay                    // it will be, by itself
-	isStalled                     // a person must act
-	isUnfinished                  // the pass failed, and is tried again
+	stateReady      stateKind = iota // all is as the owner says
+	stateInProgress                  // it will be, by itself
+	stateStalled                     // a person must act
+	stateUnknown                     // the pass failed, and is tried again
 )
 
-func stateOf(p *pass) state {
+func workloadState(p *scope) state {
 	switch {
-	case p.refused.Reason != "":
-		return state{isStalled, p.refused.Reason, p.refused.Message}
+	case p.rejection.Reason != "":
+		return state{stateStalled, p.rejection.Reason, p.rejection.Message}
 	case p.err != nil:
-		return state{isUnfinished, v1beta1.ReasonUnknown, "The pass could not be finished; it is tried again"}
+		return state{stateUnknown, v1beta1.ReasonUnknown, "The pass could not be finished; it is tried again"}
 	case p.waiting != "":
-		return state{isUnderWay, v1beta1.ReasonReplacing, p.waiting}
+		return state{stateInProgress, v1beta1.ReasonReplacing, p.waiting}
 	}
-	s := rollout(p.deployment)
+	s := rolloutState(p.deployment)
 	if p.scaledBy != "" {
 		s.message += fmt.Sprintf("; HorizontalPodAutoscaler %s says how many, since it scales the Deployment itself", p.scaledBy)
 	}
@@ -99,10 +99,10 @@ func stateOf(p *pass) state {
 }
 
 // rollout reads how far a Deployment is, by the rules of kstatus.
-func rollout(d *appsv1.Deployment) state {
+func rolloutState(d *appsv1.Deployment) state {
 	name, wanted, has := d.Name, ptr.Deref(d.Spec.Replicas, 1), d.Status
 	progress := func(format string, args ...any) state {
-		return state{isUnderWay, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", name) + fmt.Sprintf(format, args...)}
+		return state{stateInProgress, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", name) + fmt.Sprintf(format, args...)}
 	}
 	if has.ObservedGeneration < d.Generation {
 		return progress("its controller has not seen the newest template yet")
@@ -110,7 +110,7 @@ func rollout(d *appsv1.Deployment) state {
 	for _, c := range has.Conditions {
 		switch {
 		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == v1beta1.ReasonProgressDeadlineExceeded:
-			return state{isStalled, c.Reason, fmt.Sprintf("Deployment %s: %s", name, c.Message)}
+			return state{stateStalled, c.Reason, fmt.Sprintf("Deployment %s: %s", name, c.Message)}
 		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
 			return progress("%s", c.Message)
 		}
@@ -123,37 +123,37 @@ func rollout(d *appsv1.Deployment) state {
 	case has.AvailableReplicas < has.UpdatedReplicas:
 		return progress("%d of %d pods are available", has.AvailableReplicas, has.UpdatedReplicas)
 	}
-	return state{isReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", name, wanted)}
+	return state{stateReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", name, wanted)}
 }
 
-func ready(s state) metav1.Condition {
+func readyCondition(s state) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
 	switch s.kind {
-	case isReady:
+	case stateReady:
 		c.Status = metav1.ConditionTrue
-	case isUnfinished:
+	case stateUnknown:
 		c.Status = metav1.ConditionUnknown
-	case isUnderWay, isStalled:
+	case stateInProgress, stateStalled:
 	}
 	return c
 }
 
-func reconciling(s state) metav1.Condition {
-	if s.kind == isUnderWay || s.kind == isUnfinished {
+func reconcilingCondition(s state) metav1.Condition {
+	if s.kind == stateInProgress || s.kind == stateUnknown {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
 	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
 }
 
-func stalled(s state) metav1.Condition {
-	if s.kind == isStalled {
+func stalledCondition(s state) metav1.Condition {
+	if s.kind == stateStalled {
 		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
 	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "Nothing waits for a person"}
 }
 
 // sized repeats what the scaler says of itself.
-func sized(p *pass) metav1.Condition {
+func sizedCondition(p *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionSized, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown, Message: "The VerticalScaler has said nothing yet"}
 	if p.scaler == nil {
 		return c

@@ -38,75 +38,75 @@ func aDeployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	return d
 }
 
-func says(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) func(*appsv1.Deployment) {
+func withCondition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 }
 
-func counts(replicas, updated, available int32) func(*appsv1.Deployment) {
+func withReplicas(replicas, updated, available int32) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = replicas, updated, available
 	}
 }
 
-func TestRollout(t *testing.T) {
+func TestRolloutState(t *testing.T) {
 	cases := map[string]struct {
 		deployment *appsv1.Deployment
 		want       state
 	}{
-		"all pods are available": {aDeployment(), state{isReady, "Available", "Deployment web: all 3 pods are available"}},
+		"all pods are available": {aDeployment(), state{stateReady, "Available", "Deployment web: all 3 pods are available"}},
 		"no pods are asked for": {
-			aDeployment(counts(0, 0, 0), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }),
-			state{isReady, "Available", "Deployment web: all 0 pods are available"},
+			aDeployment(withReplicas(0, 0, 0), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }),
+			state{stateReady, "Available", "Deployment web: all 0 pods are available"},
 		},
 		"one pod by default": {
-			aDeployment(counts(1, 1, 1), func(d *appsv1.Deployment) { d.Spec.Replicas = nil }),
-			state{isReady, "Available", "Deployment web: all 1 pods are available"},
+			aDeployment(withReplicas(1, 1, 1), func(d *appsv1.Deployment) { d.Spec.Replicas = nil }),
+			state{stateReady, "Available", "Deployment web: all 1 pods are available"},
 		},
 		"the newest template is not seen": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+			state{stateInProgress, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
 		},
 		"what was said of an older template counts no more": {
-			aDeployment(says("Progressing", "False", "ProgressDeadlineExceeded", "late"), func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+			aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"), func(d *appsv1.Deployment) { d.Generation = 3 }),
+			state{stateInProgress, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
 		},
 		"the deadline is exceeded": {
-			aDeployment(counts(4, 1, 3), says("Available", "True", "MinimumReplicasAvailable", ""), says("Progressing", "False", "ProgressDeadlineExceeded", "late")),
-			state{isStalled, "ProgressDeadlineExceeded", "Deployment web: late"},
+			aDeployment(withReplicas(4, 1, 3), withCondition("Available", "True", "MinimumReplicasAvailable", ""), withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late")),
+			state{stateStalled, "ProgressDeadlineExceeded", "Deployment web: late"},
 		},
 		"progress that has ended for another reason is no stall": {
-			aDeployment(says("Progressing", "False", "Other", "x")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+			aDeployment(withCondition("Progressing", "False", "Other", "x")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
 		"a deadline that is no longer exceeded": {
-			aDeployment(says("Progressing", "True", "ProgressDeadlineExceeded", "x")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+			aDeployment(withCondition("Progressing", "True", "ProgressDeadlineExceeded", "x")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
 		"pods cannot be made": {
-			aDeployment(counts(0, 0, 0), says("Progressing", "True", "ReplicaSetUpdated", ""), says("ReplicaFailure", "True", "FailedCreate", "exceeded quota")),
-			state{isUnderWay, "Progressing", "Deployment web: exceeded quota"},
+			aDeployment(withReplicas(0, 0, 0), withCondition("Progressing", "True", "ReplicaSetUpdated", ""), withCondition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")),
+			state{stateInProgress, "Progressing", "Deployment web: exceeded quota"},
 		},
 		"pods could not be made": {
-			aDeployment(says("ReplicaFailure", "False", "FailedCreate", "exceeded quota")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+			aDeployment(withCondition("ReplicaFailure", "False", "FailedCreate", "exceeded quota")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
-		"some pods are not updated": {aDeployment(counts(4, 2, 3)), state{isUnderWay, "Progressing", "Deployment web: 2 of 3 pods have the newest template"}},
-		"old pods are still there":  {aDeployment(counts(5, 3, 3)), state{isUnderWay, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"}},
+		"some pods are not updated": {aDeployment(withReplicas(4, 2, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 of 3 pods have the newest template"}},
+		"old pods are still there":  {aDeployment(withReplicas(5, 3, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"}},
 		"too many pods are still there": {
-			aDeployment(counts(5, 5, 5)),
-			state{isUnderWay, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"},
+			aDeployment(withReplicas(5, 5, 5)),
+			state{stateInProgress, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"},
 		},
-		"some pods are not available": {aDeployment(counts(3, 3, 1)), state{isUnderWay, "Progressing", "Deployment web: 1 of 3 pods are available"}},
+		"some pods are not available": {aDeployment(withReplicas(3, 3, 1)), state{stateInProgress, "Progressing", "Deployment web: 1 of 3 pods are available"}},
 		"a Deployment that was just made": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation, d.Status = 1, appsv1.DeploymentStatus{} }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+			state{stateInProgress, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := rollout(tc.deployment); got != tc.want {
+			if got := rolloutState(tc.deployment); got != tc.want {
 				t.Errorf("rollout() = %+v, want %+v", got, tc.want)
 			}
 		})
@@ -120,50 +120,50 @@ func TestConditions(t *testing.T) {
 	scaler := &v1beta1.VerticalScaler{}
 	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: no, Reason: "QuotaExceeded", Message: "no room"}}
 	cases := map[string]struct {
-		pass    pass
+		pass    scope
 		scaling bool
 		want    []string
 	}{
 		"all is well": {
-			pass: pass{deployment: aDeployment()},
+			pass: scope{deployment: aDeployment()},
 			want: []string{"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a rollout": {
-			pass: pass{deployment: aDeployment(counts(3, 3, 1))},
+			pass: scope{deployment: aDeployment(withReplicas(3, 3, 1))},
 			want: []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a replacement": {
-			pass: pass{deployment: aDeployment(), waiting: "one must go"},
+			pass: scope{deployment: aDeployment(), waiting: "one must go"},
 			want: []string{"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a refusal outranks the rollout": {
-			pass: pass{deployment: aDeployment(), refused: refusal.Refusal{Reason: "Rejected", Message: "no"}},
+			pass: scope{deployment: aDeployment(), rejection: refusal.Rejection{Reason: "Rejected", Message: "no"}},
 			want: []string{"Ready False Rejected: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True Rejected: no"},
 		},
 		"a refusal without a Deployment": {
-			pass: pass{refused: refusal.Refusal{Reason: "NotControlled", Message: "no"}},
+			pass: scope{rejection: refusal.Rejection{Reason: "NotControlled", Message: "no"}},
 			want: []string{"Ready False NotControlled: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True NotControlled: no"},
 		},
 		"a failure": {
-			pass: pass{err: errors.New("read tcp 10.0.0.1: timeout")},
+			pass: scope{err: errors.New("read tcp 10.0.0.1: timeout")},
 			want: []string{"Ready Unknown Unknown: The pass could not be finished; it is tried again", "Reconciling True Unknown: The pass could not be finished; it is tried again", "Stalled False OperatingNormally: Nothing waits for a person"},
 		},
 		"a scaler": {
-			pass: pass{deployment: aDeployment(), scaler: scaler}, scaling: true,
+			pass: scope{deployment: aDeployment(), scaler: scaler}, scaling: true,
 			want: []string{
 				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized False QuotaExceeded: no room",
 			},
 		},
 		"a scaler that has said nothing": {
-			pass: pass{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}}, scaling: true,
+			pass: scope{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}}, scaling: true,
 			want: []string{
 				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
 			},
 		},
 		"no scaler yet": {
-			pass: pass{waiting: "one must go"}, scaling: true,
+			pass: scope{waiting: "one must go"}, scaling: true,
 			want: []string{
 				"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person",
 				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
@@ -205,9 +205,9 @@ func TestConditions(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	owner := anOwner()
-	owner.Status.Conditions = conditionsOf(owner, &pass{now: noon, deployment: aDeployment()})
+	owner.Status.Conditions = conditionsOf(owner, &scope{now: noon, deployment: aDeployment()})
 	later := noon.Add(time.Hour)
-	for _, c := range conditionsOf(owner, &pass{now: later, deployment: aDeployment(counts(3, 3, 1))}) {
+	for _, c := range conditionsOf(owner, &scope{now: later, deployment: aDeployment(withReplicas(3, 3, 1))}) {
 		want := map[string]time.Time{"Ready": later, "Reconciling": later, "Stalled": noon}[c.Type].Truncate(time.Second)
 		if !c.LastTransitionTime.Time.Equal(want) {
 			t.Errorf("%s is so since %s, not %s", c.Type, c.LastTransitionTime, want)
@@ -218,16 +218,16 @@ func TestTransitionTimes(t *testing.T) {
 func TestStatusOf(t *testing.T) {
 	known := v1beta1.ScaledDeploymentStatus{ObservedGeneration: 3, Replicas: 7, ReadyReplicas: 6, AvailableReplicas: 5, UpdatedReplicas: 4, Selector: "autoscaling.verticalscaler.io/scaled-deployment=web"}
 	cases := map[string]struct {
-		pass pass
+		pass scope
 		want [4]int32
 	}{
-		"the counts are the Deployment's": {pass{deployment: aDeployment(counts(9, 3, 2))}, [4]int32{9, 3, 2, 3}},
+		"the counts are the Deployment's": {scope{deployment: aDeployment(withReplicas(9, 3, 2))}, [4]int32{9, 3, 2, 3}},
 		"without a Deployment there are no pods": {
-			pass{refused: refusal.Refusal{Reason: "NotControlled", Message: "no"}}, [4]int32{},
+			scope{rejection: refusal.Rejection{Reason: "NotControlled", Message: "no"}}, [4]int32{},
 		},
-		"what could not be read is as it was": {pass{err: errors.New("timeout")}, [4]int32{7, 6, 5, 4}},
+		"what could not be read is as it was": {scope{err: errors.New("timeout")}, [4]int32{7, 6, 5, 4}},
 		"a failure after reading counts what was read": {
-			pass{err: errors.New("timeout"), deployment: aDeployment()}, [4]int32{3, 3, 3, 3},
+			scope{err: errors.New("timeout"), deployment: aDeployment()}, [4]int32{3, 3, 3, 3},
 		},
 	}
 	for name, tc := range cases {
@@ -248,7 +248,7 @@ func TestStatusOf(t *testing.T) {
 		owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "In", Values: []string{"e", "d"}}}}
 		})
-		if got := statusOf(owner, &pass{now: noon, deployment: aDeployment()}).Selector; got != "a=b,c in (d,e)" {
+		if got := statusOf(owner, &scope{now: noon, deployment: aDeployment()}).Selector; got != "a=b,c in (d,e)" {
 			t.Errorf("selector %q", got)
 		}
 	})
@@ -256,13 +256,13 @@ func TestStatusOf(t *testing.T) {
 		owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "Is"}}}
 		})
-		if got := statusOf(owner, &pass{now: noon, refused: refusal.Refusal{Reason: "Rejected"}}).Selector; got != "" {
+		if got := statusOf(owner, &scope{now: noon, rejection: refusal.Rejection{Reason: "Rejected"}}).Selector; got != "" {
 			t.Errorf("selector %q", got)
 		}
 	})
 }
 
-func TestSayStranger(t *testing.T) {
+func TestDescribeForeignObject(t *testing.T) {
 	owned := func(references ...metav1.OwnerReference) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: "web", OwnerReferences: references}
 	}
@@ -279,27 +279,27 @@ func TestSayStranger(t *testing.T) {
 		"a scaler": {&v1beta1.VerticalScaler{ObjectMeta: owned()}, "VerticalScaler web exists and is controlled by nobody: delete or rename one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := sayStranger(tc.object); got != tc.want {
+			if got := describeForeignObject(tc.object); got != tc.want {
 				t.Errorf("sayStranger() = %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestARefusalIsToldOnce(t *testing.T) {
-	no := refusal.Refusal{Reason: "Rejected", Message: "no"}
+func TestARejectionIsRecordedOnce(t *testing.T) {
+	no := refusal.Rejection{Reason: "Rejected", Message: "no"}
 	for name, tc := range map[string]struct {
-		before, now pass
+		before, now scope
 		want        int
 	}{
-		"the first time":                    {pass{deployment: aDeployment()}, pass{refused: no}, 1},
-		"again":                             {pass{refused: no}, pass{refused: no}, 0},
-		"again, where it is too long":       {pass{refused: refusal.Refusal{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, pass{refused: refusal.Refusal{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
-		"for another reason":                {pass{refused: no}, pass{refused: refusal.Refusal{Reason: "Forbidden", Message: "no"}}, 1},
-		"in other words":                    {pass{refused: no}, pass{refused: refusal.Refusal{Reason: "Rejected", Message: "never"}}, 1},
-		"a rollout that is late":            {pass{deployment: aDeployment()}, pass{deployment: aDeployment(says("Progressing", "False", "ProgressDeadlineExceeded", "late"))}, 1},
-		"not, where nothing is refused":     {pass{refused: no}, pass{deployment: aDeployment()}, 0},
-		"not, where the pass was not ended": {pass{refused: no}, pass{err: errors.New("timeout")}, 0},
+		"the first time":                    {scope{deployment: aDeployment()}, scope{rejection: no}, 1},
+		"again":                             {scope{rejection: no}, scope{rejection: no}, 0},
+		"again, where it is too long":       {scope{rejection: refusal.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, scope{rejection: refusal.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
+		"for another reason":                {scope{rejection: no}, scope{rejection: refusal.Rejection{Reason: "Forbidden", Message: "no"}}, 1},
+		"in other words":                    {scope{rejection: no}, scope{rejection: refusal.Rejection{Reason: "Rejected", Message: "never"}}, 1},
+		"a rollout that is late":            {scope{deployment: aDeployment()}, scope{deployment: aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"))}, 1},
+		"not, where nothing is refused":     {scope{rejection: no}, scope{deployment: aDeployment()}, 0},
+		"not, where the pass was not ended": {scope{rejection: no}, scope{err: errors.New("timeout")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
@@ -307,7 +307,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 			owner := anOwner()
 			tc.before.now, tc.now.now = noon, noon
 			owner.Status.Conditions = conditionsOf(owner, &tc.before)
-			r.tellRefusal(owner, &tc.now)
+			r.recordRejection(owner, &tc.now)
 			if got := len(recorder.Events); got != tc.want {
 				t.Errorf("%d events, want %d", got, tc.want)
 			}
@@ -316,10 +316,10 @@ func TestARefusalIsToldOnce(t *testing.T) {
 }
 
 // A pass that fails in between has found nothing out, and does not make news of it.
-func TestARefusalOutlivesAPassThatFails(t *testing.T) {
-	owner, refused := anOwner(), pass{now: noon, refused: refusal.Refusal{Reason: "Rejected", Message: "no"}}
+func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
+	owner, refused := anOwner(), scope{now: noon, rejection: refusal.Rejection{Reason: "Rejected", Message: "no"}}
 	owner.Status.Conditions = conditionsOf(owner, &refused)
-	owner.Status.Conditions = conditionsOf(owner, &pass{now: noon, err: errors.New("timeout")})
+	owner.Status.Conditions = conditionsOf(owner, &scope{now: noon, err: errors.New("timeout")})
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c.Status != metav1.ConditionTrue || c.Reason != "Rejected" {
 		t.Errorf("Stalled says %+v", c)
 	}
@@ -327,7 +327,7 @@ func TestARefusalOutlivesAPassThatFails(t *testing.T) {
 		t.Errorf("Ready says %+v", c)
 	}
 	recorder := events.NewFakeRecorder(10)
-	(&Reconciler{Recorder: recorder}).tellRefusal(owner, &refused)
+	(&Reconciler{Recorder: recorder}).recordRejection(owner, &refused)
 	if n := len(recorder.Events); n > 0 {
 		t.Errorf("told %d times more", n)
 	}

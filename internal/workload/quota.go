@@ -21,7 +21,7 @@ type Quota struct {
 }
 
 // counted are the keys under which quotas count what we change, with how to read them.
-var counted = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
+var quotaKeys = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
 	corev1.ResourceCPU:            readCPU,
 	corev1.ResourceRequestsCPU:    readCPU,
 	corev1.ResourceLimitsCPU:      readCPU,
@@ -40,12 +40,12 @@ var counted = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceN
 func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
 	all = true
 	for i := range quotas {
-		matches, sure := holds(&quotas[i])
+		matches, sure := matchesScopes(&quotas[i])
 		all = all && sure
 		if !matches || !sure {
 			continue
 		}
-		for key, read := range counted {
+		for key, read := range quotaKeys {
 			hard, isBound := read(quotas[i].Status.Hard, key)
 			used, isCounted := read(quotas[i].Status.Used, key)
 			if isBound && isCounted {
@@ -57,7 +57,7 @@ func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
 	return out, all
 }
 
-func holds(q *corev1.ResourceQuota) (matches, sure bool) {
+func matchesScopes(q *corev1.ResourceQuota) (matches, sure bool) {
 	scopes := slices.Clone(q.Spec.Scopes)
 	sure = true
 	if q.Spec.ScopeSelector != nil {

@@ -66,8 +66,8 @@ func (b *Bounds) add(item corev1.LimitRangeItem) {
 		b.ContainerMin = larger(b.ContainerMin, least)
 		b.ContainerMax = stricter(b.ContainerMax, most)
 		b.ContainerDefault = stricter(b.ContainerDefault, readable(item.Default))
-		b.ContainerRatio.CPU = atMost(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
-		b.ContainerRatio.Memory = atMost(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
+		b.ContainerRatio.CPU = tighterBound(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
+		b.ContainerRatio.Memory = tighterBound(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
 	case corev1.LimitTypePod:
 		b.PodMin = larger(b.PodMin, least)
 		b.PodMax = stricter(b.PodMax, most)
@@ -92,11 +92,11 @@ func larger(a, b quantity.Amounts) quantity.Amounts {
 }
 
 func stricter(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: atMost(a.CPUMillis, b.CPUMillis), MemoryBytes: atMost(a.MemoryBytes, b.MemoryBytes)}
+	return quantity.Amounts{CPUMillis: tighterBound(a.CPUMillis, b.CPUMillis), MemoryBytes: tighterBound(a.MemoryBytes, b.MemoryBytes)}
 }
 
 // atMost is the smaller of two upper bounds, where 0 is none.
-func atMost(a, b int64) int64 {
+func tighterBound(a, b int64) int64 {
 	if a == 0 || (b != 0 && b < a) {
 		return b
 	}
@@ -124,9 +124,9 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 		for _, metric := range hpas[i].Spec.Metrics {
 			switch utilizationOf(metric) {
 			case corev1.ResourceCPU:
-				s.CPU = firstName(s.CPU, described(&hpas[i]))
+				s.CPU = firstByName(s.CPU, describeHPA(&hpas[i]))
 			case corev1.ResourceMemory:
-				s.Memory = firstName(s.Memory, described(&hpas[i]))
+				s.Memory = firstByName(s.Memory, describeHPA(&hpas[i]))
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 
 // described names the HPA, and the ScaledObject of KEDA that it was made for: whoever
 // wants to change the one has to change the other.
-func described(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
+func describeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	owner := metav1.GetControllerOfNoCopy(hpa)
 	if owner == nil || owner.Kind != "ScaledObject" || !strings.HasPrefix(owner.APIVersion, "keda.sh/") {
 		return hpa.Name
@@ -149,7 +149,7 @@ func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 	for i := range hpas {
 		ref := hpas[i].Spec.ScaleTargetRef
 		if ref.Kind == "Deployment" && scales(ref, deployment) && hpas[i].DeletionTimestamp == nil {
-			name = firstName(name, hpas[i].Name)
+			name = firstByName(name, hpas[i].Name)
 		}
 	}
 	return name
@@ -158,23 +158,23 @@ func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 func scales(ref autoscalingv2.CrossVersionObjectReference, deployment *appsv1.Deployment) bool {
 	switch ref.Kind {
 	case "Deployment":
-		return ref.Name == deployment.Name && !isForeign(ref.APIVersion)
+		return ref.Name == deployment.Name && !isForeignGroup(ref.APIVersion)
 	case v1beta1.ScaledDeploymentKind:
 		owner := metav1.GetControllerOfNoCopy(deployment)
-		return owner != nil && v1beta1.IsScaledDeployment(owner) && ref.Name == owner.Name && isOurs(ref.APIVersion)
+		return owner != nil && v1beta1.IsScaledDeployment(owner) && ref.Name == owner.Name && isOwnGroup(ref.APIVersion)
 	}
 	return false
 }
 
 // isOurs says that a kind by the name of ScaledDeployment is our own, in whichever
 // version.
-func isOurs(apiVersion string) bool {
+func isOwnGroup(apiVersion string) bool {
 	group, _, found := strings.Cut(apiVersion, "/")
 	return found && group == v1beta1.GroupVersion.Group
 }
 
 // isForeign says that a kind by the name of Deployment is somebody else's.
-func isForeign(apiVersion string) bool {
+func isForeignGroup(apiVersion string) bool {
 	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }
 
@@ -188,7 +188,7 @@ func utilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {
 	return ""
 }
 
-func firstName(a, b string) string {
+func firstByName(a, b string) string {
 	if a == "" || b < a {
 		return b
 	}

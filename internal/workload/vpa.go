@@ -90,10 +90,10 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 			}
 			sized := out[container.Name]
 			if c.CPU {
-				sized.CPU = firstName(sized.CPU, vpa.Name)
+				sized.CPU = firstByName(sized.CPU, vpa.Name)
 			}
 			if c.Memory {
-				sized.Memory = firstName(sized.Memory, vpa.Name)
+				sized.Memory = firstByName(sized.Memory, vpa.Name)
 			}
 			if sized == (Scaled{}) {
 				continue

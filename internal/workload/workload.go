@@ -187,27 +187,27 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}
-	out.Unavailable = unavailable(d.Spec.Strategy, out.Replicas)
+	out.Unavailable = maxUnavailable(d.Spec.Strategy, out.Replicas)
 	// The rule of kubectl rollout status.
 	out.RollingOut = d.Status.ObservedGeneration < d.Generation ||
 		d.Status.UpdatedReplicas < out.Replicas ||
 		d.Status.Replicas > d.Status.UpdatedReplicas ||
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
 	for _, c := range d.Status.Conditions {
-		out.Stuck = out.Stuck || HasGivenUp(c) && d.Status.ObservedGeneration >= d.Generation
+		out.Stuck = out.Stuck || IsDeadlineExceeded(c) && d.Status.ObservedGeneration >= d.Generation
 	}
 	return out
 }
 
 // HasGivenUp says that a Deployment's condition tells of a rollout that does not get on.
-func HasGivenUp(c appsv1.DeploymentCondition) bool {
+func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {
 	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
 }
 
 // unavailable reads the strategy as the Deployment's controller does: percentages of
 // unavailable pods are rounded down, those of a surge up, and where both come to nothing,
 // one pod may be unavailable.
-func unavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
+func maxUnavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
 	if strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return replicas
 	}
@@ -274,7 +274,7 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 			killed := terminated.Reason == "OOMKilled"
 			out.Exits = append(out.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
 			if killed {
-				out.Kills = append(out.Kills, killOf(status.Name, terminated, out))
+				out.Kills = append(out.Kills, oomKillOf(status.Name, terminated, out))
 			}
 		}
 		if IsBackingOff(status.State.Waiting) {
@@ -294,7 +294,7 @@ func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
-func killOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
+func oomKillOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
 	kill := OOMKill{Container: container, At: terminated.FinishedAt.Time}
 	if c, ok := pod.Container(container); ok {
 		kill.HitBytes = cmp.Or(c.Limits.MemoryBytes, c.Requests.MemoryBytes)

@@ -34,7 +34,7 @@ const (
 	operator  = "verticalscaler-operator"
 
 	// mostName keeps a binding's name within what a name may have.
-	mostName = 200
+	maxReadableName = 200
 )
 
 // Labels are on all bindings.
@@ -45,7 +45,7 @@ const (
 	// ofDeployment says that the pod's controller is a ReplicaSet of the scaler's Deployment,
 	// by the name that the Deployment's controller gives it. Labels alone would let in any
 	// pod that carries them.
-	ofDeployment = `has(object.metadata.ownerReferences) && has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels` +
+	podOfDeployment = `has(object.metadata.ownerReferences) && has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels` +
 		` && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind == 'ReplicaSet' && o.apiVersion.startsWith('apps/')` +
 		` && o.name == params.spec.deploymentName + '-' + object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `'])`
 
@@ -81,7 +81,7 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: ptr.To(admissionv1.NamespacedScope)},
 				}}},
 			},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "of-the-deployment", Expression: ofDeployment}},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "of-the-deployment", Expression: podOfDeployment}},
 			Variables: []admissionv1.Variable{
 				{Name: "sizes", Expression: sizes},
 				{Name: "fitting", Expression: fitting},
@@ -122,7 +122,7 @@ func BindingName(scaler types.NamespacedName) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(scaler.String()))
 	readable := scaler.Namespace + "." + scaler.Name
-	return readable[:min(len(readable), mostName)] + "." + hex.EncodeToString(h.Sum(nil))
+	return readable[:min(len(readable), maxReadableName)] + "." + hex.EncodeToString(h.Sum(nil))
 }
 
 // ScalerOf is the scaler that a binding of ours is for.

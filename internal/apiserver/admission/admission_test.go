@@ -18,7 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
 
-func TestThePolicyIsTheOneThatIsInstalled(t *testing.T) {
+func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 	text, err := os.ReadFile("../../../config/components/new-pods/policy.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestThePolicyIsTheOneThatIsInstalled(t *testing.T) {
 	}
 }
 
-func TestBindingsHaveNamesOfTheirOwn(t *testing.T) {
+func TestBindingNamesAreUnique(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	seen := map[string]types.NamespacedName{}
 	for _, scaler := range []types.NamespacedName{
@@ -68,7 +68,7 @@ func TestBindingsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesBindingsAreNotOurs(t *testing.T) {
+func TestForeignBindingsAreIgnored(t *testing.T) {
 	for name, change := range map[string]func(*admissionv1.MutatingAdmissionPolicyBinding){
 		"without our label":  func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Labels = nil },
 		"of another name":    func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Name = "mine" },

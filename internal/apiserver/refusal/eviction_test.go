@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRefusalsOfEvictions(t *testing.T) {
+func TestOfEviction(t *testing.T) {
 	cause := func(message string) metav1.StatusCause {
 		return metav1.StatusCause{Type: "DisruptionBudget", Message: message}
 	}

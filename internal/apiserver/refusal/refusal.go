@@ -27,7 +27,7 @@ const (
 )
 
 // Refusal is what the API server's answer to a change means.
-type Refusal struct {
+type Rejection struct {
 	// Reason is one of the reasons of conditions in api/v1beta1; empty where the answer
 	// is no verdict on the change: a conflict, an object that has gone, an outage.
 	Reason string
@@ -42,71 +42,71 @@ type Refusal struct {
 // cause decides. The rest differ by free text only, so what is read from the text
 // is the name that we give to the refusal, never what we do about it: all of them
 // wait until the wish, the pod or the time has changed.
-func Of(err error) Refusal {
+func Of(err error) Rejection {
 	if err == nil || apierrors.IsConflict(err) {
-		return Refusal{}
+		return Rejection{}
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return Refusal{} // not an answer at all
+		return Rejection{} // not an answer at all
 	}
 	said := status.Status()
 	switch {
 	case apierrors.IsNotFound(err) && hasCause(said, metav1.CauseTypeUnexpectedServerResponse):
-		return Refusal{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
+		return Rejection{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
 	case apierrors.IsNotFound(err):
-		return Refusal{} // it has gone
+		return Rejection{} // it has gone
 	case hasCause(said, causeNodeCapacity):
-		return Refusal{v1beta1.ReasonNodeCapacity, said.Message}
+		return Rejection{v1beta1.ReasonNodeCapacity, said.Message}
 	case hasCause(said, causeUnsupportedPlatform):
-		return Refusal{v1beta1.ReasonUnsupported, said.Message}
+		return Rejection{v1beta1.ReasonUnsupported, said.Message}
 	case hasCause(said, causeNamespaceTerminating):
-		return Refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
-	case apierrors.IsForbidden(err) && strings.Contains(said.Message, unknownKind):
-		return Refusal{}
+		return Rejection{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
+	case apierrors.IsForbidden(err) && strings.Contains(said.Message, unknownOwnerKind):
+		return Rejection{}
 	case apierrors.IsForbidden(err):
-		return Refusal{forbiddenFor(said.Message), said.Message}
+		return Rejection{forbiddenReason(said.Message), said.Message}
 	case apierrors.IsInvalid(err) && isUIDImmutable(said):
-		return Refusal{} // another pod by that name: what a 409 means elsewhere
+		return Rejection{} // another pod by that name: what a 409 means elsewhere
 	case apierrors.IsInvalid(err):
-		return Refusal{invalidFor(said.Message), said.Message}
+		return Rejection{invalidReason(said.Message), said.Message}
 	case apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
-		return Refusal{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
+		return Rejection{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
 	}
-	return Refusal{}
+	return Rejection{}
 }
 
 // OfEviction tells the answers to an eviction apart. retryAfter is what the API server asks for
 // where a PodDisruptionBudget does not allow it now; 0 for nothing.
-func OfEviction(err error) (refused Refusal, retryAfter time.Duration) {
+func OfEviction(err error) (refused Rejection, retryAfter time.Duration) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return Refusal{}, 0
+		return Rejection{}, 0
 	}
 	said := status.Status()
 	switch {
 	case apierrors.IsTooManyRequests(err) && hasCause(said, policyv1.DisruptionBudgetCause):
-		return Refusal{v1beta1.ReasonDisruptionBudget, budgetOf(said)}, time.Duration(said.Details.RetryAfterSeconds) * time.Second
+		return Rejection{v1beta1.ReasonDisruptionBudget, disruptionBudgetMessage(said)}, time.Duration(said.Details.RetryAfterSeconds) * time.Second
 	case apierrors.IsInternalError(err) || said.Code == http.StatusInternalServerError:
 		if strings.Contains(said.Message, "more than one PodDisruptionBudget") {
-			return Refusal{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, and Kubernetes then evicts none"}, 0
+			return Rejection{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, and Kubernetes then evicts none"}, 0
 		}
-		return Refusal{}, 0
+		return Rejection{}, 0
 	case apierrors.IsForbidden(err) && hasCause(said, causeNamespaceTerminating):
-		return Refusal{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}, 0
+		return Rejection{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}, 0
 	case apierrors.IsNotFound(err):
-		return Refusal{}, 0 // the pod has gone
+		return Rejection{}, 0 // the pod has gone
 	}
 	return Of(err), 0
 }
 
 // budgetName is how the API server names the budget. It also tells the numbers of pods, which
 // change all the time.
-var budgetName = regexp.MustCompile(`The disruption budget (\S+) `)
+var disruptionBudgetName = regexp.MustCompile(`The disruption budget (\S+) `)
 
-func budgetOf(said metav1.Status) string {
+func disruptionBudgetMessage(said metav1.Status) string {
 	for _, cause := range said.Details.Causes {
-		if name := budgetName.FindStringSubmatch(cause.Message); name != nil {
+		if name := disruptionBudgetName.FindStringSubmatch(cause.Message); name != nil {
 			return "PodDisruptionBudget " + name[1] + " does not allow an eviction now"
 		}
 	}
@@ -139,24 +139,24 @@ func isUIDImmutable(status metav1.Status) bool {
 
 // unknownKind is how the admission of owner references says, for half a minute after an
 // installation, that it has not heard of the owner's kind yet.
-const unknownKind = "cannot find RESTMapping"
+const unknownOwnerKind = "cannot find RESTMapping"
 
-func forbiddenFor(message string) string {
+func forbiddenReason(message string) string {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
 		return v1beta1.ReasonQuotaExceeded
 	case strings.Contains(message, " per Container is ") || strings.Contains(message, " per Pod is ") || strings.Contains(message, " ratio per "):
 		return v1beta1.ReasonLimitRange
-	case lackingRight.MatchString(message):
+	case missingPermission.MatchString(message):
 		return v1beta1.ReasonForbidden
 	}
 	return v1beta1.ReasonRejected
 }
 
 // lackingRight is how the API server words that a right is missing.
-var lackingRight = regexp.MustCompile(` cannot [a-z]+ resource "`)
+var missingPermission = regexp.MustCompile(` cannot [a-z]+ resource "`)
 
-func invalidFor(message string) string {
+func invalidReason(message string) string {
 	switch {
 	case strings.Contains(message, "Pod QOS Class may not change"):
 		return v1beta1.ReasonQoSChange

@@ -24,7 +24,7 @@ func answer(code int32, reason metav1.StatusReason, message string, causes ...me
 }
 
 // The messages are those of a kube-apiserver 1.37.
-func TestRefusals(t *testing.T) {
+func TestOf(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	field := func(name string) metav1.StatusCause {
 		return metav1.StatusCause{Type: "FieldValueInvalid", Field: name}

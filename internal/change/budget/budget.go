@@ -36,10 +36,10 @@ type Class int
 
 // The classes, by what happens while one waits.
 const (
-	Lower  Class = iota // something is reserved in vain
-	Raise               // there is less than wanted, and usage is within it
-	Bounds              // what a person has asked for is not so yet
-	Urgent              // a container is killed or starved
+	ScaleDown Class = iota // something is reserved in vain
+	ScaleUp                // there is less than wanted, and usage is within it
+	Bounds                 // what a person has asked for is not so yet
+	Urgent                 // a container is killed or starved
 )
 
 // Want is what somebody waits for.
@@ -55,7 +55,7 @@ const (
 	// comes within milliseconds, on a busy machine within seconds.
 	reservation = 10 * time.Second
 	// patience is after how many windows a wait is overdue.
-	patience = 5
+	overdueWindows = 5
 )
 
 // Budget grants changes. It is safe for concurrent use.
@@ -75,51 +75,51 @@ const (
 type Budget struct {
 	limits Limits
 
-	mu       sync.Mutex
-	entries  map[types.NamespacedName]*entry
-	changing map[types.NamespacedName]int // granted and not ended
-	resting  []rest                       // slots of changes that have ended, by time
-	taken    int                          // slots that are reserved, in use or resting
-	spaces   map[string]*space
-	reserved int  // entries that have a slot reserved
-	overdue  bool // the last slot went to one that was overdue
+	mu             sync.Mutex
+	entries        map[types.NamespacedName]*entry
+	changing       map[types.NamespacedName]int // granted and not ended
+	cooling        []cooling                    // slots of changes that have ended, by time
+	used           int                          // slots that are reserved, in use or resting
+	namespaces     map[string]*namespaceUse
+	reserved       int  // entries that have a slot reserved
+	lastWasOverdue bool // the last slot went to one that was overdue
 	// fresh says that a slot was freed since slots were last handed out. Otherwise
 	// nobody can have one but who asks anew.
-	fresh   bool
-	count   uint64 // of entries, ever
-	wake    []types.NamespacedName
-	changed chan struct{}
+	slotFreed bool
+	arrivals  uint64 // of entries, ever
+	requeue   []types.NamespacedName
+	changed   chan struct{}
 }
 
 // space is what is known of a namespace. There is one as long as it uses or wants slots.
-type space struct {
-	taken, waiting int
-	overdue        bool
+type namespaceUse struct {
+	used, waiting  int
+	lastWasOverdue bool
 }
 
-type rest struct {
+type cooling struct {
 	namespace string
 	until     time.Time
 }
 
 type entry struct {
-	want  Want
-	since time.Time
-	turn  uint64
+	want    Want
+	since   time.Time
+	arrival uint64
 	// reserved until then, if it is set.
-	reserved time.Time
+	reservedUntil time.Time
 	// absent has not come for its reservation: it gets none before it asks again.
-	absent bool
+	missedReservation bool
 }
 
 // New makes a budget with all slots free.
 func New(limits Limits) *Budget {
 	return &Budget{
-		limits:   limits,
-		entries:  map[types.NamespacedName]*entry{},
-		changing: map[types.NamespacedName]int{},
-		spaces:   map[string]*space{},
-		changed:  make(chan struct{}, 1),
+		limits:     limits,
+		entries:    map[types.NamespacedName]*entry{},
+		changing:   map[types.NamespacedName]int{},
+		namespaces: map[string]*namespaceUse{},
+		changed:    make(chan struct{}, 1),
 	}
 }
 
@@ -131,18 +131,18 @@ func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (gra
 	defer b.mu.Unlock()
 	e := b.entries[scaler]
 	if isNew = e == nil; isNew {
-		b.count++
-		e = &entry{since: now, turn: b.count}
+		b.arrivals++
+		e = &entry{since: now, arrival: b.arrivals}
 		b.entries[scaler] = e
-		b.space(scaler.Namespace).waiting++
+		b.use(scaler.Namespace).waiting++
 	}
-	e.want, e.absent = want, false
-	b.collect(now)
-	if full := b.spaces[scaler.Namespace].taken >= b.limits.PerNamespace; e.reserved.IsZero() && (b.fresh || !full) {
-		b.hand(now, scaler)
+	e.want, e.missedReservation = want, false
+	b.freeExpired(now)
+	if full := b.namespaces[scaler.Namespace].used >= b.limits.PerNamespace; e.reservedUntil.IsZero() && (b.slotFreed || !full) {
+		b.assignSlots(now, scaler)
 	}
-	b.tell()
-	if e.reserved.IsZero() {
+	b.notify()
+	if e.reservedUntil.IsZero() {
 		return false, isNew
 	}
 	b.remove(scaler, e) // its slot stays taken
@@ -161,11 +161,11 @@ func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 		delete(b.changing, scaler)
 	}
 	until := now.Add(b.limits.Window)
-	if n := len(b.resting); n > 0 && until.Before(b.resting[n-1].until) {
-		until = b.resting[n-1].until // of two that end together, the later time holds for both
+	if n := len(b.cooling); n > 0 && until.Before(b.cooling[n-1].until) {
+		until = b.cooling[n-1].until // of two that end together, the later time holds for both
 	}
-	b.resting = append(b.resting, rest{scaler.Namespace, until})
-	b.tell()
+	b.cooling = append(b.cooling, cooling{scaler.Namespace, until})
+	b.notify()
 }
 
 // Leave says that the scaler wants nothing any more.
@@ -177,10 +177,10 @@ func (b *Budget) Leave(scaler types.NamespacedName) {
 		return
 	}
 	b.remove(scaler, e)
-	if !e.reserved.IsZero() {
-		b.free(scaler.Namespace)
+	if !e.reservedUntil.IsZero() {
+		b.freeSlot(scaler.Namespace)
 	}
-	b.tell()
+	b.notify()
 }
 
 // Next hands out what is free and says whom to wake for it, and when to come again; zero
@@ -188,18 +188,18 @@ func (b *Budget) Leave(scaler types.NamespacedName) {
 func (b *Budget) Next(now time.Time) (wake []types.NamespacedName, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.collect(now)
-	b.hand(now, types.NamespacedName{})
-	wake, b.wake = b.wake, nil
+	b.freeExpired(now)
+	b.assignSlots(now, types.NamespacedName{})
+	wake, b.requeue = b.requeue, nil
 	if len(b.entries) == 0 {
 		return wake, at
 	}
-	if len(b.resting) > 0 {
-		at = b.resting[0].until
+	if len(b.cooling) > 0 {
+		at = b.cooling[0].until
 	}
 	for _, e := range b.entries {
-		if !e.reserved.IsZero() && (at.IsZero() || e.reserved.Before(at)) {
-			at = e.reserved
+		if !e.reservedUntil.IsZero() && (at.IsZero() || e.reservedUntil.Before(at)) {
+			at = e.reservedUntil
 		}
 	}
 	return wake, at
@@ -215,7 +215,7 @@ func (b *Budget) Waiting() int {
 	return len(b.entries)
 }
 
-func (b *Budget) tell() {
+func (b *Budget) notify() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -223,75 +223,75 @@ func (b *Budget) tell() {
 }
 
 // collect frees the slots whose window is over, and those that nobody came for.
-func (b *Budget) collect(now time.Time) {
-	for len(b.resting) > 0 && !now.Before(b.resting[0].until) {
-		b.free(b.resting[0].namespace)
-		b.resting = b.resting[1:]
+func (b *Budget) freeExpired(now time.Time) {
+	for len(b.cooling) > 0 && !now.Before(b.cooling[0].until) {
+		b.freeSlot(b.cooling[0].namespace)
+		b.cooling = b.cooling[1:]
 	}
 	if b.reserved == 0 {
 		return
 	}
 	for key, e := range b.entries {
-		if !e.reserved.IsZero() && !now.Before(e.reserved) {
-			e.reserved, e.absent = time.Time{}, true
+		if !e.reservedUntil.IsZero() && !now.Before(e.reservedUntil) {
+			e.reservedUntil, e.missedReservation = time.Time{}, true
 			b.reserved--
-			b.free(key.Namespace)
+			b.freeSlot(key.Namespace)
 		}
 	}
 }
 
 // hand gives the free slots to those who wait. The one that asks needs not be woken.
-func (b *Budget) hand(now time.Time, asks types.NamespacedName) {
-	b.fresh = false
-	for b.taken < b.limits.Changes {
-		key, ok := b.first(now)
+func (b *Budget) assignSlots(now time.Time, asks types.NamespacedName) {
+	b.slotFreed = false
+	for b.used < b.limits.Changes {
+		key, ok := b.nextInLine(now)
 		if !ok {
 			return
 		}
-		b.entries[key].reserved = now.Add(reservation)
+		b.entries[key].reservedUntil = now.Add(reservation)
 		b.reserved++
-		b.taken++
-		in := b.space(key.Namespace)
-		in.taken++
-		b.overdue = b.isOverdue(b.entries[key], now)
-		in.overdue = b.overdue
+		b.used++
+		in := b.use(key.Namespace)
+		in.used++
+		b.lastWasOverdue = b.isOverdue(b.entries[key], now)
+		in.lastWasOverdue = b.lastWasOverdue
 		if key != asks {
-			b.wake = append(b.wake, key)
+			b.requeue = append(b.requeue, key)
 		}
 	}
 }
 
 // first is who gets the next slot.
-func (b *Budget) first(now time.Time) (types.NamespacedName, bool) {
-	share := max(1, b.limits.Changes/max(1, len(b.spaces)))
+func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
+	share := max(1, b.limits.Changes/max(1, len(b.namespaces)))
 	var best, oldest candidate
 	late := map[string]candidate{} // the longest overdue, by namespace
 	for key, e := range b.entries {
-		in := b.spaces[key.Namespace]
-		if e.absent || !e.reserved.IsZero() || in.taken >= b.limits.PerNamespace {
+		in := b.namespaces[key.Namespace]
+		if e.missedReservation || !e.reservedUntil.IsZero() || in.used >= b.limits.PerNamespace {
 			continue
 		}
-		c := candidate{key: key, entry: e, poor: in.taken < share}
+		c := candidate{key: key, entry: e, belowShare: in.used < share}
 		if best.entry == nil || c.compare(best) < 0 {
 			best = c
 		}
 		if !b.isOverdue(e, now) {
 			continue
 		}
-		if oldest.entry == nil || e.turn < oldest.turn {
+		if oldest.entry == nil || e.arrival < oldest.arrival {
 			oldest = c
 		}
-		if l := late[key.Namespace]; l.entry == nil || e.turn < l.turn {
+		if l := late[key.Namespace]; l.entry == nil || e.arrival < l.arrival {
 			late[key.Namespace] = c
 		}
 	}
 	if best.entry == nil {
 		return types.NamespacedName{}, false
 	}
-	if oldest.entry != nil && !b.overdue {
+	if oldest.entry != nil && !b.lastWasOverdue {
 		return oldest.key, true
 	}
-	if l := late[best.key.Namespace]; l.entry != nil && !b.spaces[best.key.Namespace].overdue {
+	if l := late[best.key.Namespace]; l.entry != nil && !b.namespaces[best.key.Namespace].lastWasOverdue {
 		return l.key, true
 	}
 	return best.key, true
@@ -300,13 +300,13 @@ func (b *Budget) first(now time.Time) (types.NamespacedName, bool) {
 type candidate struct {
 	key types.NamespacedName
 	*entry
-	poor bool // its namespace has not had its share
+	belowShare bool // its namespace has not had its share
 }
 
 // compare is less than 0 if a goes first.
 func (a candidate) compare(b candidate) int {
-	if a.poor != b.poor && a.want.Class == b.want.Class {
-		if a.poor {
+	if a.belowShare != b.belowShare && a.want.Class == b.want.Class {
+		if a.belowShare {
 			return -1
 		}
 		return 1
@@ -314,42 +314,42 @@ func (a candidate) compare(b candidate) int {
 	return cmp.Or(
 		cmp.Compare(b.want.Class, a.want.Class),
 		cmp.Compare(b.want.Benefit, a.want.Benefit),
-		cmp.Compare(a.turn, b.turn),
+		cmp.Compare(a.arrival, b.arrival),
 	)
 }
 
 func (b *Budget) isOverdue(e *entry, now time.Time) bool {
-	return now.Sub(e.since) >= patience*b.limits.Window
+	return now.Sub(e.since) >= overdueWindows*b.limits.Window
 }
 
-func (b *Budget) space(namespace string) *space {
-	in := b.spaces[namespace]
+func (b *Budget) use(namespace string) *namespaceUse {
+	in := b.namespaces[namespace]
 	if in == nil {
-		in = &space{}
-		b.spaces[namespace] = in
+		in = &namespaceUse{}
+		b.namespaces[namespace] = in
 	}
 	return in
 }
 
 func (b *Budget) remove(scaler types.NamespacedName, e *entry) {
 	delete(b.entries, scaler)
-	if !e.reserved.IsZero() {
+	if !e.reservedUntil.IsZero() {
 		b.reserved--
-		b.wake = slices.DeleteFunc(b.wake, func(key types.NamespacedName) bool { return key == scaler })
+		b.requeue = slices.DeleteFunc(b.requeue, func(key types.NamespacedName) bool { return key == scaler })
 	}
-	b.space(scaler.Namespace).waiting--
-	b.forget(scaler.Namespace)
+	b.use(scaler.Namespace).waiting--
+	b.forgetUnused(scaler.Namespace)
 }
 
-func (b *Budget) free(namespace string) {
-	b.taken--
-	b.fresh = true
-	b.space(namespace).taken--
-	b.forget(namespace)
+func (b *Budget) freeSlot(namespace string) {
+	b.used--
+	b.slotFreed = true
+	b.use(namespace).used--
+	b.forgetUnused(namespace)
 }
 
-func (b *Budget) forget(namespace string) {
-	if in := b.spaces[namespace]; in.taken == 0 && in.waiting == 0 {
-		delete(b.spaces, namespace)
+func (b *Budget) forgetUnused(namespace string) {
+	if in := b.namespaces[namespace]; in.used == 0 && in.waiting == 0 {
+		delete(b.namespaces, namespace)
 	}
 }

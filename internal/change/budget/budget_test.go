@@ -83,10 +83,10 @@ func TestTheOrderIsByClassAndBenefit(t *testing.T) {
 	b := minute(6, 6)
 	spend(t, b, at(0), 6)
 	wants := map[types.NamespacedName]Want{
-		named("n", "4th"): {Raise, 5},
-		named("n", "6th"): {Lower, 1000},
+		named("n", "4th"): {ScaleUp, 5},
+		named("n", "6th"): {ScaleDown, 1000},
 		named("n", "2nd"): {Urgent, 1},
-		named("n", "5th"): {Raise, 4},
+		named("n", "5th"): {ScaleUp, 4},
 		named("n", "1st"): {Urgent, 2},
 		named("n", "3rd"): {Bounds, 0},
 	}
@@ -133,10 +133,10 @@ func TestOneNamespaceDoesNotKeepOthersWaiting(t *testing.T) {
 	spend(t, b, at(0), 10)
 	wants := map[types.NamespacedName]Want{}
 	for i := range 1000 {
-		wants[named("noisy", fmt.Sprint(i))] = Want{Raise, 1000}
+		wants[named("noisy", fmt.Sprint(i))] = Want{ScaleUp, 1000}
 	}
 	for i := range 5 {
-		wants[named("quiet", fmt.Sprintf("quiet-%d", i))] = Want{Raise, 1}
+		wants[named("quiet", fmt.Sprintf("quiet-%d", i))] = Want{ScaleUp, 1}
 	}
 	for key, want := range wants {
 		asks(t, b, at(1), key, want, false)
@@ -157,7 +157,7 @@ func TestTheUrgentDoNotKeepTheOthersOutForEver(t *testing.T) {
 	b := minute(2, 2)
 	spend(t, b, at(0), 2)
 	patient := named("n", "patient")
-	wants := map[types.NamespacedName]Want{patient: {Lower, 0}}
+	wants := map[types.NamespacedName]Want{patient: {ScaleDown, 0}}
 	asks(t, b, at(1), patient, wants[patient], false)
 	for window := 1; ; window++ {
 		for i := range 3 { // more than there are slots for
@@ -166,7 +166,7 @@ func TestTheUrgentDoNotKeepTheOthersOutForEver(t *testing.T) {
 			asks(t, b, at(60*window-1), key, wants[key], false)
 		}
 		isServed := slices.Contains(served(b, at(60*window), wants), patient.Name)
-		if isServed != (window == patience+1) {
+		if isServed != (window == overdueWindows+1) {
 			t.Fatalf("served in window %d: %v", window, isServed)
 		}
 		if isServed {
@@ -191,7 +191,7 @@ func TestTheUrgentDoNotKeepTheOthersOutOfTheirNamespace(t *testing.T) {
 	patient := named("a", "patient")
 	wants[patient] = Want{}
 	asks(t, b, at(41), patient, Want{}, false)
-	for window := 1; window <= patience+2; window++ {
+	for window := 1; window <= overdueWindows+2; window++ {
 		if got := served(b, at(60*window), wants); len(got) != 1 {
 			t.Fatalf("served: %v", got)
 		}
@@ -246,7 +246,7 @@ func TestNothingIsRememberedOfThoseWhoHaveGone(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	b.Next(now)
-	if len(b.entries)+len(b.changing)+len(b.resting)+len(b.spaces)+len(b.wake)+b.taken+b.reserved != 0 {
+	if len(b.entries)+len(b.changing)+len(b.cooling)+len(b.namespaces)+len(b.requeue)+b.used+b.reserved != 0 {
 		t.Errorf("left over: %+v", b)
 	}
 }
@@ -335,8 +335,8 @@ func (s *simulation) run(t *testing.T) {
 			}
 			s.comes[key] = s.now.Add(time.Duration(late) * time.Second)
 		}
-		if s.taken > s.limits.Changes {
-			t.Fatalf("%d slots are taken, of %d", s.taken, s.limits.Changes)
+		if s.used > s.limits.Changes {
+			t.Fatalf("%d slots are taken, of %d", s.used, s.limits.Changes)
 		}
 	}
 	s.check(t)

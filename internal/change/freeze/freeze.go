@@ -32,7 +32,7 @@ const (
 )
 
 // longest is how much of a reason is shown, in bytes.
-const longest = 256
+const maxReason = 256
 
 // State is what the ConfigMap says.
 type State struct {
@@ -49,7 +49,7 @@ func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
 	}
-	s := State{Active: true, Reason: tidy(c.Data[keyReason])}
+	s := State{Active: true, Reason: oneLine(c.Data[keyReason])}
 	for _, name := range strings.FieldsFunc(c.Data[keyNamespaces], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			s.Namespaces = nil
@@ -63,16 +63,16 @@ func Read(c *corev1.ConfigMap) State {
 }
 
 // tidy makes one short line of a text.
-func tidy(text string) string {
+func oneLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "..."
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
 	}
 	return text
 }
 
 // Holds says whether nothing may be changed in the namespace.
-func (s State) Holds(namespace string) bool {
+func (s State) Freezes(namespace string) bool {
 	return s.Active && (len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace))
 }
 
@@ -81,20 +81,20 @@ type Switch struct {
 	// ConfigMap is the one that is watched.
 	ConfigMap types.NamespacedName
 
-	mu    sync.Mutex
-	known bool
-	state State
-	since chan struct{} // closed once it is known
+	mu     sync.Mutex
+	known  bool
+	state  State
+	synced chan struct{} // closed once it is known
 }
 
 // New makes a switch of which nothing is known yet.
 func New(configMap types.NamespacedName) *Switch {
-	return &Switch{ConfigMap: configMap, since: make(chan struct{})}
+	return &Switch{ConfigMap: configMap, synced: make(chan struct{})}
 }
 
 // Over says whether changes in the namespace are frozen, and why, in words that stay the
 // same as long as it is.
-func (s *Switch) Over(namespace string) (why string, frozen bool) {
+func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 	if s == nil {
 		return "", false
 	}
@@ -103,7 +103,7 @@ func (s *Switch) Over(namespace string) (why string, frozen bool) {
 	switch {
 	case !s.known:
 		return fmt.Sprintf("ConfigMap %s could not be read yet, which would freeze all changes: nothing is changed until it is known not to exist", s.ConfigMap), true
-	case !s.state.Holds(namespace):
+	case !s.state.Freezes(namespace):
 		return "", false
 	case s.state.Reason == "":
 		return fmt.Sprintf("ConfigMap %s freezes changes", s.ConfigMap), true
@@ -119,7 +119,7 @@ func (s *Switch) Set(state State) bool {
 }
 
 // missing is Set for no ConfigMap, unless one is known.
-func (s *Switch) missing() bool {
+func (s *Switch) setAbsent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.known && s.set(State{})
@@ -129,14 +129,14 @@ func (s *Switch) set(state State) bool {
 	isNew := !s.known || s.state.Active != state.Active || s.state.Reason != state.Reason || !slices.Equal(s.state.Namespaces, state.Namespaces)
 	if !s.known {
 		s.known = true
-		close(s.since)
+		close(s.synced)
 	}
 	s.state = state
 	return isNew
 }
 
 // Known is closed once the ConfigMap has been looked for.
-func (s *Switch) Known() <-chan struct{} { return s.since }
+func (s *Switch) Known() <-chan struct{} { return s.synced }
 
 // Error says that a write was held.
 type Error struct{ Why string }

@@ -43,43 +43,43 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	if got := Read(nil); got.Active || got.Holds("a") {
+	if got := Read(nil); got.Active || got.Freezes("a") {
 		t.Errorf("no ConfigMap: %+v", got)
 	}
-	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > longest+3 || !utf8.ValidString(got) {
+	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > maxReason+3 || !utf8.ValidString(got) {
 		t.Errorf("a long reason: %d bytes", len(got))
 	}
 }
 
 func TestSwitch(t *testing.T) {
 	s := New(name)
-	if why, frozen := s.Over("a"); !frozen || !strings.Contains(why, "ConfigMap system/stop could not be read yet") {
+	if why, frozen := s.Frozen("a"); !frozen || !strings.Contains(why, "ConfigMap system/stop could not be read yet") {
 		t.Errorf("before it is known: %v, %q", frozen, why)
 	}
-	if !s.missing() || s.missing() {
+	if !s.setAbsent() || s.setAbsent() {
 		t.Error("that there is none is news once")
 	}
-	if why, frozen := s.Over("a"); frozen {
+	if why, frozen := s.Frozen("a"); frozen {
 		t.Errorf("without a ConfigMap: %q", why)
 	}
 	state := State{Active: true, Namespaces: []string{"a"}, Reason: "incident 42"}
 	if !s.Set(state) || s.Set(state) {
 		t.Error("a state is news once")
 	}
-	if s.missing() {
+	if s.setAbsent() {
 		t.Error("the first look must not undo what was seen since")
 	}
-	if why, frozen := s.Over("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
+	if why, frozen := s.Frozen("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
 		t.Errorf("while it is on: %v, %q", frozen, why)
 	}
-	if _, frozen := s.Over("b"); frozen {
+	if _, frozen := s.Frozen("b"); frozen {
 		t.Error("another namespace is frozen")
 	}
 	s.Set(State{})
-	if _, frozen := s.Over("a"); frozen {
+	if _, frozen := s.Frozen("a"); frozen {
 		t.Error("it is still on")
 	}
-	if _, frozen := (*Switch)(nil).Over("a"); frozen {
+	if _, frozen := (*Switch)(nil).Frozen("a"); frozen {
 		t.Error("no switch freezes")
 	}
 }

@@ -71,7 +71,7 @@ func (s *Switch) Watch(ctx context.Context, client corev1client.ConfigMapsGetter
 	go func() {
 		// An empty list tells by no event that there is none.
 		if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
-			tell(s.missing(), State{}) // unless it has been made and seen meanwhile
+			tell(s.setAbsent(), State{}) // unless it has been made and seen meanwhile
 		}
 	}()
 	return nil

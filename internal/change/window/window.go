@@ -52,14 +52,14 @@ type Windows []Window
 
 // fields are five, of numbers, names and signs. The parser would read a time zone and
 // words such as @daily too, and end the process over some of them.
-var fields = regexp.MustCompile(`^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$`)
+var fiveFields = regexp.MustCompile(`^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$`)
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
 // Parse reads a window. With an error comes one that never opens.
 func Parse(spec Spec) (Window, error) {
 	w := Window{spec: spec}
-	if !fields.MatchString(spec.Schedule) {
+	if !fiveFields.MatchString(spec.Schedule) {
 		return w, fmt.Errorf("schedule %q is no cron expression of five fields", spec.Schedule)
 	}
 	parsed, err := parser.Parse(spec.Schedule)

@@ -28,7 +28,7 @@ func Trim(obj any) (any, error) {
 	case *metav1.PartialObjectMetadata:
 		o.ManagedFields = nil
 		o.Labels = nil
-		o.Annotations = keep(o.Annotations, revisionAnnotation)
+		o.Annotations = keepKey(o.Annotations, revisionAnnotation)
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}
@@ -46,14 +46,14 @@ func trimDeployment(d *appsv1.Deployment) {
 		Containers: trimContainers(d.Spec.Template.Spec.Containers),
 		Resources:  d.Spec.Template.Spec.Resources,
 	}}
-	d.Status.Conditions = givenUp(d.Status.Conditions)
+	d.Status.Conditions = trimDeploymentConditions(d.Status.Conditions)
 }
 
 // givenUp keeps that a rollout does not get on, without the times and words that change
 // meanwhile.
-func givenUp(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
+func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
 	for _, c := range conditions {
-		if workload.HasGivenUp(c) {
+		if workload.IsDeadlineExceeded(c) {
 			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
 	}
@@ -63,16 +63,16 @@ func givenUp(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCo
 // trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
 // fields we have applied, for a scaler or for the ScaledDeployment.
 func trimOwnDeployment(d *appsv1.Deployment) {
-	d.Labels = keep(d.Labels, v1beta1.ScaledDeploymentLabel)
-	d.Annotations = keep(d.Annotations, v1beta1.AppliedAnnotation)
+	d.Labels = keepKey(d.Labels, v1beta1.ScaledDeploymentLabel)
+	d.Annotations = keepKey(d.Annotations, v1beta1.AppliedAnnotation)
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager != ownership.Scalers && entry.Manager != ownership.Owners
 	})
 }
 
 func trimPod(p *corev1.Pod) {
-	p.ManagedFields, p.Annotations = resizeTime(p.ManagedFields), nil
-	p.Labels = keep(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	p.ManagedFields, p.Annotations = lastResize(p.ManagedFields), nil
+	p.Labels = keepKey(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	p.Spec = corev1.PodSpec{
 		Containers:     trimContainers(p.Spec.Containers),
 		InitContainers: trimContainers(p.Spec.InitContainers),
@@ -85,7 +85,7 @@ func trimPod(p *corev1.Pod) {
 			Name:                 s.Name,
 			RestartCount:         s.RestartCount,
 			Resources:            s.Resources,
-			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
+			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: trimWaiting(s.State.Waiting)},
 			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
 		})
 	}
@@ -111,7 +111,7 @@ func trimNode(n *corev1.Node) {
 }
 
 // resizeTime keeps when the pod was last resized in place; nil for never.
-func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
+func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
 	for _, entry := range entries {
 		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
 			continue
@@ -138,7 +138,7 @@ func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition
 
 // backingOff keeps that a container is not started for now. The kubelet's words change
 // with each of its tries.
-func backingOff(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
+func trimWaiting(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
 	if !workload.IsBackingOff(waiting) {
 		return nil
 	}
@@ -153,7 +153,7 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-func keep(m map[string]string, key string) map[string]string {
+func keepKey(m map[string]string, key string) map[string]string {
 	if v, ok := m[key]; ok {
 		return map[string]string{key: v}
 	}

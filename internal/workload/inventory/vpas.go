@@ -32,7 +32,7 @@ var VPAResource = schema.GroupVersionResource{Group: "autoscaling.k8s.io", Versi
 
 // LookAgainForVPAs is how often it is asked whether there are VerticalPodAutoscalers,
 // where there were none to be read.
-const LookAgainForVPAs = time.Minute
+const VPARetryPeriod = time.Minute
 
 // VPAs knows the VerticalPodAutoscalers of some namespaces. Caches of the manager are
 // not up to it: one of a kind that is not served never syncs, and holds up the others.
@@ -42,11 +42,11 @@ type VPAs struct {
 	// Namespaces are those to read in; none means all.
 	Namespaces []string
 	// LookAgain is LookAgainForVPAs, but in tests.
-	LookAgain time.Duration
+	RetryPeriod time.Duration
 	// Clock is the time.
 	Clock clock.Clock
 
-	asked sync.WaitGroup // until each namespace has had an answer
+	unanswered sync.WaitGroup // until each namespace has had an answer
 
 	mu    sync.Mutex
 	known map[string]map[string]workload.VPA // by namespace and name
@@ -72,9 +72,9 @@ func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	v.asked.Add(len(namespaces))
+	v.unanswered.Add(len(namespaces))
 	for _, namespace := range namespaces {
-		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.asked.Done)})
+		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.unanswered.Done)})
 	}
 }
 
@@ -83,7 +83,7 @@ func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
 func (v *VPAs) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		v.asked.Wait()
+		v.unanswered.Wait()
 		close(done)
 	}()
 	select {
@@ -118,7 +118,7 @@ func (v *VPAs) follow(ctx context.Context, store *vpaStore) {
 		store.answered()
 		select {
 		case <-ctx.Done():
-		case <-v.Clock.After(v.LookAgain):
+		case <-v.Clock.After(v.RetryPeriod):
 		}
 	}
 	store.answered()

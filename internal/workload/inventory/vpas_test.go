@@ -98,7 +98,7 @@ func (n *news) are(t *testing.T, want string) {
 // follow watches, and returns what it tells of.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Namespaces: namespaces, LookAgain: time.Millisecond, Clock: clock.RealClock{}}
+	v := &inventory.VPAs{Client: s, Namespaces: namespaces, RetryPeriod: time.Millisecond, Clock: clock.RealClock{}}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
