@@ -41,7 +41,7 @@ func aScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// shop is a world of the fake client, which has no controllers and no defaults.
+// fixture is a Reconciler on a fake client, which has no controllers and no defaults.
 type fixture struct {
 	*testing.T
 	client.Client
@@ -51,8 +51,8 @@ type fixture struct {
 	deleted    int
 }
 
-// newShop has an owner shop/web, and what else is given. The functions stand between
-// the reconciler and the API server; where one is nil, nothing does.
+// newFixture has an owner shop/web and the given objects. The functions intercept the
+// requests of the reconciler.
 func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *fixture {
 	t.Helper()
 	s := &fixture{T: t, recorder: events.NewFakeRecorder(20)}
@@ -69,7 +69,7 @@ func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor
 	funcs.Apply = func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		var how client.ApplyOptions
 		if len(how.ApplyOptions(options).DryRun) > 0 {
-			return nil // the fake client would do it
+			return nil // The fake client ignores dry runs.
 		}
 		if o, ok := document.(interface{ GetKind() string }); ok {
 			s.applied = append(s.applied, o.GetKind())
@@ -97,7 +97,7 @@ func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor
 	return s
 }
 
-// indexer indexes a fake client that is not built yet.
+// indexer adds indexes to a fake client before it is built.
 type indexer struct{ builder *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
@@ -105,7 +105,7 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-// pass makes a pass, and returns the owner after it.
+// reconcile reconciles once, and returns the owner after it.
 func (s *fixture) reconcile() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
 	s.Helper()
 	key := client.ObjectKey{Namespace: "shop", Name: "web"}
@@ -139,8 +139,8 @@ func TestTheFirstReconcileCreatesBothObjectsAndTheNextWritesNothing(t *testing.T
 	}
 }
 
-// A webhook may change what it sees, to something else than was asked for, each time.
-// That is its right, and no reason to ask again and again.
+// A webhook may modify each object that it admits. The same document is then applied
+// only once.
 func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 	mutate := func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if err := c.Apply(ctx, document, options...); err != nil {
@@ -173,7 +173,7 @@ func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 	if len(s.applied) != 1 {
 		t.Errorf("applied %d times", len(s.applied))
 	}
-	// Another wish is tried.
+	// A new document is applied.
 	var owner v1beta1.ScaledDeployment
 	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
 		t.Fatal(err)
@@ -211,18 +211,18 @@ func TestErrorsAreClassified(t *testing.T) {
 	}}
 	for name, tc := range map[string]struct {
 		funcs   interceptor.Funcs
-		stalled string // the reason; "" for not stalled
+		stalled string // the reason; "" if not stalled
 		ready   string
 		fails   bool
 		after   time.Duration // at most
 	}{
-		"a refusal":                    {refuse(invalid), "Rejected", "Rejected", false, time.Minute},
-		"a missing right":              {refuse(apierrors.NewForbidden(deployments, "web", errors.New(`User "x" cannot patch resource "deployments"`))), "Forbidden", "Forbidden", false, time.Minute},
-		"an outage":                    {refuse(errors.New("connection refused")), "", "Unknown", true, 0},
-		"an error of theirs":           {refuse(apierrors.NewInternalError(errors.New("etcd"))), "", "Unknown", true, 0},
-		"an old cache":                 {refuse(apierrors.NewConflict(deployments, "web", errors.New("changed"))), "", "", false, time.Second},
-		"no Deployment can be read":    {failGet, "", "Unknown", true, 0},
-		"no Deployments can be listed": {failList, "", "Unknown", true, 0},
+		"a rejection":          {refuse(invalid), "Rejected", "Rejected", false, time.Minute},
+		"a missing permission": {refuse(apierrors.NewForbidden(deployments, "web", errors.New(`User "x" cannot patch resource "deployments"`))), "Forbidden", "Forbidden", false, time.Minute},
+		"a lost connection":    {refuse(errors.New("connection refused")), "", "Unknown", true, 0},
+		"an internal error":    {refuse(apierrors.NewInternalError(errors.New("etcd"))), "", "Unknown", true, 0},
+		"a stale cache":        {refuse(apierrors.NewConflict(deployments, "web", errors.New("changed"))), "", "", false, time.Second},
+		"a failed read":        {failGet, "", "Unknown", true, 0},
+		"a failed list":        {failList, "", "Unknown", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, anOwner(), tc.funcs)
@@ -238,38 +238,38 @@ func TestErrorsAreClassified(t *testing.T) {
 				ready = c.Reason
 			}
 			if stalled != tc.stalled || ready != tc.ready {
-				t.Errorf("stalled for %q, ready says %q; want %q, %q", stalled, ready, tc.stalled, tc.ready)
+				t.Errorf("reason of Stalled %q, of Ready %q; want %q, %q", stalled, ready, tc.stalled, tc.ready)
 			}
 		})
 	}
 }
 
-// The cache is older than the API server: what it does not have may be there.
+// The cache is stale: the API server has a Deployment that the cache lacks.
 func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
-	// The very same as the owner would make, but nobody's.
+	// Equal to what the owner asks for, but without a controller.
 	document, err := deploymentFor(anOwner(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	strangers := typed(t, document)
-	strangers.OwnerReferences, strangers.Labels, strangers.Annotations = nil, nil, nil
-	strangers.ManagedFields = nil
-	old := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	foreign := typed(t, document)
+	foreign.OwnerReferences, foreign.Labels, foreign.Annotations = nil, nil, nil
+	foreign.ManagedFields = nil
+	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if _, ok := into.(*appsv1.Deployment); ok {
 			return apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name)
 		}
 		return c.Get(ctx, key, into, options...)
 	}}
-	s := newFixture(t, anOwner(), old, strangers)
+	s := newFixture(t, anOwner(), stale, foreign)
 	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	var now appsv1.Deployment
-	if err := s.Get(t.Context(), client.ObjectKeyFromObject(strangers), &now); err != nil {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now); err != nil {
 		t.Fatal(err)
 	}
 	if len(now.OwnerReferences)+len(now.Labels) > 0 {
-		t.Errorf("it was taken: %v, %v", now.OwnerReferences, now.Labels)
+		t.Errorf("it was adopted: %v, %v", now.OwnerReferences, now.Labels)
 	}
 }
 
@@ -286,13 +286,13 @@ func TestADeletedOwnerIsLeftToTheGarbageCollector(t *testing.T) {
 
 func TestAMissingOwnerIsNoError(t *testing.T) {
 	s := newFixture(t, anOwner(), interceptor.Funcs{})
-	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "gone"}})
+	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "missing"}})
 	if err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile() = %+v, %v", result, err)
 	}
 }
 
-// missing is a cache that has not seen an object yet.
+// cacheWithout is a cache that has not seen an object yet.
 func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if reflect.TypeOf(into) == reflect.TypeOf(kind) && key.Name == name {
@@ -302,7 +302,7 @@ func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 	}}
 }
 
-// made is a Deployment as the owner would make it, of that name.
+// ownedDeployment is the Deployment that the owner asks for, with another name.
 func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
 	t.Helper()
 	document, err := deploymentFor(owner, nil)
@@ -314,7 +314,7 @@ func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string)
 	return d
 }
 
-// names are those of the Deployments that there are.
+// names are the names of all Deployments.
 func (s *fixture) names() (names []string) {
 	s.Helper()
 	var list appsv1.DeploymentList
@@ -329,24 +329,24 @@ func (s *fixture) names() (names []string) {
 
 func withOtherName(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
 
-// The label may have been removed while nobody looked. The owner reference counts.
+// The label may have been removed. Only the owner reference counts.
 func TestAPreviousDeploymentIsFoundWithoutItsLabel(t *testing.T) {
-	former := ownedDeployment(t, anOwner(), "web")
-	former.Labels = nil
+	previous := ownedDeployment(t, anOwner(), "web")
+	previous.Labels = nil
 	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-		return nil // it takes its time
-	}}, former)
+		return nil // The deletion takes time.
+	}}, previous)
 	for range 2 {
 		owner, _, err := s.reconcile()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Reason != "Replacing" {
-			t.Errorf("Ready says %+v", c)
+			t.Errorf("Ready is %+v", c)
 		}
 	}
 	if got := s.names(); len(got) != 1 || s.deleted == 0 {
-		t.Errorf("there are %v, %d deletions", got, s.deleted)
+		t.Errorf("Deployments %v, %d deletions", got, s.deleted)
 	}
 }
 
@@ -356,15 +356,15 @@ func TestAPreviousDeploymentIsKeptWhenTheNewNameIsTakenButNotYetCached(t *testin
 	s := newFixture(t, anOwner(withOtherName), cacheWithout(&appsv1.Deployment{}, "web-v2"), ownedDeployment(t, anOwner(), "web"), taken)
 	_, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter > time.Second || s.deleted > 0 || len(s.names()) != 2 {
-		t.Errorf("Reconcile() = %+v, %v; %d deletions, there are %v", result, err, s.deleted, s.names())
+		t.Errorf("Reconcile() = %+v, %v; %d deletions, Deployments %v", result, err, s.deleted, s.names())
 	}
 }
 
 func TestNothingIsCreatedForADeletedOwnerInAStaleCache(t *testing.T) {
-	gone := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
+	deleted := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
 	})
-	s := newFixture(t, gone, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	s := newFixture(t, deleted, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		err := c.Get(ctx, key, into, options...)
 		if owner, ok := into.(*v1beta1.ScaledDeployment); ok {
 			owner.DeletionTimestamp = nil
@@ -393,13 +393,13 @@ func TestChangesAreRecordedWhenALaterPhaseFails(t *testing.T) {
 		t.Fatalf("%d events", n)
 	}
 	if got := <-s.recorder.Events; !strings.Contains(got, "Created Deployment web") {
-		t.Errorf("told: %s", got)
+		t.Errorf("event: %s", got)
 	}
 }
 
 func TestSizedIsReportedWhileTheDeploymentIsRejected(t *testing.T) {
 	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: ownedDeployment(t, anOwner(), "web").OwnerReferences}}
-	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "The scaler works"}}
+	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "Operating normally"}}
 	taken := ownedDeployment(t, anOwner(withOtherName), "web-v2")
 	taken.OwnerReferences = nil
 	s := newFixture(t, anOwner(withScaling, withOtherName), interceptor.Funcs{}, ownedDeployment(t, anOwner(), "web"), taken, scaler)
@@ -408,25 +408,25 @@ func TestSizedIsReportedWhileTheDeploymentIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "OperatingNormally" {
-		t.Errorf("Sized says %+v", c)
+		t.Errorf("Sized is %+v", c)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c == nil || c.Reason != "NotControlled" {
-		t.Errorf("Stalled says %+v", c)
+		t.Errorf("Stalled is %+v", c)
 	}
 }
 
-// What is deleted is what was read, and nothing that has come into its place.
+// A deletion must not hit an object that has replaced the one that was read.
 func TestADeletionHasPreconditions(t *testing.T) {
-	var bound metav1.Preconditions
+	var preconditions metav1.Preconditions
 	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 		var o client.DeleteOptions
-		bound = *o.ApplyOptions(options).Preconditions
+		preconditions = *o.ApplyOptions(options).Preconditions
 		return nil
 	}}, ownedDeployment(t, anOwner(), "web"))
 	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if bound.UID == nil || bound.ResourceVersion == nil || *bound.ResourceVersion == "" {
-		t.Errorf("bound to %+v", bound)
+	if preconditions.UID == nil || preconditions.ResourceVersion == nil || *preconditions.ResourceVersion == "" {
+		t.Errorf("preconditions %+v", preconditions)
 	}
 }
