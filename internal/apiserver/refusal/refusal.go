@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusal tells the API server's answers to a change apart: those that are a
-// verdict on the change, and those that are not.
+// Package refusal classifies the API server's answers to a write: those that reject it, and
+// those that say nothing about it.
 package refusal
 
 import (
@@ -19,93 +19,93 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Causes of refusals that Kubernetes does not export as constants.
+// Causes of rejections that Kubernetes does not export as constants.
 const (
 	causeNodeCapacity         = "NodeCapacity"
 	causeUnsupportedPlatform  = "UnsupportedPlatform"
 	causeNamespaceTerminating = "NamespaceTerminating"
 )
 
-// Refusal is what the API server's answer to a change means.
+// Rejection is why the API server rejected a write. Without a Reason, it did not.
 type Rejection struct {
-	// Reason is one of the reasons of conditions in api/v1beta1; empty where the answer
-	// is no verdict on the change: a conflict, an object that has gone, an outage.
+	// Reason is one of the condition reasons in api/v1beta1. It is empty if the error does
+	// not reject the write: a conflict, a deleted object, an outage.
 	Reason string
-	// Message is what the API server said.
+	// Message is the message of the API server.
 	Message string
 }
 
-// Of tells the API server's answers apart.
+// Of classifies an answer of the API server.
 //
-// The status code alone does not: 403 stands for a missing right, a node that is
-// too small, a quota, a LimitRange and more. Where the answer has a cause, the
-// cause decides. The rest differ by free text only, so what is read from the text
-// is the name that we give to the refusal, never what we do about it: all of them
-// wait until the wish, the pod or the time has changed.
+// The status code is not enough: 403 stands for a missing permission, a node that is too
+// small, a quota, a LimitRange and more. A cause decides if the answer has one. Other answers
+// differ only in their text. So the text selects the reason that users see, never what the
+// operator does: after any rejection it waits until the request, the pod or the time has
+// changed.
 func Of(err error) Rejection {
 	if err == nil || apierrors.IsConflict(err) {
 		return Rejection{}
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return Rejection{} // not an answer at all
+		return Rejection{} // not an answer of the API server
 	}
-	said := status.Status()
+	answer := status.Status()
 	switch {
-	case apierrors.IsNotFound(err) && hasCause(said, metav1.CauseTypeUnexpectedServerResponse):
-		return Rejection{v1beta1.ReasonUnsupported, "The API server does not know pods/resize: it cannot resize pods in place"}
+	case apierrors.IsNotFound(err) && hasCause(answer, metav1.CauseTypeUnexpectedServerResponse):
+		return Rejection{v1beta1.ReasonUnsupported, "The API server has no pods/resize subresource and cannot resize pods in place"}
 	case apierrors.IsNotFound(err):
-		return Rejection{} // it has gone
-	case hasCause(said, causeNodeCapacity):
-		return Rejection{v1beta1.ReasonNodeCapacity, said.Message}
-	case hasCause(said, causeUnsupportedPlatform):
-		return Rejection{v1beta1.ReasonUnsupported, said.Message}
-	case hasCause(said, causeNamespaceTerminating):
+		return Rejection{} // the object is deleted
+	case hasCause(answer, causeNodeCapacity):
+		return Rejection{v1beta1.ReasonNodeCapacity, answer.Message}
+	case hasCause(answer, causeUnsupportedPlatform):
+		return Rejection{v1beta1.ReasonUnsupported, answer.Message}
+	case hasCause(answer, causeNamespaceTerminating):
 		return Rejection{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}
-	case apierrors.IsForbidden(err) && strings.Contains(said.Message, unknownOwnerKind):
+	case apierrors.IsForbidden(err) && strings.Contains(answer.Message, unknownOwnerKind):
 		return Rejection{}
 	case apierrors.IsForbidden(err):
-		return Rejection{forbiddenReason(said.Message), said.Message}
-	case apierrors.IsInvalid(err) && isUIDImmutable(said):
-		return Rejection{} // another pod by that name: what a 409 means elsewhere
+		return Rejection{forbiddenReason(answer.Message), answer.Message}
+	case apierrors.IsInvalid(err) && isUIDImmutable(answer):
+		return Rejection{} // another pod with that name; other requests return a 409
 	case apierrors.IsInvalid(err):
-		return Rejection{invalidReason(said.Message), said.Message}
+		return Rejection{invalidReason(answer.Message), answer.Message}
 	case apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err):
-		return Rejection{v1beta1.ReasonRejected, said.Message} // some webhooks deny with a 400
+		return Rejection{v1beta1.ReasonRejected, answer.Message} // some webhooks reject with a 400
 	}
 	return Rejection{}
 }
 
-// OfEviction tells the answers to an eviction apart. retryAfter is what the API server asks for
-// where a PodDisruptionBudget does not allow it now; 0 for nothing.
-func OfEviction(err error) (refused Rejection, retryAfter time.Duration) {
+// OfEviction classifies an answer to an eviction. retryAfter is the delay that the API server
+// asks for if a PodDisruptionBudget allows no eviction now; 0 for none.
+func OfEviction(err error) (rejection Rejection, retryAfter time.Duration) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return Rejection{}, 0
 	}
-	said := status.Status()
+	answer := status.Status()
 	switch {
-	case apierrors.IsTooManyRequests(err) && hasCause(said, policyv1.DisruptionBudgetCause):
-		return Rejection{v1beta1.ReasonDisruptionBudget, disruptionBudgetMessage(said)}, time.Duration(said.Details.RetryAfterSeconds) * time.Second
-	case apierrors.IsInternalError(err) || said.Code == http.StatusInternalServerError:
-		if strings.Contains(said.Message, "more than one PodDisruptionBudget") {
-			return Rejection{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, and Kubernetes then evicts none"}, 0
+	case apierrors.IsTooManyRequests(err) && hasCause(answer, policyv1.DisruptionBudgetCause):
+		return Rejection{v1beta1.ReasonDisruptionBudget, disruptionBudgetMessage(answer)}, time.Duration(answer.Details.RetryAfterSeconds) * time.Second
+	case apierrors.IsInternalError(err) || answer.Code == http.StatusInternalServerError:
+		if strings.Contains(answer.Message, "more than one PodDisruptionBudget") {
+			return Rejection{v1beta1.ReasonManyDisruptionBudgets, "Several PodDisruptionBudgets select the pod, which Kubernetes evictions do not support"}, 0
 		}
 		return Rejection{}, 0
-	case apierrors.IsForbidden(err) && hasCause(said, causeNamespaceTerminating):
+	case apierrors.IsForbidden(err) && hasCause(answer, causeNamespaceTerminating):
 		return Rejection{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted"}, 0
 	case apierrors.IsNotFound(err):
-		return Rejection{}, 0 // the pod has gone
+		return Rejection{}, 0 // the pod is deleted
 	}
 	return Of(err), 0
 }
 
-// budgetName is how the API server names the budget. It also tells the numbers of pods, which
-// change all the time.
+// disruptionBudgetName matches the name of the budget. The message also has numbers of pods,
+// which change often.
 var disruptionBudgetName = regexp.MustCompile(`The disruption budget (\S+) `)
 
-func disruptionBudgetMessage(said metav1.Status) string {
-	for _, cause := range said.Details.Causes {
+func disruptionBudgetMessage(answer metav1.Status) string {
+	for _, cause := range answer.Details.Causes {
 		if name := disruptionBudgetName.FindStringSubmatch(cause.Message); name != nil {
 			return "PodDisruptionBudget " + name[1] + " does not allow an eviction now"
 		}
@@ -137,8 +137,8 @@ func isUIDImmutable(status metav1.Status) bool {
 	return false
 }
 
-// unknownKind is how the admission of owner references says, for half a minute after an
-// installation, that it has not heard of the owner's kind yet.
+// unknownOwnerKind is part of the message of the owner reference admission while it does not
+// know the owner's kind yet, up to half a minute after an installation.
 const unknownOwnerKind = "cannot find RESTMapping"
 
 func forbiddenReason(message string) string {
@@ -153,7 +153,7 @@ func forbiddenReason(message string) string {
 	return v1beta1.ReasonRejected
 }
 
-// lackingRight is how the API server words that a right is missing.
+// missingPermission matches the message for a missing permission.
 var missingPermission = regexp.MustCompile(` cannot [a-z]+ resource "`)
 
 func invalidReason(message string) string {
