@@ -1,16 +1,16 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package budget says who may change something next: so many changes in any window of
-// time, so many of them in one namespace, and a queue for those who have to wait.
+// Package budget decides which scaler may change something next. It limits the changes in any
+// window of time, in total and for each namespace, and queues the scalers that must wait.
 //
-// A change is one write to a pod or a pod template that was asked of the API server,
-// accepted or not. Each takes a slot when it is granted and keeps it until a whole window
-// after it has ended. So however long the API server takes over it, no window, wherever it
-// begins, sees more changes than there are slots.
+// A change is one write to a pod or a pod template that was sent to the API server, accepted
+// or not. Each change takes a slot when it is granted, and keeps it until one window after
+// the change has ended. So no window has more changes than slots, wherever it begins and
+// however long the API server takes.
 //
-// Time is an argument of everything. The book is kept in memory: a process begins with
-// all slots free, and a window with a restart in it may see twice as many.
+// Time is an argument of every method. The state is in memory: a new process starts with all
+// slots free, so a window with a restart in it may have twice as many changes.
 package budget
 
 import (
@@ -22,76 +22,75 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Limits are what may be changed.
+// Limits are the limits of a Budget.
 type Limits struct {
-	// Changes is how many there may be in any window, PerNamespace how many of them in
-	// one namespace. At least 1.
+	// Changes is the maximum in any window, PerNamespace the maximum in one namespace. Both
+	// are at least 1.
 	Changes, PerNamespace int
-	// Window is the window's length.
+	// Window is the length of the window.
 	Window time.Duration
 }
 
-// Class orders those who wait: the higher goes first.
+// Class is the priority of a waiting scaler: higher classes go first.
 type Class int
 
-// The classes, by what happens while one waits.
+// The classes, by what happens while a scaler waits.
 const (
-	ScaleDown Class = iota // something is reserved in vain
-	ScaleUp                // there is less than wanted, and usage is within it
-	Bounds                 // what a person has asked for is not so yet
-	Urgent                 // a container is killed or starved
+	ScaleDown Class = iota // requested resources stay unused
+	ScaleUp                // pods have less than recommended, and usage is within it
+	Bounds                 // a user's bounds are not applied yet
+	Urgent                 // containers are OOM-killed or starved
 )
 
-// Want is what somebody waits for.
+// Want is the change that a scaler waits for.
 type Want struct {
 	Class Class
-	// Benefit orders those of a class: what is changed in all pods, in cores
-	// (plan.WantOf). At least 0.
+	// Benefit orders the scalers of one class. It is the size of the change over all pods, in
+	// cores (plan.WantOf), and at least 0.
 	Benefit float64
 }
 
 const (
-	// reservation is how long a slot is kept for the one that was woken for it. A pass
-	// comes within milliseconds, on a busy machine within seconds.
+	// reservation is how long a slot is reserved for a requeued scaler. Its reconcile starts
+	// within milliseconds, on a busy machine within seconds.
 	reservation = 10 * time.Second
-	// patience is after how many windows a wait is overdue.
+	// overdueWindows is the number of windows after which a wait is overdue.
 	overdueWindows = 5
 )
 
 // Budget grants changes. It is safe for concurrent use.
 //
-// A free slot goes to the highest class; within it to namespaces that have not had their
-// share (the slots, divided by the namespaces that use or want some); within these to the
-// greatest benefit, and then to the longest wait. Who has waited for five windows is
-// overdue, and of two slots at least one goes to the longest overdue, over all and in each
-// namespace, so that the class of the others delays it but cannot keep it out: where S
-// scalers, R of them in its namespace, have waited for longer, it is served within
+// A free slot goes to the highest class. Within a class it goes to namespaces below their
+// share (the slots divided by the namespaces that use or want some), then to the greatest
+// benefit, then to the longest wait. A scaler that has waited for five windows is overdue. Of
+// two slots, at least one goes to the longest overdue scaler, both in total and in each
+// namespace. Higher classes therefore delay a scaler but cannot starve it: if S scalers, R of
+// them in its namespace, have waited longer, it is served within
 // 5 + 2(S/Changes + R/PerNamespace + 2) windows.
 //
-// The first to ask while slots are free get them, whatever they are worth: nobody knows
-// who comes next.
+// While slots are free, the first scalers to ask get them, whatever their benefit.
 //
-// It remembers one entry for each scaler that waits and one for each slot.
+// The memory is one entry for each waiting scaler and one for each slot.
 type Budget struct {
 	limits Limits
 
 	mu             sync.Mutex
 	entries        map[types.NamespacedName]*entry
 	changing       map[types.NamespacedName]int // granted and not ended
-	cooling        []cooling                    // slots of changes that have ended, by time
-	used           int                          // slots that are reserved, in use or resting
+	cooling        []cooling                    // slots of ended changes, by time
+	used           int                          // slots that are reserved, in use or cooling
 	namespaces     map[string]*namespaceUse
 	reserved       int  // entries that have a slot reserved
-	lastWasOverdue bool // the last slot went to one that was overdue
-	// fresh says that a slot was freed since slots were last handed out. Otherwise
-	// nobody can have one but who asks anew.
+	lastWasOverdue bool // the last slot went to an overdue scaler
+	// slotFreed says that a slot was freed since the last assignment. Otherwise only a
+	// scaler that asks again can get one.
 	slotFreed bool
 	arrivals  uint64 // of entries, ever
 	requeue   []types.NamespacedName
 	changed   chan struct{}
 }
 
-// space is what is known of a namespace. There is one as long as it uses or wants slots.
+// namespaceUse is the state of a namespace that uses or wants slots.
 type namespaceUse struct {
 	used, waiting  int
 	lastWasOverdue bool
@@ -106,13 +105,13 @@ type entry struct {
 	want    Want
 	since   time.Time
 	arrival uint64
-	// reserved until then, if it is set.
+	// reservedUntil is zero without a reservation.
 	reservedUntil time.Time
-	// absent has not come for its reservation: it gets none before it asks again.
+	// missedReservation is set after a reservation expires: the scaler must ask again.
 	missedReservation bool
 }
 
-// New makes a budget with all slots free.
+// New returns a budget with all slots free.
 func New(limits Limits) *Budget {
 	return &Budget{
 		limits:     limits,
@@ -123,9 +122,8 @@ func New(limits Limits) *Budget {
 	}
 }
 
-// Ask asks for one change. Granted, it must be followed by Done. Otherwise the scaler
-// waits and is woken by Next, until it asks again or leaves; isNew says that it did not
-// wait before.
+// Ask requests one change. If it is granted, Done must follow. Otherwise the scaler waits until
+// Next returns it, it asks again, or it leaves. isNew says that it did not wait before.
 func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (granted, isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,12 +143,12 @@ func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (gra
 	if e.reservedUntil.IsZero() {
 		return false, isNew
 	}
-	b.remove(scaler, e) // its slot stays taken
+	b.remove(scaler, e) // its slot stays in use
 	b.changing[scaler]++
 	return true, isNew
 }
 
-// Done says that the change has ended, well or not.
+// Done ends a granted change, successful or not.
 func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,13 +160,13 @@ func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	}
 	until := now.Add(b.limits.Window)
 	if n := len(b.cooling); n > 0 && until.Before(b.cooling[n-1].until) {
-		until = b.cooling[n-1].until // of two that end together, the later time holds for both
+		until = b.cooling[n-1].until // Concurrent calls keep the list sorted by the later time.
 	}
 	b.cooling = append(b.cooling, cooling{scaler.Namespace, until})
 	b.notify()
 }
 
-// Leave says that the scaler wants nothing any more.
+// Leave removes the scaler from the queue.
 func (b *Budget) Leave(scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,16 +181,16 @@ func (b *Budget) Leave(scaler types.NamespacedName) {
 	b.notify()
 }
 
-// Next hands out what is free and says whom to wake for it, and when to come again; zero
-// for when Changed says so.
-func (b *Budget) Next(now time.Time) (wake []types.NamespacedName, at time.Time) {
+// Next assigns free slots. It returns the scalers to requeue and when to call it again; zero if
+// Changed announces the next call.
+func (b *Budget) Next(now time.Time) (requeue []types.NamespacedName, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.freeExpired(now)
 	b.assignSlots(now, types.NamespacedName{})
-	wake, b.requeue = b.requeue, nil
+	requeue, b.requeue = b.requeue, nil
 	if len(b.entries) == 0 {
-		return wake, at
+		return requeue, at
 	}
 	if len(b.cooling) > 0 {
 		at = b.cooling[0].until
@@ -202,13 +200,13 @@ func (b *Budget) Next(now time.Time) (wake []types.NamespacedName, at time.Time)
 			at = e.reservedUntil
 		}
 	}
-	return wake, at
+	return requeue, at
 }
 
-// Changed receives when Next may have something new to say.
+// Changed receives a value when Next may have a new result.
 func (b *Budget) Changed() <-chan struct{} { return b.changed }
 
-// Waiting is the number of scalers that wait.
+// Waiting is the number of waiting scalers.
 func (b *Budget) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,7 +220,7 @@ func (b *Budget) notify() {
 	}
 }
 
-// collect frees the slots whose window is over, and those that nobody came for.
+// freeExpired frees slots whose window is over and reservations that were not used.
 func (b *Budget) freeExpired(now time.Time) {
 	for len(b.cooling) > 0 && !now.Before(b.cooling[0].until) {
 		b.freeSlot(b.cooling[0].namespace)
@@ -240,8 +238,8 @@ func (b *Budget) freeExpired(now time.Time) {
 	}
 }
 
-// hand gives the free slots to those who wait. The one that asks needs not be woken.
-func (b *Budget) assignSlots(now time.Time, asks types.NamespacedName) {
+// assignSlots reserves the free slots for waiting scalers. The scaler that asks is not requeued.
+func (b *Budget) assignSlots(now time.Time, asking types.NamespacedName) {
 	b.slotFreed = false
 	for b.used < b.limits.Changes {
 		key, ok := b.nextInLine(now)
@@ -255,17 +253,17 @@ func (b *Budget) assignSlots(now time.Time, asks types.NamespacedName) {
 		in.used++
 		b.lastWasOverdue = b.isOverdue(b.entries[key], now)
 		in.lastWasOverdue = b.lastWasOverdue
-		if key != asks {
+		if key != asking {
 			b.requeue = append(b.requeue, key)
 		}
 	}
 }
 
-// first is who gets the next slot.
+// nextInLine is the scaler that gets the next slot.
 func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
 	share := max(1, b.limits.Changes/max(1, len(b.namespaces)))
 	var best, oldest candidate
-	late := map[string]candidate{} // the longest overdue, by namespace
+	longestOverdue := map[string]candidate{} // by namespace
 	for key, e := range b.entries {
 		in := b.namespaces[key.Namespace]
 		if e.missedReservation || !e.reservedUntil.IsZero() || in.used >= b.limits.PerNamespace {
@@ -281,8 +279,8 @@ func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
 		if oldest.entry == nil || e.arrival < oldest.arrival {
 			oldest = c
 		}
-		if l := late[key.Namespace]; l.entry == nil || e.arrival < l.arrival {
-			late[key.Namespace] = c
+		if l := longestOverdue[key.Namespace]; l.entry == nil || e.arrival < l.arrival {
+			longestOverdue[key.Namespace] = c
 		}
 	}
 	if best.entry == nil {
@@ -291,7 +289,7 @@ func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
 	if oldest.entry != nil && !b.lastWasOverdue {
 		return oldest.key, true
 	}
-	if l := late[best.key.Namespace]; l.entry != nil && !b.namespaces[best.key.Namespace].lastWasOverdue {
+	if l := longestOverdue[best.key.Namespace]; l.entry != nil && !b.namespaces[best.key.Namespace].lastWasOverdue {
 		return l.key, true
 	}
 	return best.key, true
@@ -300,10 +298,10 @@ func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
 type candidate struct {
 	key types.NamespacedName
 	*entry
-	belowShare bool // its namespace has not had its share
+	belowShare bool // its namespace is below its share
 }
 
-// compare is less than 0 if a goes first.
+// compare returns a negative number if a goes first.
 func (a candidate) compare(b candidate) int {
 	if a.belowShare != b.belowShare && a.want.Class == b.want.Class {
 		if a.belowShare {

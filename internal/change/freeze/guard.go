@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Guard makes a client that asks the switch right before each write to a pod, to one of
-// a pod's subresources, or to a Deployment, and returns an *Error while it is on. All
-// other writes pass: statuses, checkpoints, events.
+// Guard returns a client that checks the switch right before each write to a pod, a subresource
+// of a pod, or a Deployment. While changes are frozen, it returns an *Error. All other writes
+// pass: statuses, checkpoints, events.
 func Guard(c client.Client, s *Switch) client.Client {
 	if s == nil {
 		return c

@@ -17,7 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// server plays an API server that has one ConfigMap at most, or cannot be reached.
+// server is an API server that has at most one ConfigMap, or is unreachable.
 type server struct {
 	corev1client.ConfigMapInterface
 
@@ -57,7 +57,7 @@ func (s *server) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface
 	return s.watch, nil
 }
 
-// breaks ends the watch, and lets no other begin; or lets them again.
+// breaks ends the watch and makes requests fail, or lets them succeed again.
 func (s *server) breaks(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,13 +79,13 @@ func (s *server) failed() int {
 	return s.failures
 }
 
-// eventually waits until it is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until the condition is true.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !so() {
+	for !condition() {
 		select {
 		case <-deadline:
 			t.Fatalf("never: %s", what)
