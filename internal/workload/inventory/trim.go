@@ -15,8 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Trim keeps of a cached object only what we read, since the cache holds every
-// Deployment and pod that we watch. A trimmed object must never be sent back.
+// Trim removes the fields of a cached object that the operator does not read, because the cache
+// holds every watched Deployment and pod. A trimmed object must never be sent to the API server.
 func Trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -49,8 +49,8 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.Status.Conditions = trimDeploymentConditions(d.Status.Conditions)
 }
 
-// givenUp keeps that a rollout does not get on, without the times and words that change
-// meanwhile.
+// trimDeploymentConditions keeps only an exceeded progress deadline, without the times and
+// messages that change.
 func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
 	for _, c := range conditions {
 		if workload.IsDeadlineExceeded(c) {
@@ -60,8 +60,8 @@ func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []ap
 	return out
 }
 
-// trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
-// fields we have applied, for a scaler or for the ScaledDeployment.
+// trimOwnDeployment keeps what is compared with the ScaledDeployment, and the managed fields of
+// scalers and ScaledDeployments.
 func trimOwnDeployment(d *appsv1.Deployment) {
 	d.Labels = keepKey(d.Labels, v1beta1.ScaledDeploymentLabel)
 	d.Annotations = keepKey(d.Annotations, v1beta1.AppliedAnnotation)
@@ -110,7 +110,7 @@ func trimNode(n *corev1.Node) {
 	n.Status = corev1.NodeStatus{Allocatable: allocatable}
 }
 
-// resizeTime keeps when the pod was last resized in place; nil for never.
+// lastResize keeps the time of the last resize in place; nil for never.
 func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
 	for _, entry := range entries {
 		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
@@ -123,7 +123,7 @@ func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFields
 	return out
 }
 
-// trimConditions keeps what is said of a resize, and since when the pod is ready, or not.
+// trimConditions keeps the resize conditions, and the status and transition time of Ready.
 func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
 		switch c.Type {
@@ -136,8 +136,8 @@ func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition
 	return out
 }
 
-// backingOff keeps that a container is not started for now. The kubelet's words change
-// with each of its tries.
+// trimWaiting keeps only CrashLoopBackOff, without the message, which changes with each
+// attempt.
 func trimWaiting(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
 	if !workload.IsBackingOff(waiting) {
 		return nil
