@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 // replacePrevious is a phase: it deletes a Deployment of the owner that has a previous
@@ -72,7 +72,7 @@ func (r *Reconciler) applyDeployment(ctx context.Context, s *scope) (done bool, 
 		return true, nil
 	}
 	err = r.ensureDeployment(ctx, s)
-	if rejection := refusal.Of(err); rejection.Reason != "" {
+	if rejection := apierror.Of(err); rejection.Reason != "" {
 		s.reject(rejection)
 		return false, nil
 	}
@@ -140,7 +140,7 @@ func (r *Reconciler) applyScaler(ctx context.Context, s *scope) (done bool, err 
 	case s.owner.Spec.Scaling == nil:
 		return true, r.deleteScaler(ctx, s)
 	case s.foreignScaler != "":
-		s.reject(refusal.Rejection{Reason: v1beta1.ReasonNotControlled, Message: s.foreignScaler})
+		s.reject(apierror.Rejection{Reason: v1beta1.ReasonNotControlled, Message: s.foreignScaler})
 		return true, nil
 	case s.scaler != nil && s.scaler.DeletionTimestamp != nil:
 		s.waiting = fmt.Sprintf("Waiting for VerticalScaler %s to be deleted; it is then created again", s.scaler.Name)
@@ -269,12 +269,12 @@ func isSameSpec(a, b client.Object) bool {
 
 // dryRun asks the API server whether it would accept the document. An exceeded quota does
 // not count: deleting the previous object frees its share.
-func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (refusal.Rejection, error) {
+func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (apierror.Rejection, error) {
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
-	rejection := refusal.Of(err)
+	rejection := apierror.Of(err)
 	switch {
 	case rejection.Reason == v1beta1.ReasonQuotaExceeded:
-		return refusal.Rejection{}, nil
+		return apierror.Rejection{}, nil
 	case rejection.Reason == "" && err != nil:
 		return rejection, fmt.Errorf("applying %s %s/%s as a dry run: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}

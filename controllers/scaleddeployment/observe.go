@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -57,7 +57,7 @@ func (r *Reconciler) claimName(ctx context.Context, s *scope) (done bool, err er
 		return false, err
 	}
 	s.deployment = s.previous
-	s.reject(refusal.Rejection{Reason: v1beta1.ReasonNotControlled, Message: foreign})
+	s.reject(apierror.Rejection{Reason: v1beta1.ReasonNotControlled, Message: foreign})
 	return true, nil
 }
 

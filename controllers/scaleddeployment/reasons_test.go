@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 )
@@ -38,7 +38,7 @@ func TestEveryConditionHasADocumentedReason(t *testing.T) {
 	for _, reason := range []string{
 		v1beta1.ReasonNotControlled, v1beta1.ReasonForbidden, v1beta1.ReasonQuotaExceeded, v1beta1.ReasonNamespaceTerminating, v1beta1.ReasonRejected,
 	} {
-		scopes = append(scopes, &scope{rejection: refusal.Rejection{Reason: reason, Message: "No"}})
+		scopes = append(scopes, &scope{rejection: apierror.Rejection{Reason: reason, Message: "No"}})
 	}
 	messages := map[string][]string{}
 	for _, s := range scopes {

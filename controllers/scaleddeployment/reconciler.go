@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 )
 
 const (
@@ -70,7 +70,7 @@ type scope struct {
 	// waiting says which deletion the reconcile waits for; empty for none.
 	waiting string
 	// rejection says why a user must act; it has no reason if no action is required.
-	rejection refusal.Rejection
+	rejection apierror.Rejection
 	// changes are the writes of this reconcile, for events.
 	changes []change
 	// err is the error that the queue retries; nil unless the outcome is failed.
@@ -141,7 +141,7 @@ const (
 // at the kind of an error. A rejection outranks a failed request: retries do not help
 // against it.
 func (s *scope) classify(err error) outcome {
-	s.reject(refusal.Of(err))
+	s.reject(apierror.Of(err))
 	switch {
 	case apierrors.IsConflict(err):
 		return conflicted
@@ -157,7 +157,7 @@ func (s *scope) classify(err error) outcome {
 }
 
 // reject notes why a user must act. The first rejection of a reconcile is reported.
-func (s *scope) reject(rejection refusal.Rejection) {
+func (s *scope) reject(rejection apierror.Rejection) {
 	if s.rejection.Reason == "" {
 		s.rejection = rejection
 	}

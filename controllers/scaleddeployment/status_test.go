@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
@@ -137,11 +137,11 @@ func TestConditions(t *testing.T) {
 			want:  []string{"Ready False Replacing: waiting for a deletion", "Reconciling True Replacing: waiting for a deletion", "Stalled False OperatingNormally: No action required"},
 		},
 		"a rejection outranks the rollout": {
-			scope: scope{deployment: aDeployment(), rejection: refusal.Rejection{Reason: "Rejected", Message: "no"}},
+			scope: scope{deployment: aDeployment(), rejection: apierror.Rejection{Reason: "Rejected", Message: "no"}},
 			want:  []string{"Ready False Rejected: no", "Reconciling False OperatingNormally: No change in progress", "Stalled True Rejected: no"},
 		},
 		"a rejection without a Deployment": {
-			scope: scope{rejection: refusal.Rejection{Reason: "NotControlled", Message: "no"}},
+			scope: scope{rejection: apierror.Rejection{Reason: "NotControlled", Message: "no"}},
 			want:  []string{"Ready False NotControlled: no", "Reconciling False OperatingNormally: No change in progress", "Stalled True NotControlled: no"},
 		},
 		"a failure": {
@@ -223,7 +223,7 @@ func TestStatusOf(t *testing.T) {
 	}{
 		"the counts are those of the Deployment": {scope{deployment: aDeployment(withReplicas(9, 3, 2))}, [4]int32{9, 3, 2, 3}},
 		"without a Deployment there are no pods": {
-			scope{rejection: refusal.Rejection{Reason: "NotControlled", Message: "no"}}, [4]int32{},
+			scope{rejection: apierror.Rejection{Reason: "NotControlled", Message: "no"}}, [4]int32{},
 		},
 		"a failed read keeps the last known counts": {scope{err: errors.New("timeout")}, [4]int32{7, 6, 5, 4}},
 		"a failure after the read reports the counts that were read": {
@@ -256,7 +256,7 @@ func TestStatusOf(t *testing.T) {
 		owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "Is"}}}
 		})
-		if got := statusOf(&scope{owner: owner, now: noon, rejection: refusal.Rejection{Reason: "Rejected"}}).Selector; got != "" {
+		if got := statusOf(&scope{owner: owner, now: noon, rejection: apierror.Rejection{Reason: "Rejected"}}).Selector; got != "" {
 			t.Errorf("selector %q", got)
 		}
 	})
@@ -287,16 +287,16 @@ func TestDescribeForeignObject(t *testing.T) {
 }
 
 func TestARejectionIsRecordedOnce(t *testing.T) {
-	rejection := refusal.Rejection{Reason: "Rejected", Message: "no"}
+	rejection := apierror.Rejection{Reason: "Rejected", Message: "no"}
 	for name, tc := range map[string]struct {
 		before, now scope
 		want        int
 	}{
 		"the first time":  {scope{deployment: aDeployment()}, scope{rejection: rejection}, 1},
 		"the second time": {scope{rejection: rejection}, scope{rejection: rejection}, 0},
-		"the second time, with a message that is too long": {scope{rejection: refusal.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, scope{rejection: refusal.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
-		"with another reason":                              {scope{rejection: rejection}, scope{rejection: refusal.Rejection{Reason: "Forbidden", Message: "no"}}, 1},
-		"with another message":                             {scope{rejection: rejection}, scope{rejection: refusal.Rejection{Reason: "Rejected", Message: "other"}}, 1},
+		"the second time, with a message that is too long": {scope{rejection: apierror.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, scope{rejection: apierror.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
+		"with another reason":                              {scope{rejection: rejection}, scope{rejection: apierror.Rejection{Reason: "Forbidden", Message: "no"}}, 1},
+		"with another message":                             {scope{rejection: rejection}, scope{rejection: apierror.Rejection{Reason: "Rejected", Message: "other"}}, 1},
 		"a rollout that exceeds its deadline":              {scope{deployment: aDeployment()}, scope{deployment: aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"))}, 1},
 		"not without a rejection":                          {scope{rejection: rejection}, scope{deployment: aDeployment()}, 0},
 		"not after a failed reconcile":                     {scope{rejection: rejection}, scope{err: errors.New("timeout")}, 0},
@@ -319,7 +319,7 @@ func TestARejectionIsRecordedOnce(t *testing.T) {
 // A failed reconcile in between knows nothing new and causes no second event.
 func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
 	owner := anOwner()
-	rejected := scope{owner: owner, now: noon, rejection: refusal.Rejection{Reason: "Rejected", Message: "no"}}
+	rejected := scope{owner: owner, now: noon, rejection: apierror.Rejection{Reason: "Rejected", Message: "no"}}
 	owner.Status.Conditions = conditionsOf(&rejected)
 	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, err: errors.New("timeout")})
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c.Status != metav1.ConditionTrue || c.Reason != "Rejected" {

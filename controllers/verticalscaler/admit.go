@@ -22,7 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -69,7 +69,7 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		return r.sweepBindings(ctx)
 	}
 	before := p.plan
-	switch refused := refusal.Of(err); {
+	switch refused := apierror.Of(err); {
 	case meta.IsNoMatchError(err):
 		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
 		p.plan.Message = "The API server has no MutatingAdmissionPolicy, which came with Kubernetes 1.36: use another updateMode"
@@ -159,8 +159,8 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 		return nil
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); refusal.Of(err).Reason != "" {
-		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", refusal.Of(err).Message)
+	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); apierror.Of(err).Reason != "" {
+		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", apierror.Of(err).Message)
 		r.admitted.setSwept()
 		return nil
 	} else if err != nil {

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusal classifies the API server's answers to a write: those that reject it, and
+// Package apierror classifies the API server's answers to a write: those that reject it, and
 // those that say nothing about it.
-package refusal
+package apierror
 
 import (
 	"errors"
