@@ -83,17 +83,7 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 			continue
 		}
 		for _, container := range deployment.Spec.Template.Spec.Containers {
-			c, named := vpa.Containers[container.Name]
-			if !named {
-				c = vpa.Containers[v1beta1.AnyContainer]
-			}
-			sized := out[container.Name]
-			if c.CPU {
-				sized.CPU = firstByName(sized.CPU, vpa.Name)
-			}
-			if c.Memory {
-				sized.Memory = firstByName(sized.Memory, vpa.Name)
-			}
+			sized := vpa.addTo(out[container.Name], container.Name)
 			if sized == (Scaled{}) {
 				continue
 			}
@@ -104,4 +94,19 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 		}
 	}
 	return out
+}
+
+// addTo adds the scaler's name for the resources of the container that it changes.
+func (v VPA) addTo(sized Scaled, container string) Scaled {
+	c, named := v.Containers[container]
+	if !named {
+		c = v.Containers[v1beta1.AnyContainer]
+	}
+	if c.CPU {
+		sized.CPU = firstByName(sized.CPU, v.Name)
+	}
+	if c.Memory {
+		sized.Memory = firstByName(sized.Memory, v.Name)
+	}
+	return sized
 }

@@ -254,30 +254,8 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 			out.Ready, out.ReadyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 		}
 	}
-	for _, status := range p.Status.ContainerStatuses {
-		run := Run{Restarted: status.RestartCount > 0}
-		if status.State.Running != nil {
-			run.Since = status.State.Running.StartedAt.Time
-		}
-		out.Runs[status.Name] = run
-		if status.Resources != nil {
-			if actual, ok := readResources(*status.Resources); ok {
-				out.Actual[status.Name] = actual
-			}
-		}
-		for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
-			if terminated == nil {
-				continue
-			}
-			killed := terminated.Reason == "OOMKilled"
-			out.Exits = append(out.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
-			if killed {
-				out.Kills = append(out.Kills, oomKillOf(status.Name, terminated, out))
-			}
-		}
-		if IsBackingOff(status.State.Waiting) {
-			out.BackingOff = append(out.BackingOff, status.Name)
-		}
+	for i := range p.Status.ContainerStatuses {
+		out.readStatus(&p.Status.ContainerStatuses[i])
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
@@ -285,6 +263,33 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		}
 	}
 	return out
+}
+
+// readStatus reads the status of one container.
+func (p *Pod) readStatus(status *corev1.ContainerStatus) {
+	run := Run{Restarted: status.RestartCount > 0}
+	if status.State.Running != nil {
+		run.Since = status.State.Running.StartedAt.Time
+	}
+	p.Runs[status.Name] = run
+	if status.Resources != nil {
+		if actual, ok := readResources(*status.Resources); ok {
+			p.Actual[status.Name] = actual
+		}
+	}
+	for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+		if terminated == nil {
+			continue
+		}
+		killed := terminated.Reason == "OOMKilled"
+		p.Exits = append(p.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
+		if killed {
+			p.Kills = append(p.Kills, oomKillOf(status.Name, terminated, *p))
+		}
+	}
+	if IsBackingOff(status.State.Waiting) {
+		p.BackingOff = append(p.BackingOff, status.Name)
+	}
 }
 
 // IsBackingOff says that a container waits for a restart because it terminates each time.
