@@ -37,7 +37,7 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	if !scaler.SizesNewPods(&vs.Spec) {
 		return nil
 	}
-	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods, p.plan.Admission)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
@@ -131,7 +131,7 @@ func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, st
 		return nil
 	}
 	err := r.unbind(ctx, client.ObjectKeyFromObject(vs))
-	if refused := refusal.Of(err); refused.Reason != "" {
+	if refused := apierror.Of(err); refused.Reason != "" {
 		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
 		return nil
 	}

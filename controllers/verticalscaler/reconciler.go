@@ -145,7 +145,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	p.status = *vs.Status.DeepCopy()
 	claimed := scaler.RecordedClaim(vs) == scaler.Claim(vs)
 
-	refused, waits := refusal.Refusal{}, (*putOff)(nil)
+	refused, waits := apierror.Rejection{}, (*putOff)(nil)
 	if err := r.releaseOthers(ctx, vs, &p.status, now); err != nil {
 		waits = putOffBy(err)
 		if refused = apierror.Of(err); refused.Reason == "" && waits == nil {
