@@ -5,94 +5,258 @@ package scaleddeployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 )
 
-// attempt is an apply that the API server answered with something else than was
-// asked for, as one does whose webhooks change what they see.
-type attempt struct {
-	document string // its version
-	uid      types.UID
-	live     int64 // the generation that the answer had
+// replacePrevious is a phase: it deletes a Deployment of the owner that has a previous
+// name. The Deployment stays while the API server would reject its replacement.
+func (r *Reconciler) replacePrevious(ctx context.Context, s *scope) (done bool, err error) {
+	if s.previous == nil {
+		return false, nil
+	}
+	replaced := s.deployment != nil
+	s.deployment = s.previous
+	if s.previous.DeletionTimestamp == nil && !replaced {
+		if err := r.checkReplacement(ctx, s); err != nil || s.rejection.Reason != "" {
+			return true, err
+		}
+	}
+	deleted, err := r.deleteObject(ctx, s.previous, metav1.DeletePropagationForeground)
+	if err != nil {
+		return true, fmt.Errorf("deleting Deployment %s/%s: %w", s.previous.Namespace, s.previous.Name, err)
+	}
+	if deleted {
+		s.changed(eventDeleted, s.previous)
+	}
+	// The end of the deletion triggers the next reconcile.
+	s.waiting = fmt.Sprintf("Waiting for Deployment %s to be deleted before Deployment %s is created", s.previous.Name, deploymentName(s.owner))
+	return true, nil
 }
 
-// thing is what an owner has: one of each kind.
-type thing struct {
+// checkReplacement tells whether the API server would accept the Deployment that replaces
+// the previous one.
+func (r *Reconciler) checkReplacement(ctx context.Context, s *scope) error {
+	next, err := deploymentFor(s.owner, nil)
+	if err != nil {
+		return err
+	}
+	if err := r.checkNameAvailable(ctx, next); err != nil {
+		return err
+	}
+	rejection, err := r.dryRun(ctx, next)
+	s.reject(rejection)
+	return err
+}
+
+// applyDeployment is a phase: it creates the Deployment, or restores what its owner asks
+// for. A rejected template does not end the reconcile: the running pods still need a
+// VerticalScaler.
+func (r *Reconciler) applyDeployment(ctx context.Context, s *scope) (done bool, err error) {
+	if d := s.deployment; d != nil && d.DeletionTimestamp != nil {
+		s.waiting = fmt.Sprintf("Waiting for Deployment %s to be deleted; it is then created again", d.Name)
+		return true, nil
+	}
+	err = r.ensureDeployment(ctx, s)
+	if rejection := apierror.Of(err); rejection.Reason != "" {
+		s.reject(rejection)
+		return false, nil
+	}
+	return false, err
+}
+
+func (r *Reconciler) ensureDeployment(ctx context.Context, s *scope) error {
+	var live client.Object
+	var scalers *fieldpath.Set
+	if s.deployment != nil {
+		var err error
+		if scalers, err = r.releaseRemovedContainers(ctx, s); err != nil {
+			return err
+		}
+		live = s.deployment
+	} else if err := r.checkOwnerExists(ctx, s.owner); err != nil {
+		return err
+	}
+	desired, err := deploymentFor(adoptHPAReplicas(s), scalers)
+	if err != nil {
+		return err
+	}
+	var answer appsv1.Deployment
+	event, err := r.apply(ctx, desired, live, &answer)
+	if err != nil {
+		return err
+	}
+	if answer.Name != "" {
+		s.deployment = &answer
+	}
+	if event != "" {
+		s.changed(event, s.deployment)
+	}
+	return nil
+}
+
+// releaseRemovedContainers makes the scaler release the fields of containers that the
+// owner has removed, so that our apply can delete them. It returns the fields of the
+// Deployment that scalers own.
+func (r *Reconciler) releaseRemovedContainers(ctx context.Context, s *scope) (scalers *fieldpath.Set, err error) {
+	key := client.ObjectKeyFromObject(s.deployment)
+	owners, err := ownership.Of(s.deployment.ManagedFields, ownership.Owners)
+	if err == nil {
+		scalers, err = ownership.Of(s.deployment.ManagedFields, ownership.Scalers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+	}
+	document := releasedFields(s.owner, s.deployment, owners, scalers)
+	if document == nil {
+		return scalers, nil
+	}
+	if err := r.Client.Apply(ctx, document, client.FieldOwner(ownership.Scalers), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("releasing removed containers of Deployment %s: %w", key, err)
+	}
+	s.deployment = s.deployment.DeepCopy() // The cache owns the original.
+	s.deployment.ResourceVersion = ptr.Deref(document.ResourceVersion, "")
+	return scalers, nil
+}
+
+// applyScaler is a phase: it creates the VerticalScaler, restores what its owner asks for,
+// or deletes it. The VerticalScaler's own finalizer restores the original resources.
+func (r *Reconciler) applyScaler(ctx context.Context, s *scope) (done bool, err error) {
+	switch {
+	case s.owner.Spec.Scaling == nil:
+		return true, r.deleteScaler(ctx, s)
+	case s.foreignScaler != "":
+		s.reject(apierror.Rejection{Reason: v1beta1.ReasonNotControlled, Message: s.foreignScaler})
+		return true, nil
+	case s.scaler != nil && s.scaler.DeletionTimestamp != nil:
+		s.waiting = fmt.Sprintf("Waiting for VerticalScaler %s to be deleted; it is then created again", s.scaler.Name)
+		return true, nil
+	}
+	return true, r.ensureScaler(ctx, s)
+}
+
+func (r *Reconciler) deleteScaler(ctx context.Context, s *scope) error {
+	if s.scaler == nil {
+		return nil
+	}
+	deleted, err := r.deleteObject(ctx, s.scaler, metav1.DeletePropagationBackground)
+	if deleted {
+		s.changed(eventDeleted, s.scaler)
+	}
+	return err
+}
+
+func (r *Reconciler) ensureScaler(ctx context.Context, s *scope) error {
+	var live client.Object
+	if s.scaler != nil {
+		live = s.scaler
+	} else if err := r.checkOwnerExists(ctx, s.owner); err != nil {
+		return err
+	}
+	desired, err := scalerFor(s.owner)
+	if err != nil {
+		return err
+	}
+	var answer v1beta1.VerticalScaler
+	event, err := r.apply(ctx, desired, live, &answer)
+	if err != nil {
+		return err
+	}
+	if answer.Name != "" {
+		s.scaler = &answer
+	}
+	if event != "" {
+		s.changed(event, s.scaler)
+	}
+	return nil
+}
+
+// attempt is an apply whose result differs from the document, for example because a
+// webhook modifies what it admits. Applying the same document again has no effect.
+type attempt struct {
+	document string // its hash
+	uid      types.UID
+	live     int64 // the generation that the result had
+}
+
+// objectKey identifies an object of an owner, which has at most one of each kind.
+type objectKey struct {
 	kind  string
 	owner types.NamespacedName
 }
 
-func thingOf(desired *unstructured.Unstructured) thing {
-	return thing{desired.GetKind(), types.NamespacedName{Namespace: desired.GetNamespace(), Name: desired.GetLabels()[v1beta1.ScaledDeploymentLabel]}}
+func keyOf(desired *unstructured.Unstructured) objectKey {
+	return objectKey{desired.GetKind(), types.NamespacedName{Namespace: desired.GetNamespace(), Name: desired.GetLabels()[v1beta1.ScaledDeploymentLabel]}}
 }
 
 func attemptOf(desired *unstructured.Unstructured, live client.Object) attempt {
-	return attempt{appliedOf(desired), live.GetUID(), live.GetGeneration()}
+	return attempt{appliedHash(desired), live.GetUID(), live.GetGeneration()}
 }
 
-// apply puts the document in force, unless it is. live is what there is; it is nil where
-// there is nothing. into receives the answer. It says what was done to the object;
-// "" where nothing was.
+// apply applies the document unless live already has all of it. live is nil if the object
+// does not exist. The result is decoded into answer. event is the reason of the event to
+// record; "" if nothing changed.
 //
-// Without a live object nothing is forced, so that whatever somebody else has made by
-// that name meanwhile is a conflict, not a victim. With one, the write is bound to the
-// very version that was read: who owns which field may have changed since.
-func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, into client.Object) (done string, err error) {
+// Without a live object nothing is forced: an object that was created meanwhile is a
+// conflict and stays as it is. With a live object, the write has the version that was
+// read as a precondition, because field ownership may have changed since.
+func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, answer client.Object) (event string, err error) {
 	document := desired.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(Name)}
 	if live != nil {
-		inForce, err := isInForce(desired, live)
-		if inForce || err != nil {
+		applied, err := isApplied(desired, live)
+		if applied || err != nil || r.hadNoEffect(desired, live) {
 			return "", err
-		}
-		// The same was tried before, on what there is now.
-		if before, ok := r.inVain.Load(thingOf(desired)); ok && before == attemptOf(desired, live) {
-			return "", nil
 		}
 		document.SetUID(live.GetUID())
 		document.SetResourceVersion(live.GetResourceVersion())
 		options = append(options, client.ForceOwnership)
-	} else if err := r.isFree(ctx, desired); err != nil {
+	} else if err := r.checkNameAvailable(ctx, desired); err != nil {
 		return "", err
 	}
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), options...); err != nil {
 		return "", fmt.Errorf("applying %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}
-	// The answer was read into what was sent.
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, into); err != nil {
-		return "", fmt.Errorf("reading the answer to applying %s: %w", desired.GetKind(), err)
+	// The client has decoded the response into the document.
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, answer); err != nil {
+		return "", fmt.Errorf("decoding the response to applying %s: %w", desired.GetKind(), err)
 	}
-	if inForce, err := isInForce(desired, into); err == nil && !inForce {
-		r.inVain.Store(thingOf(desired), attemptOf(desired, into))
-		log.FromContext(ctx).Info("The API server has changed what was applied", "kind", desired.GetKind(), "name", desired.GetName())
+	if applied, err := isApplied(desired, answer); err == nil && !applied {
+		r.ineffective.Store(keyOf(desired), attemptOf(desired, answer))
+		log.FromContext(ctx).Info("The API server modified the applied object", "kind", desired.GetKind(), "name", desired.GetName())
 	}
 	switch {
 	case live == nil:
 		return eventCreated, nil
-	case isSameSpec(live, into):
-		return "", nil // but our note on it has changed
+	case isSameSpec(live, answer):
+		return "", nil // Only our annotation has changed.
 	}
 	return eventUpdated, nil
 }
 
-// isSameSpec says whether two objects of a kind have the same spec. A Deployment's
-// generation does not tell: it counts annotations too.
+// hadNoEffect says whether the same document was applied to the same object before, and
+// the API server modified it.
+func (r *Reconciler) hadNoEffect(desired *unstructured.Unstructured, live client.Object) bool {
+	before, ok := r.ineffective.Load(keyOf(desired))
+	return ok && before == attemptOf(desired, live)
+}
+
+// isSameSpec says whether two objects of one kind have the same spec. The generation of a
+// Deployment does not tell, because annotations change it too.
 func isSameSpec(a, b client.Object) bool {
 	switch a := a.(type) {
 	case *appsv1.Deployment:
@@ -103,43 +267,28 @@ func isSameSpec(a, b client.Object) bool {
 	}
 }
 
-// isFree makes sure that the cache has not just missed an object by that name: one that
-// says the same in all that is desired would be no conflict, and become the owner's.
-func (r *Reconciler) isFree(ctx context.Context, desired *unstructured.Unstructured) error {
-	kind := desired.GroupVersionKind()
-	there := &metav1.PartialObjectMetadataList{}
-	there.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.Live.List(ctx, there, client.InNamespace(desired.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: desired.GetName()})
-	if err != nil {
-		return fmt.Errorf("looking for %s %s/%s: %w", kind.Kind, desired.GetNamespace(), desired.GetName(), err)
-	}
-	if len(there.Items) > 0 {
-		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it has just been made"))
-	}
-	return nil
-}
-
-// wouldBeRefused tries the document out. Only a refusal that deleting something else
-// would not lift counts.
-func (r *Reconciler) wouldBeRefused(ctx context.Context, desired *unstructured.Unstructured) (refusal.Refusal, error) {
+// dryRun asks the API server whether it would accept the document. An exceeded quota does
+// not count: deleting the previous object frees its share.
+func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (apierror.Rejection, error) {
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
-	refused := refusal.Of(err)
+	rejection := apierror.Of(err)
 	switch {
-	case refused.Reason == v1beta1.ReasonQuotaExceeded:
-		return refusal.Refusal{}, nil
-	case refused.Reason == "" && err != nil:
-		return refused, fmt.Errorf("trying out %s %s/%s: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
+	case rejection.Reason == v1beta1.ReasonQuotaExceeded:
+		return apierror.Rejection{}, nil
+	case rejection.Reason == "" && err != nil:
+		return rejection, fmt.Errorf("applying %s %s/%s as a dry run: %w", desired.GetKind(), desired.GetNamespace(), desired.GetName(), err)
 	}
-	return refused, nil
+	return rejection, nil
 }
 
-// remove deletes the very object that was read. Deleting in the foreground keeps it
-// until all that belongs to it has gone.
-func (r *Reconciler) remove(ctx context.Context, object client.Object, how metav1.DeletionPropagation) (bool, error) {
+// deleteObject deletes exactly the object that was read, and says whether it was this call
+// that started the deletion. Foreground deletion keeps the object until its dependents are
+// deleted.
+func (r *Reconciler) deleteObject(ctx context.Context, object client.Object, propagation metav1.DeletionPropagation) (bool, error) {
 	if object.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())}, client.PropagationPolicy(how))
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion())}, client.PropagationPolicy(propagation))
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}

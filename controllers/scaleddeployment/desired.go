@@ -26,11 +26,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 )
 
-// What is desired is a document for server-side apply: it holds only what we have an
-// opinion on. What others add, such as the annotation of "kubectl rollout restart" or
-// the Deployment's strategy, is theirs and stays.
+// A desired object is a document for server-side apply: it has only the fields that the
+// owner sets. Fields of other managers stay, such as the annotation of "kubectl rollout
+// restart" or the Deployment's strategy.
 
-// The kinds of what an owner has.
+// The kinds of the objects that an owner has.
 var (
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	scalerKind     = v1beta1.GroupVersion.WithKind("VerticalScaler")
@@ -52,46 +52,59 @@ func selectorOf(owner *v1beta1.ScaledDeployment) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name}}
 }
 
-// deploymentFor is the Deployment that the owner asks for, less the resources that
-// belong to a scaler.
+// adoptHPAReplicas returns the owner with the Deployment's replicas if an HPA scales the
+// Deployment directly. Such an HPA should target the owner, but reverting its changes
+// would terminate pods again and again. Without the field, the API server would set the
+// default.
+func adoptHPAReplicas(s *scope) *v1beta1.ScaledDeployment {
+	if s.scaledBy == "" || s.deployment == nil {
+		return s.owner
+	}
+	adopted := s.owner.DeepCopy()
+	adopted.Spec.Replicas = s.deployment.Spec.Replicas
+	return adopted
+}
+
+// deploymentFor is the Deployment that the owner asks for, without the resources that
+// scalers own.
 func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*unstructured.Unstructured, error) {
 	template := owner.Spec.Template.DeepCopy()
 	if owner.Spec.Selector == nil {
 		if template.Labels == nil {
 			template.Labels = map[string]string{}
 		}
-		// A label that says something else is left for the API server to refuse.
+		// The API server rejects a label with another value.
 		if _, ok := template.Labels[v1beta1.ScaledDeploymentLabel]; !ok {
 			template.Labels[v1beta1.ScaledDeploymentLabel] = owner.Name
 		}
 	}
-	leaveResources(template.Spec.Containers, scalers)
-	out, err := owned(owner, &appsv1.Deployment{
+	omitResources(template.Spec.Containers, scalers)
+	out, err := ownedDocument(owner, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(owner)},
 		Spec:       appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Selector: selectorOf(owner), Template: *template},
 	}, deploymentKind)
 	if err != nil {
 		return nil, err
 	}
-	// What a Go struct spells out although nobody has said it.
+	// A Go struct encodes these fields even if they are not set.
 	unstructured.RemoveNestedField(out.Object, "spec", "strategy")
 	unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "creationTimestamp")
 	for _, list := range []string{"containers", "initContainers"} {
 		dropEmptyResources(out.Object, "spec", "template", "spec", list)
 	}
-	return out, stamp(out)
+	return out, stampAppliedHash(out)
 }
 
-// lettingGo is a document that takes a scaler's name off containers that the owner has
-// removed: applied as the scaler, it says again what the scaler owns of the others. nil
-// where there is nothing to take off. While the scaler owns anything of a container, no
-// apply of ours removes it. One that was never the owner's is not the owner's to remove.
-func lettingGo(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
+// releasedFields is a document that makes the scaler release the containers that the
+// owner has removed; nil if there are none. Applied as the scaler, it repeats what the
+// scaler owns of the other containers. Our own apply cannot delete a container while the
+// scaler owns a field of it. A container that the owner never had stays.
+func releasedFields(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
 	var kept []*corev1ac.ContainerApplyConfiguration
 	found := false
 	for _, c := range live.Spec.Template.Spec.Containers {
-		isWanted := slices.ContainsFunc(owner.Spec.Template.Spec.Containers, func(w corev1.Container) bool { return w.Name == c.Name })
-		if !isWanted && ownership.HasContainer(owners, c.Name) && ownership.HasContainer(scalers, c.Name) {
+		isDesired := slices.ContainsFunc(owner.Spec.Template.Spec.Containers, func(d corev1.Container) bool { return d.Name == c.Name })
+		if !isDesired && ownership.HasContainer(owners, c.Name) && ownership.HasContainer(scalers, c.Name) {
 			found = true
 			continue
 		}
@@ -116,7 +129,7 @@ func lettingGo(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners,
 	return out
 }
 
-// ownedResources are those of the list that are in the set.
+// ownedResources are the entries of the list that the set contains.
 func ownedResources(list corev1.ResourceList, container, field string, set *fieldpath.Set) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, amount := range list {
@@ -129,18 +142,18 @@ func ownedResources(list corev1.ResourceList, container, field string, set *fiel
 
 // scalerFor is the VerticalScaler that the owner asks for. It has the owner's name.
 func scalerFor(owner *v1beta1.ScaledDeployment) (*unstructured.Unstructured, error) {
-	out, err := owned(owner, &v1beta1.VerticalScaler{
+	out, err := ownedDocument(owner, &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Name: owner.Name},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deploymentName(owner), Scaling: *owner.Spec.Scaling.DeepCopy()},
 	}, scalerKind)
 	if err != nil {
 		return nil, err
 	}
-	return out, stamp(out)
+	return out, stampAppliedHash(out)
 }
 
-// owned makes the object one of the owner's.
-func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+// ownedDocument turns the object into a document with the owner's label and reference.
+func ownedDocument(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	object.SetNamespace(owner.Namespace)
 	object.SetLabels(map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name})
 	object.SetOwnerReferences([]metav1.OwnerReference{{
@@ -154,7 +167,7 @@ func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.Gr
 	}})
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, fmt.Errorf("writing out the %s: %w", kind.Kind, err)
+		return nil, fmt.Errorf("encoding the %s: %w", kind.Kind, err)
 	}
 	out := &unstructured.Unstructured{Object: content}
 	out.SetGroupVersionKind(kind)
@@ -163,9 +176,9 @@ func owned(owner *v1beta1.ScaledDeployment, object metav1.Object, kind schema.Gr
 	return out, nil
 }
 
-// leaveResources takes out of the containers the requests and limits that are in the
-// set: they belong to a scaler, until it gives them back.
-func leaveResources(containers []corev1.Container, scalers *fieldpath.Set) {
+// omitResources removes the requests and limits that the set contains. They belong to a
+// scaler until it restores the original values.
+func omitResources(containers []corev1.Container, scalers *fieldpath.Set) {
 	for i := range containers {
 		c := &containers[i]
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -179,7 +192,7 @@ func leaveResources(containers []corev1.Container, scalers *fieldpath.Set) {
 	}
 }
 
-// dropEmptyResources drops "resources: {}" from the containers in a list.
+// dropEmptyResources removes "resources: {}" from the containers in a list.
 func dropEmptyResources(object map[string]any, path ...string) {
 	list, _, _ := unstructured.NestedFieldNoCopy(object, path...)
 	containers, _ := list.([]any)
@@ -192,11 +205,11 @@ func dropEmptyResources(object map[string]any, path ...string) {
 	}
 }
 
-// stamp notes on the document what it says, so that we can see later whether it was
-// applied: a value that is wanted no longer cannot be told from one that somebody else
-// has added.
-func stamp(desired *unstructured.Unstructured) error {
-	text, err := json.Marshal(desired.Object) // its keys are sorted
+// stampAppliedHash annotates the document with its hash, which shows later whether it was
+// applied. Without it, a value that the owner has removed looks like one that another
+// manager has added.
+func stampAppliedHash(desired *unstructured.Unstructured) error {
+	text, err := json.Marshal(desired.Object) // sorts the keys
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", desired.GetKind(), err)
 	}
@@ -205,38 +218,36 @@ func stamp(desired *unstructured.Unstructured) error {
 	return nil
 }
 
-// appliedOf is what the document, or the object that it was applied to, says of itself.
-func appliedOf(object metav1.Object) string {
+// appliedHash is the hash of the document, or of the document that was applied to an object.
+func appliedHash(object metav1.Object) string {
 	return object.GetAnnotations()[v1beta1.AppliedAnnotation]
 }
 
-// isInForce says whether applying the document would change nothing: it was applied,
-// and all that it says still holds.
-func isInForce(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
-	if appliedOf(live) != appliedOf(desired) {
+// isApplied says whether applying the document would change nothing: it was applied, and
+// the object still has all of its values.
+func isApplied(desired *unstructured.Unstructured, live metav1.Object) (bool, error) {
+	if appliedHash(live) != appliedHash(desired) {
 		return false, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
-		return false, fmt.Errorf("reading the %s: %w", desired.GetKind(), err)
+		return false, fmt.Errorf("converting the %s: %w", desired.GetKind(), err)
 	}
-	said := desired.DeepCopy()
-	said.SetGroupVersionKind(schema.GroupVersionKind{}) // a typed object does not say
-	unstructured.RemoveNestedField(said.Object, "apiVersion")
-	unstructured.RemoveNestedField(said.Object, "kind")
-	return holds("", said.Object, content), nil
+	fields := desired.DeepCopy()
+	unstructured.RemoveNestedField(fields.Object, "apiVersion") // A typed object has none.
+	unstructured.RemoveNestedField(fields.Object, "kind")
+	return contains("", fields.Object, content), nil
 }
 
-// mergedLists are the lists, of those in a Deployment and a VerticalScaler, whose entries
-// server-side apply tells apart by a key, so that others may have put theirs in between.
-// Every other list is one value.
+// mergedLists are the lists of a Deployment and a VerticalScaler that server-side apply
+// merges by key. Other managers may have added entries. Any other list is one value.
 var mergedLists = sets.New("ownerReferences",
 	"containers", "initContainers", "env", "ports", "volumeMounts", "volumeDevices", "volumes", "imagePullSecrets",
 	"hostAliases", "topologySpreadConstraints", "resourceClaims", "claims", "schedulingGates",
 	"containerPolicies", "controlledResources")
 
-// holds says whether live, the value of a field, has all that is desired.
-func holds(field string, desired, live any) bool {
+// contains says whether live, the value of the field, has everything that is desired.
+func contains(field string, desired, live any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, ok := live.(map[string]any)
@@ -244,7 +255,7 @@ func holds(field string, desired, live any) bool {
 			return false
 		}
 		for key, value := range want {
-			if !holds(key, value, have[key]) {
+			if !contains(key, value, have[key]) {
 				return false
 			}
 		}
@@ -252,21 +263,21 @@ func holds(field string, desired, live any) bool {
 	case []any:
 		have, ok := live.([]any)
 		if !ok && (len(want) > 0 || live != nil) {
-			return false // but an empty list is stored as none
+			return false // An empty list is stored as none.
 		}
 		if mergedLists.Has(field) {
-			return holdInOrder(want, have)
+			return containsInOrder(want, have)
 		}
-		return slices.EqualFunc(want, have, func(a, b any) bool { return holds(field, a, b) })
+		return slices.EqualFunc(want, have, func(a, b any) bool { return contains(field, a, b) })
 	}
 	return desired == live
 }
 
-// holdInOrder says whether a list has all that is desired, in that order, whatever else
-// is in between.
-func holdInOrder(want, have []any) bool {
+// containsInOrder says whether a list has all desired entries in their order, with any
+// other entries between them.
+func containsInOrder(want, have []any) bool {
 	for _, value := range want {
-		at := slices.IndexFunc(have, func(entry any) bool { return holds("", value, entry) })
+		at := slices.IndexFunc(have, func(entry any) bool { return contains("", value, entry) })
 		if at < 0 {
 			return false
 		}

@@ -29,7 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// anOwner is a ScaledDeployment shop/web of one container.
+// anOwner is a ScaledDeployment shop/web with one container.
 func anOwner(changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
 	o := &v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "owner-1", Generation: 4},
@@ -50,8 +50,8 @@ func anOwner(changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployme
 	return o
 }
 
-// owning is the set of a scaler that owns some resources, such as "app requests cpu".
-func owning(fields ...string) *fieldpath.Set {
+// ownedFields is a set of resources that a scaler owns, such as "app requests cpu".
+func ownedFields(fields ...string) *fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, field := range fields {
 		f := strings.Fields(field)
@@ -88,18 +88,18 @@ spec:
 		scalers *fieldpath.Set
 		want    string
 	}{
-		"holds what its owner says, and no more": {
+		"the document has the fields of its owner only": {
 			want: metadata + spec + container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"a name of its own": {
+		"another name than the owner's": {
 			change: func(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "other" },
 			want:   strings.Replace(metadata, "name: web", "name: other", 1) + spec + container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"no pods": {
+		"zero replicas": {
 			change: func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(0)) },
 			want:   metadata + strings.Replace(spec, "replicas: 3", "replicas: 0", 1) + container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"a selector of its own leaves the template alone": {
+		"a custom selector leaves the template unchanged": {
 			change: func(o *v1beta1.ScaledDeployment) {
 				o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 				o.Spec.Template.Labels = map[string]string{"app": "web"}
@@ -107,33 +107,33 @@ spec:
 			want: metadata + strings.ReplaceAll(spec, "{autoscaling.verticalscaler.io/scaled-deployment: web}", "{app: web}") +
 				container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"a label that contradicts the selector is the API server's to refuse": {
+		"a label that contradicts the selector is left for the API server to reject": {
 			change: func(o *v1beta1.ScaledDeployment) {
 				o.Spec.Template.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "other"}
 			},
 			want: metadata + strings.Replace(spec, "metadata: {labels: {autoscaling.verticalscaler.io/scaled-deployment: web}}", "metadata: {labels: {autoscaling.verticalscaler.io/scaled-deployment: other}}", 1) +
 				container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"what a scaler owns is left out": {
-			scalers: owning("app requests cpu", "app limits cpu"),
+		"resources that a scaler owns are omitted": {
+			scalers: ownedFields("app requests cpu", "app limits cpu"),
 			want:    metadata + spec + container(`{requests: {memory: 128Mi, ephemeral-storage: 1Gi}}`),
 		},
-		"another resource than CPU and memory is never a scaler's": {
-			scalers: owning("app requests cpu", "app requests memory", "app limits cpu", "app requests ephemeral-storage"),
+		"only CPU and memory are omitted": {
+			scalers: ownedFields("app requests cpu", "app requests memory", "app limits cpu", "app requests ephemeral-storage"),
 			want:    metadata + spec + container(`{requests: {ephemeral-storage: 1Gi}}`),
 		},
-		"what a scaler owns of another container is another's": {
-			scalers: owning("other requests cpu"),
+		"resources of another container are not omitted": {
+			scalers: ownedFields("other requests cpu"),
 			want:    metadata + spec + container(`{requests: `+all+`, limits: {cpu: "1"}}`),
 		},
-		"nothing is left of resources that a scaler owns": {
+		"the resources field is omitted if a scaler owns all of it": {
 			change: func(o *v1beta1.ScaledDeployment) {
 				delete(o.Spec.Template.Spec.Containers[0].Resources.Requests, "ephemeral-storage")
 			},
-			scalers: owning("app requests cpu", "app requests memory", "app limits cpu"),
+			scalers: ownedFields("app requests cpu", "app requests memory", "app limits cpu"),
 			want:    metadata + spec + "    spec: {containers: [{name: app, image: 'example.com/app:1'}]}\n",
 		},
-		"a template without anything": {
+		"an empty template": {
 			change: func(o *v1beta1.ScaledDeployment) { o.Spec.Template = corev1.PodTemplateSpec{} },
 			want:   metadata + spec + "    spec: {containers: null}\n",
 		},
@@ -159,8 +159,8 @@ spec:
 			if diff := cmp.Diff(before, owner); diff != "" {
 				t.Errorf("the owner was changed (-before +after):\n%s", diff)
 			}
-			if appliedOf(got) == "" {
-				t.Error("the document has no stamp")
+			if appliedHash(got) == "" {
+				t.Error("the document has no hash")
 			}
 			got.SetAnnotations(nil)
 			var want map[string]any
@@ -174,7 +174,7 @@ spec:
 	}
 }
 
-// asJSON has the same types for the same values, wherever they come from.
+// asJSON normalizes the types of values.
 func asJSON(t *testing.T, value any) (out any) {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -201,7 +201,7 @@ func TestScalerFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if typed.Namespace != "shop" || typed.Name != "web" || typed.Spec.DeploymentName != "other" || !typed.Spec.Suspend || typed.Spec.UpdatePolicy.UpdateMode != "Recommend" ||
-		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedOf(&typed) == "" {
+		!metav1.IsControlledBy(&typed, owner) || typed.Labels[v1beta1.ScaledDeploymentLabel] != "web" || appliedHash(&typed) == "" {
 		t.Errorf("scalerFor() = %+v", typed)
 	}
 	if _, ok := got.Object["status"]; ok {
@@ -209,7 +209,7 @@ func TestScalerFor(t *testing.T) {
 	}
 }
 
-func TestLettingGo(t *testing.T) {
+func TestReleasedFields(t *testing.T) {
 	live := func(names ...string) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-1", ResourceVersion: "7"}}
 		for _, name := range names {
@@ -219,21 +219,21 @@ func TestLettingGo(t *testing.T) {
 		}
 		return d
 	}
-	both, other := owning("app requests cpu", "side requests cpu"), owning("other requests cpu")
+	both, other := ownedFields("app requests cpu", "side requests cpu"), ownedFields("other requests cpu")
 	for name, tc := range map[string]struct {
 		live            *appsv1.Deployment
 		owners, scalers *fieldpath.Set
 		want            string // "" for no document
 	}{
-		"nothing was removed":                 {live("app"), both, both, ""},
-		"the scaler has nothing of it":        {live("app", "side"), both, owning("app requests cpu"), ""},
-		"it was somebody else's":              {live("app", "other"), both, owning("app requests cpu", "other requests cpu"), ""},
-		"nobody owns anything":                {live("app", "side"), nil, nil, ""},
-		"the scaler keeps what it has beside": {live("app", "side"), both, both, `{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}`},
-		"it was all that the scaler had":      {live("app", "other"), other, other, `null`},
+		"no container was removed":                         {live("app"), both, both, ""},
+		"the scaler owns nothing of the removed container": {live("app", "side"), both, ownedFields("app requests cpu"), ""},
+		"the container is of another manager":              {live("app", "other"), both, ownedFields("app requests cpu", "other requests cpu"), ""},
+		"no managed fields":                                {live("app", "side"), nil, nil, ""},
+		"the scaler keeps its other containers":            {live("app", "side"), both, both, `{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}`},
+		"the scaler owned nothing else":                    {live("app", "other"), other, other, `null`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := lettingGo(anOwner(), tc.live, tc.owners, tc.scalers)
+			got := releasedFields(anOwner(), tc.live, tc.owners, tc.scalers)
 			if got == nil {
 				if tc.want != "" {
 					t.Error("no document")
@@ -245,13 +245,13 @@ func TestLettingGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(spec) != tc.want || *got.UID != "web-1" || *got.ResourceVersion != "7" {
-				t.Errorf("the document is %s of %s in version %s, not %s", spec, *got.UID, *got.ResourceVersion, tc.want)
+				t.Errorf("spec %s, UID %s, version %s; want %s", spec, *got.UID, *got.ResourceVersion, tc.want)
 			}
 		})
 	}
 }
 
-func TestStamp(t *testing.T) {
+func TestAppliedHash(t *testing.T) {
 	of := func(change func(*v1beta1.ScaledDeployment), scalers *fieldpath.Set) string {
 		t.Helper()
 		owner := anOwner()
@@ -262,12 +262,12 @@ func TestStamp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return appliedOf(d)
+		return appliedHash(d)
 	}
 	first := of(nil, nil)
-	for range 20 { // maps have no order
-		if again := of(nil, owning()); again != first {
-			t.Fatalf("the same is stamped %s and %s", first, again)
+	for range 20 { // Maps have no order.
+		if again := of(nil, ownedFields()); again != first {
+			t.Fatalf("two hashes of one document: %s and %s", first, again)
 		}
 	}
 	for name, change := range map[string]func(*v1beta1.ScaledDeployment){
@@ -279,10 +279,10 @@ func TestStamp(t *testing.T) {
 		},
 	} {
 		if got := of(change, nil); got != first {
-			t.Errorf("%s: another stamp", name)
+			t.Errorf("%s changes the hash", name)
 		}
 	}
-	seen := map[string]string{first: "nothing"}
+	seen := map[string]string{first: "no change"}
 	for name, change := range map[string]func(*v1beta1.ScaledDeployment){
 		"replicas":   func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(4)) },
 		"image":      func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" },
@@ -294,55 +294,55 @@ func TestStamp(t *testing.T) {
 	} {
 		got := of(change, nil)
 		if other, ok := seen[got]; ok {
-			t.Errorf("%s and %s have one stamp", name, other)
+			t.Errorf("%s and %s have the same hash", name, other)
 		}
 		seen[got] = name
 	}
-	if got := of(nil, owning("app requests cpu")); got == first {
-		t.Error("what was left to a scaler is not in the stamp")
+	if got := of(nil, ownedFields("app requests cpu")); got == first {
+		t.Error("omitted resources do not change the hash")
 	}
 }
 
-func TestHolds(t *testing.T) {
+func TestContains(t *testing.T) {
 	cases := map[string]struct {
 		desired, live string
 		want          bool
 	}{
-		"the same":                                      {`{a: 1, b: [x]}`, `{a: 1, b: [x]}`, true},
-		"more in a map":                                 {`{a: 1}`, `{a: 1, b: 2}`, true},
-		"less in a map":                                 {`{a: 1, b: 2}`, `{a: 1}`, false},
-		"another value":                                 {`{a: 1}`, `{a: 2}`, false},
-		"another type":                                  {`{a: 1}`, `{a: "1"}`, false},
-		"true is not false":                             {`{a: false}`, `{a: true}`, false},
-		"false is not nothing":                          {`{a: false}`, `{}`, false},
-		"a map where a word is":                         {`{a: {b: 1}}`, `{a: b}`, false},
-		"a list where a map is":                         {`{a: [b]}`, `{a: {b: 1}}`, false},
-		"an empty map is there":                         {`{a: {}}`, `{a: {b: 1}}`, true},
-		"an empty map is not":                           {`{a: {}}`, `{}`, false},
-		"null is nothing":                               {`{a: null}`, `{}`, true},
-		"null is not a value":                           {`{a: null}`, `{a: 1}`, false},
-		"an inner value":                                {`{a: {b: {c: 1}}}`, `{a: {b: {c: 2}}}`, false},
-		"words in order":                                {`[x, y]`, `[x, y]`, true},
-		"words in another order":                        {`[x, y]`, `[y, x]`, false},
-		"a word more at the end":                        {`[x]`, `[x, y]`, false},
-		"a word more in front":                          {`[x]`, `[y, x]`, false},
-		"a word less":                                   {`[x, y]`, `[x]`, false},
-		"objects in order":                              {`[{n: a}, {n: b}]`, `[{n: a, v: 1}, {n: b}]`, true},
-		"objects in another order":                      {`[{n: a}, {n: b}]`, `[{n: b}, {n: a}]`, false},
-		"an object more in front":                       {`[{n: a}, {n: b}]`, `[{n: x}, {n: a}, {n: b}]`, true},
-		"an object more in between":                     {`[{n: a}, {n: b}]`, `[{n: a}, {n: x}, {n: b}]`, true},
-		"an object more at the end":                     {`[{n: a}, {n: b}]`, `[{n: a}, {n: b}, {n: x}]`, true},
-		"an object less":                                {`[{n: a}, {n: b}]`, `[{n: a}]`, false},
-		"the last object is missing":                    {`[{n: a}, {n: b}]`, `[{n: a}, {n: x}]`, false},
-		"an object that was changed":                    {`[{n: a, v: 1}]`, `[{n: a, v: 2}]`, false},
-		"one object does not stand for two":             {`[{v: 1}, {v: 1}]`, `[{v: 1}]`, false},
-		"a toleration more":                             {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a}, {key: b}]}`, false},
-		"a toleration less":                             {`{tolerations: [{key: a}, {key: b}]}`, `{tolerations: [{key: a}]}`, false},
-		"a toleration with defaults":                    {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a, operator: Equal}]}`, true},
-		"an empty list is there":                        {`{a: []}`, `{a: []}`, true},
-		"an empty list is stored as none":               {`{a: []}`, `{a: null}`, true},
-		"an empty list is not there, which is the same": {`{a: []}`, `{}`, true},
-		"an empty list of words is not some":            {`{a: []}`, `{a: [x]}`, false},
+		"equal":                                    {`{a: 1, b: [x]}`, `{a: 1, b: [x]}`, true},
+		"more in a map":                            {`{a: 1}`, `{a: 1, b: 2}`, true},
+		"less in a map":                            {`{a: 1, b: 2}`, `{a: 1}`, false},
+		"another value":                            {`{a: 1}`, `{a: 2}`, false},
+		"another type":                             {`{a: 1}`, `{a: "1"}`, false},
+		"true is not false":                        {`{a: false}`, `{a: true}`, false},
+		"false is not unset":                       {`{a: false}`, `{}`, false},
+		"a map instead of a word":                  {`{a: {b: 1}}`, `{a: b}`, false},
+		"a list instead of a map":                  {`{a: [b]}`, `{a: {b: 1}}`, false},
+		"an empty map is contained in a map":       {`{a: {}}`, `{a: {b: 1}}`, true},
+		"an empty map is missing":                  {`{a: {}}`, `{}`, false},
+		"null is unset":                            {`{a: null}`, `{}`, true},
+		"null is not a value":                      {`{a: null}`, `{a: 1}`, false},
+		"an inner value":                           {`{a: {b: {c: 1}}}`, `{a: {b: {c: 2}}}`, false},
+		"words in order":                           {`[x, y]`, `[x, y]`, true},
+		"words in another order":                   {`[x, y]`, `[y, x]`, false},
+		"an extra word at the end":                 {`[x]`, `[x, y]`, false},
+		"an extra word in front":                   {`[x]`, `[y, x]`, false},
+		"a missing word":                           {`[x, y]`, `[x]`, false},
+		"objects in order":                         {`[{n: a}, {n: b}]`, `[{n: a, v: 1}, {n: b}]`, true},
+		"objects in another order":                 {`[{n: a}, {n: b}]`, `[{n: b}, {n: a}]`, false},
+		"an extra object in front":                 {`[{n: a}, {n: b}]`, `[{n: x}, {n: a}, {n: b}]`, true},
+		"an extra object in between":               {`[{n: a}, {n: b}]`, `[{n: a}, {n: x}, {n: b}]`, true},
+		"an extra object at the end":               {`[{n: a}, {n: b}]`, `[{n: a}, {n: b}, {n: x}]`, true},
+		"a missing object":                         {`[{n: a}, {n: b}]`, `[{n: a}]`, false},
+		"the last object is missing":               {`[{n: a}, {n: b}]`, `[{n: a}, {n: x}]`, false},
+		"a changed object":                         {`[{n: a, v: 1}]`, `[{n: a, v: 2}]`, false},
+		"one object does not match two":            {`[{v: 1}, {v: 1}]`, `[{v: 1}]`, false},
+		"an extra toleration":                      {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a}, {key: b}]}`, false},
+		"a missing toleration":                     {`{tolerations: [{key: a}, {key: b}]}`, `{tolerations: [{key: a}]}`, false},
+		"a toleration with defaults":               {`{tolerations: [{key: a}]}`, `{tolerations: [{key: a, operator: Equal}]}`, true},
+		"two empty lists":                          {`{a: []}`, `{a: []}`, true},
+		"an empty list is stored as none":          {`{a: []}`, `{a: null}`, true},
+		"an empty list is missing, which is equal": {`{a: []}`, `{}`, true},
+		"an empty list is not a list of words":     {`{a: []}`, `{a: [x]}`, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -359,14 +359,14 @@ func TestHolds(t *testing.T) {
 			if strings.HasPrefix(tc.desired, "[{") {
 				field = "containers"
 			}
-			if got := holds(field, desired, live); got != tc.want {
-				t.Errorf("holds(%s, %s, %s) = %t", field, tc.desired, tc.live, got)
+			if got := contains(field, desired, live); got != tc.want {
+				t.Errorf("contains(%s, %s, %s) = %t", field, tc.desired, tc.live, got)
 			}
 		})
 	}
 }
 
-func TestIsInForce(t *testing.T) {
+func TestIsApplied(t *testing.T) {
 	owner := anOwner()
 	desired, err := deploymentFor(owner, nil)
 	if err != nil {
@@ -385,18 +385,18 @@ func TestIsInForce(t *testing.T) {
 		"with a sidecar": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "side"}}, d.Spec.Template.Spec.Containers...)
 		}, true},
-		"with a label of others": {func(d *appsv1.Deployment) { d.Labels["a"] = "b" }, true},
-		"with an owner more": {func(d *appsv1.Deployment) {
+		"with a label of another manager": {func(d *appsv1.Deployment) { d.Labels["a"] = "b" }, true},
+		"with an extra owner": {func(d *appsv1.Deployment) {
 			d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{UID: "x"})
 		}, true},
-		"after another was applied": {func(d *appsv1.Deployment) { d.Annotations[v1beta1.AppliedAnnotation] = "0" }, false},
-		"without the annotation":    {func(d *appsv1.Deployment) { d.Annotations = nil }, false},
-		"without the label":         {func(d *appsv1.Deployment) { d.Labels = nil }, false},
-		"with other replicas":       {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) }, false},
+		"after another document was applied": {func(d *appsv1.Deployment) { d.Annotations[v1beta1.AppliedAnnotation] = "0" }, false},
+		"without the annotation":             {func(d *appsv1.Deployment) { d.Annotations = nil }, false},
+		"without the label":                  {func(d *appsv1.Deployment) { d.Labels = nil }, false},
+		"with other replicas":                {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) }, false},
 		"with another amount": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1")
 		}, false},
-		"with the amount put another": {func(d *appsv1.Deployment) {
+		"with an equal amount in another format": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("0.500")
 		}, true},
 		"without the container":    {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers = nil }, false},
@@ -405,14 +405,14 @@ func TestIsInForce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			live := typed(t, desired)
 			tc.change(live)
-			if got, err := isInForce(desired, live); err != nil || got != tc.want {
-				t.Errorf("isInForce() = %t, %v; want %t", got, err, tc.want)
+			if got, err := isApplied(desired, live); err != nil || got != tc.want {
+				t.Errorf("isApplied() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
 	}
 }
 
-// typed decodes a document as the cache does.
+// typed decodes a document like the cache.
 func typed(t *testing.T, document *unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	text, err := json.Marshal(document)
@@ -426,9 +426,9 @@ func typed(t *testing.T, document *unstructured.Unstructured) *appsv1.Deployment
 	return &d
 }
 
-// Whatever a template says: what was applied is in force, as the API server stores it,
-// and is not after any one value has changed.
-func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
+// A document with a random template is applied as the API server stores it, and no longer
+// after any of its values has changed.
+func TestAnyTemplateIsAppliedUntilOneOfItsValuesChanges(t *testing.T) {
 	leaves := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -441,7 +441,7 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		live := typed(t, desired)
-		stored, err := live.Marshal() // as etcd has it
+		stored, err := live.Marshal() // as stored in etcd
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,11 +449,11 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 		if err := live.Unmarshal(stored); err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := isInForce(desired, live); !ok || err != nil {
-			t.Fatalf("seed %d: not in force: %v\n%s", seed, err, firstUnlike("", desired.Object, asJSON(t, live)))
+		if ok, err := isApplied(desired, live); !ok || err != nil {
+			t.Fatalf("seed %d: not applied: %v\n%s", seed, err, firstDifference("", desired.Object, asJSON(t, live)))
 		}
-		if again, err := deploymentFor(owner, nil); err != nil || appliedOf(again) != appliedOf(desired) {
-			t.Fatalf("seed %d: another stamp the second time, %v", seed, err)
+		if again, err := deploymentFor(owner, nil); err != nil || appliedHash(again) != appliedHash(desired) {
+			t.Fatalf("seed %d: another hash the second time, %v", seed, err)
 		}
 		all := pathsOf(desired.Object["spec"], nil)
 		for range 40 {
@@ -462,10 +462,10 @@ func TestWhateverTheTemplateItIsInForceUntilAnythingChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			changed := change(content["spec"], path)
+			changed := replaceLeaf(content["spec"], path)
 			content["spec"] = changed
-			if holds("", desired.Object["spec"], content["spec"]) {
-				t.Fatalf("seed %d: spec%s has changed, and still holds", seed, path)
+			if contains("", desired.Object["spec"], content["spec"]) {
+				t.Fatalf("seed %d: spec%s has changed, and is still contained", seed, path)
 			}
 			leaves++
 		}
@@ -506,36 +506,36 @@ func pathsOf(value any, at []step) (paths [][]step) {
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// change makes the value at the path another one.
-func change(value any, path []step) any {
+// replaceLeaf replaces the value at the path.
+func replaceLeaf(value any, path []step) any {
 	if len(path) == 0 {
 		return fmt.Sprintf("not %v", value)
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		v[path[0].key] = change(v[path[0].key], path[1:])
+		v[path[0].key] = replaceLeaf(v[path[0].key], path[1:])
 	case []any:
-		v[path[0].index] = change(v[path[0].index], path[1:])
+		v[path[0].index] = replaceLeaf(v[path[0].index], path[1:])
 	}
 	return value
 }
 
-// firstUnlike says where a value that is desired is not there.
-func firstUnlike(at string, desired, live any) string {
+// firstDifference tells where a desired value is missing.
+func firstDifference(at string, desired, live any) string {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, _ := live.(map[string]any)
 		for _, key := range sortedKeys(want) {
-			if !holds(key, want[key], have[key]) {
-				return firstUnlike(at+"."+key, want[key], have[key])
+			if !contains(key, want[key], have[key]) {
+				return firstDifference(at+"."+key, want[key], have[key])
 			}
 		}
 	case []any:
 		have, _ := live.([]any)
 		for i := range want {
-			if i >= len(have) || !holds("", want[i], have[i]) {
+			if i >= len(have) || !contains("", want[i], have[i]) {
 				if i < len(have) {
-					return firstUnlike(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
+					return firstDifference(fmt.Sprintf("%s[%d]", at, i), want[i], have[i])
 				}
 				return fmt.Sprintf("%s[%d] is missing", at, i)
 			}

@@ -18,38 +18,39 @@ import (
 
 // The events that are recorded on the owner, by reason.
 const (
-	eventCreated = "Created" // the Deployment, or the VerticalScaler, was made
-	eventUpdated = "Updated" // it was changed, or put back
-	eventDeleted = "Deleted" // it was deleted, since the owner no longer asks for it
-	eventRefused = "Refused" // what the owner asks for cannot be had, and a person must act
+	eventCreated = "Created" // the Deployment or the VerticalScaler was created
+	eventUpdated = "Updated" // it was changed to what the owner asks for
+	eventDeleted = "Deleted" // it was deleted because the owner no longer asks for it
+	eventRefused = "Refused" // the owner's spec cannot be applied, and a user must act
 )
 
-// actionKeep is what all these events are about.
+// actionKeep is the action of all these events.
 const actionKeep = "Keep"
 
-// deed is something that was done to an object of the owner's.
-type deed struct {
+// change is a write to an object of the owner.
+type change struct {
 	reason string
 	object client.Object
 	note   string
 }
 
-func (p *pass) did(reason string, object client.Object) {
-	p.deeds = append(p.deeds, deed{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
+// changed notes a write for the events.
+func (s *scope) changed(reason string, object client.Object) {
+	s.changes = append(s.changes, change{reason: reason, object: object, note: fmt.Sprintf("%s %s %s", reason, kindOf(object), object.GetName())})
 }
 
-// tellDeeds records what this pass has done.
-func (r *Reconciler) tellDeeds(owner *v1beta1.ScaledDeployment, p *pass) {
-	for _, d := range p.deeds {
-		r.Recorder.Eventf(owner, d.object, corev1.EventTypeNormal, d.reason, actionKeep, "%s", d.note)
+// recordChanges records the writes of this reconcile.
+func (r *Reconciler) recordChanges(s *scope) {
+	for _, c := range s.changes {
+		r.Recorder.Eventf(s.owner, c.object, corev1.EventTypeNormal, c.reason, actionKeep, "%s", c.note)
 	}
 }
 
-// tellRefusal records a refusal the first time. It is called once the status that says
-// the same is written.
-func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
-	before := meta.FindStatusCondition(owner.Status.Conditions, v1beta1.ConditionStalled)
-	now := stalled(stateOf(p))
+// recordRejection records a rejection the first time. It is called after the status with
+// the same message is written.
+func (r *Reconciler) recordRejection(s *scope) {
+	before := meta.FindStatusCondition(s.owner.Status.Conditions, v1beta1.ConditionStalled)
+	now := stalledCondition(workloadState(s))
 	if now.Status != metav1.ConditionTrue {
 		return
 	}
@@ -57,23 +58,23 @@ func (r *Reconciler) tellRefusal(owner *v1beta1.ScaledDeployment, p *pass) {
 	if before != nil && before.Status == metav1.ConditionTrue && conditions.Truncated(before.Reason+": "+before.Message) == note {
 		return
 	}
-	var about runtime.Object
-	if p.deployment != nil {
-		about = p.deployment
+	var related runtime.Object
+	if s.deployment != nil {
+		related = s.deployment
 	}
-	r.Recorder.Eventf(owner, about, corev1.EventTypeWarning, eventRefused, actionKeep, "%s", note)
+	r.Recorder.Eventf(s.owner, related, corev1.EventTypeWarning, eventRefused, actionKeep, "%s", note)
 }
 
-// sayStranger says whose an object is that is not the owner's.
-func sayStranger(object client.Object) string {
-	whose := "is controlled by nobody"
+// describeForeignObject tells a user which object has the name, and who controls it.
+func describeForeignObject(object client.Object) string {
+	controller := "has no controller"
 	if by := metav1.GetControllerOf(object); by != nil {
-		whose = fmt.Sprintf("is controlled by %s %s", by.Kind, by.Name)
+		controller = fmt.Sprintf("is controlled by %s %s", by.Kind, by.Name)
 	}
-	return fmt.Sprintf("%s %s exists and %s: delete or rename one of the two", kindOf(object), object.GetName(), whose)
+	return fmt.Sprintf("%s %s already exists and %s: delete or rename one of the two", kindOf(object), object.GetName(), controller)
 }
 
-// kindOf names the kind of one of the objects that an owner has.
+// kindOf names the kind of an object that an owner can have.
 func kindOf(object client.Object) string {
 	if _, ok := object.(*v1beta1.VerticalScaler); ok {
 		return "VerticalScaler"

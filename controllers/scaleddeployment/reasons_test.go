@@ -12,55 +12,55 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 )
 
-// Whatever a pass has found, each condition that it writes has a reason that is explained
-// to people, and a message; and every place of the status that gives a reason is come to.
-func TestEveryPassSaysWhy(t *testing.T) {
+// Every condition that a reconcile writes has a message and a documented reason, and the
+// test reaches every place in status.go that sets a reason.
+func TestEveryConditionHasADocumentedReason(t *testing.T) {
 	owner := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.ScaledDeploymentSpec{Scaling: &v1beta1.Scaling{}}}
 	sized := &v1beta1.VerticalScaler{Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{{
-		Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonLearning, Message: "Usage is being observed",
+		Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonLearning, Message: "Collecting usage",
 	}}}}
-	passes := []*pass{
+	scopes := []*scope{
 		{err: errors.New("etcd")},
 		{err: errors.New("etcd"), deployment: aDeployment()},
-		{waiting: "Deployment old is going", deployment: aDeployment()},
+		{waiting: "Waiting for Deployment old to be deleted", deployment: aDeployment()},
 		{deployment: aDeployment(), scaledBy: "load"},
 		{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}},
 		{deployment: aDeployment(), scaler: sized},
-		{deployment: aDeployment(says("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, ""))},
-		{deployment: aDeployment(says("ReplicaFailure", "True", "FailedCreate", ""))},
-		{deployment: aDeployment(counts(4, 2, 3))},
+		{deployment: aDeployment(withCondition("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, ""))},
+		{deployment: aDeployment(withCondition("ReplicaFailure", "True", "FailedCreate", ""))},
+		{deployment: aDeployment(withReplicas(4, 2, 3))},
 	}
 	for _, reason := range []string{
 		v1beta1.ReasonNotControlled, v1beta1.ReasonForbidden, v1beta1.ReasonQuotaExceeded, v1beta1.ReasonNamespaceTerminating, v1beta1.ReasonRejected,
 	} {
-		passes = append(passes, &pass{refused: refusal.Refusal{Reason: reason, Message: "No"}})
+		scopes = append(scopes, &scope{rejection: apierror.Rejection{Reason: reason, Message: "No"}})
 	}
-	said := map[string][]string{}
-	for _, p := range passes {
-		p.now = noon
-		for _, c := range statusOf(owner, p).Conditions {
-			said[c.Reason] = append(said[c.Reason], c.Message)
+	messages := map[string][]string{}
+	for _, s := range scopes {
+		s.owner, s.now = owner, noon
+		for _, c := range statusOf(s).Conditions {
+			messages[c.Reason] = append(messages[c.Reason], c.Message)
 			if _, ok := explain.ReasonFor(c.Reason); !ok || strings.TrimSpace(c.Message) == "" {
-				t.Errorf("%s=%s has the reason %q, and says %q", c.Type, c.Status, c.Reason, c.Message)
+				t.Errorf("%s=%s has the reason %q and the message %q", c.Type, c.Status, c.Reason, c.Message)
 			}
 		}
 	}
-	places := 0
+	sites := 0
 	for _, site := range reasons.Sites(t, ".", "../../api/v1beta1") {
 		if !strings.HasPrefix(site.At, "status.go:") {
-			continue // steps that were tried; they have tests of their own
+			continue // phases; they have their own tests
 		}
-		places++
-		if !slices.ContainsFunc(said[site.Reason], site.Message.MatchString) {
-			t.Errorf("no pass comes to %s, which gives %s (%q): add one", site.At, site.Reason, site.Message)
+		sites++
+		if !slices.ContainsFunc(messages[site.Reason], site.Message.MatchString) {
+			t.Errorf("no scope reaches %s, which sets %s (%q): add one", site.At, site.Reason, site.Message)
 		}
 	}
-	if places < 7 {
-		t.Errorf("only %d places give a reason: the test looks for the wrong thing", places)
+	if sites < 7 {
+		t.Errorf("only %d sites set a reason: the test is broken", sites)
 	}
 }

@@ -41,8 +41,8 @@ func aScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// shop is a world of the fake client, which has no controllers and no defaults.
-type shop struct {
+// fixture is a Reconciler on a fake client, which has no controllers and no defaults.
+type fixture struct {
 	*testing.T
 	client.Client
 	reconciler *Reconciler
@@ -51,11 +51,11 @@ type shop struct {
 	deleted    int
 }
 
-// newShop has an owner shop/web, and what else is given. The functions stand between
-// the reconciler and the API server; where one is nil, nothing does.
-func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *shop {
+// newFixture has an owner shop/web and the given objects. The functions intercept the
+// requests of the reconciler.
+func newFixture(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Funcs, objects ...client.Object) *fixture {
 	t.Helper()
-	s := &shop{T: t, recorder: events.NewFakeRecorder(20)}
+	s := &fixture{T: t, recorder: events.NewFakeRecorder(20)}
 	builder := fake.NewClientBuilder().WithScheme(aScheme(t)).WithReturnManagedFields().
 		WithObjects(append(objects, owner)...).WithStatusSubresource(owner, &v1beta1.VerticalScaler{}, &appsv1.Deployment{})
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}} {
@@ -69,7 +69,7 @@ func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Fu
 	funcs.Apply = func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		var how client.ApplyOptions
 		if len(how.ApplyOptions(options).DryRun) > 0 {
-			return nil // the fake client would do it
+			return nil // The fake client ignores dry runs.
 		}
 		if o, ok := document.(interface{ GetKind() string }); ok {
 			s.applied = append(s.applied, o.GetKind())
@@ -97,7 +97,7 @@ func newShop(t *testing.T, owner *v1beta1.ScaledDeployment, funcs interceptor.Fu
 	return s
 }
 
-// indexer indexes a fake client that is not built yet.
+// indexer adds indexes to a fake client before it is built.
 type indexer struct{ builder *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
@@ -105,8 +105,8 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 	return nil
 }
 
-// pass makes a pass, and returns the owner after it.
-func (s *shop) pass() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
+// reconcile reconciles once, and returns the owner after it.
+func (s *fixture) reconcile() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
 	s.Helper()
 	key := client.ObjectKey{Namespace: "shop", Name: "web"}
 	result, err := s.reconciler.Reconcile(s.Context(), reconcile.Request{NamespacedName: key})
@@ -117,11 +117,11 @@ func (s *shop) pass() (*v1beta1.ScaledDeployment, reconcile.Result, error) {
 	return &owner, result, err
 }
 
-func scaling(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} }
+func withScaling(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{} }
 
-func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
-	s := newShop(t, anOwner(scaling), interceptor.Funcs{})
-	owner, result, err := s.pass()
+func TestTheFirstReconcileCreatesBothObjectsAndTheNextWritesNothing(t *testing.T) {
+	s := newFixture(t, anOwner(withScaling), interceptor.Funcs{})
+	owner, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter < 10*time.Minute || result.RequeueAfter > 12*time.Minute {
 		t.Fatalf("Reconcile() = %+v, %v", result, err)
 	}
@@ -130,7 +130,7 @@ func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
 	}
 	version := owner.ResourceVersion
 	for range 3 {
-		if owner, _, err = s.pass(); err != nil {
+		if owner, _, err = s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,9 +139,9 @@ func TestAPassMakesBothAndTheNextDoesNothing(t *testing.T) {
 	}
 }
 
-// A webhook may change what it sees, to something else than was asked for, each time.
-// That is its right, and no reason to ask again and again.
-func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
+// A webhook may modify each object that it admits. The same document is then applied
+// only once.
+func TestAnObjectThatAWebhookModifiesIsAppliedOnce(t *testing.T) {
 	mutate := func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if err := c.Apply(ctx, document, options...); err != nil {
 			return err
@@ -164,16 +164,16 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 		}
 		return nil
 	}
-	s := newShop(t, anOwner(), interceptor.Funcs{Apply: mutate})
+	s := newFixture(t, anOwner(), interceptor.Funcs{Apply: mutate})
 	for range 5 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(s.applied) != 1 {
 		t.Errorf("applied %d times", len(s.applied))
 	}
-	// Another wish is tried.
+	// A new document is applied.
 	var owner v1beta1.ScaledDeployment
 	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestWhatAWebhookChangesIsAppliedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatWentWrongIsToldApart(t *testing.T) {
+func TestErrorsAreClassified(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil)
 	refuse := func(err error) interceptor.Funcs {
@@ -211,22 +211,22 @@ func TestWhatWentWrongIsToldApart(t *testing.T) {
 	}}
 	for name, tc := range map[string]struct {
 		funcs   interceptor.Funcs
-		stalled string // the reason; "" for not stalled
+		stalled string // the reason; "" if not stalled
 		ready   string
 		fails   bool
 		after   time.Duration // at most
 	}{
-		"a refusal":                    {refuse(invalid), "Rejected", "Rejected", false, time.Minute},
-		"a missing right":              {refuse(apierrors.NewForbidden(deployments, "web", errors.New(`User "x" cannot patch resource "deployments"`))), "Forbidden", "Forbidden", false, time.Minute},
-		"an outage":                    {refuse(errors.New("connection refused")), "", "Unknown", true, 0},
-		"an error of theirs":           {refuse(apierrors.NewInternalError(errors.New("etcd"))), "", "Unknown", true, 0},
-		"an old cache":                 {refuse(apierrors.NewConflict(deployments, "web", errors.New("changed"))), "", "", false, time.Second},
-		"no Deployment can be read":    {failGet, "", "Unknown", true, 0},
-		"no Deployments can be listed": {failList, "", "Unknown", true, 0},
+		"a rejection":          {refuse(invalid), "Rejected", "Rejected", false, time.Minute},
+		"a missing permission": {refuse(apierrors.NewForbidden(deployments, "web", errors.New(`User "x" cannot patch resource "deployments"`))), "Forbidden", "Forbidden", false, time.Minute},
+		"a lost connection":    {refuse(errors.New("connection refused")), "", "Unknown", true, 0},
+		"an internal error":    {refuse(apierrors.NewInternalError(errors.New("etcd"))), "", "Unknown", true, 0},
+		"a stale cache":        {refuse(apierrors.NewConflict(deployments, "web", errors.New("changed"))), "", "", false, time.Second},
+		"a failed read":        {failGet, "", "Unknown", true, 0},
+		"a failed list":        {failList, "", "Unknown", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, anOwner(), tc.funcs)
-			owner, result, err := s.pass()
+			s := newFixture(t, anOwner(), tc.funcs)
+			owner, result, err := s.reconcile()
 			if (err != nil) != tc.fails || result.RequeueAfter > tc.after {
 				t.Errorf("Reconcile() = %+v, %v", result, err)
 			}
@@ -238,62 +238,62 @@ func TestWhatWentWrongIsToldApart(t *testing.T) {
 				ready = c.Reason
 			}
 			if stalled != tc.stalled || ready != tc.ready {
-				t.Errorf("stalled for %q, ready says %q; want %q, %q", stalled, ready, tc.stalled, tc.ready)
+				t.Errorf("reason of Stalled %q, of Ready %q; want %q, %q", stalled, ready, tc.stalled, tc.ready)
 			}
 		})
 	}
 }
 
-// The cache is older than the API server: what it does not have may be there.
-func TestADeploymentThatTheCacheDoesNotHaveIsNotTaken(t *testing.T) {
-	// The very same as the owner would make, but nobody's.
+// The cache is stale: the API server has a Deployment that the cache lacks.
+func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
+	// Equal to what the owner asks for, but without a controller.
 	document, err := deploymentFor(anOwner(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	strangers := typed(t, document)
-	strangers.OwnerReferences, strangers.Labels, strangers.Annotations = nil, nil, nil
-	strangers.ManagedFields = nil
-	old := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	foreign := typed(t, document)
+	foreign.OwnerReferences, foreign.Labels, foreign.Annotations = nil, nil, nil
+	foreign.ManagedFields = nil
+	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if _, ok := into.(*appsv1.Deployment); ok {
 			return apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name)
 		}
 		return c.Get(ctx, key, into, options...)
 	}}
-	s := newShop(t, anOwner(), old, strangers)
-	if _, _, err := s.pass(); err != nil {
+	s := newFixture(t, anOwner(), stale, foreign)
+	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	var now appsv1.Deployment
-	if err := s.Get(t.Context(), client.ObjectKeyFromObject(strangers), &now); err != nil {
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now); err != nil {
 		t.Fatal(err)
 	}
 	if len(now.OwnerReferences)+len(now.Labels) > 0 {
-		t.Errorf("it was taken: %v, %v", now.OwnerReferences, now.Labels)
+		t.Errorf("it was adopted: %v, %v", now.OwnerReferences, now.Labels)
 	}
 }
 
-func TestAnOwnerThatGoesIsLeftToTheGarbageCollector(t *testing.T) {
-	owner := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+func TestADeletedOwnerIsLeftToTheGarbageCollector(t *testing.T) {
+	owner := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
 	})
-	s := newShop(t, owner, interceptor.Funcs{})
-	after, result, err := s.pass()
+	s := newFixture(t, owner, interceptor.Funcs{})
+	after, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter != 0 || len(s.applied)+s.deleted > 0 || len(after.Status.Conditions) > 0 {
 		t.Errorf("Reconcile() = %+v, %v; applied %v, deleted %d", result, err, s.applied, s.deleted)
 	}
 }
 
-func TestAnOwnerThatHasGoneIsNoError(t *testing.T) {
-	s := newShop(t, anOwner(), interceptor.Funcs{})
-	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "gone"}})
+func TestAMissingOwnerIsNoError(t *testing.T) {
+	s := newFixture(t, anOwner(), interceptor.Funcs{})
+	result, err := s.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "missing"}})
 	if err != nil || result.RequeueAfter != 0 {
 		t.Errorf("Reconcile() = %+v, %v", result, err)
 	}
 }
 
-// missing is a cache that has not seen an object yet.
-func missing(kind client.Object, name string) interceptor.Funcs {
+// cacheWithout is a cache that has not seen an object yet.
+func cacheWithout(kind client.Object, name string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if reflect.TypeOf(into) == reflect.TypeOf(kind) && key.Name == name {
 			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -302,8 +302,8 @@ func missing(kind client.Object, name string) interceptor.Funcs {
 	}}
 }
 
-// made is a Deployment as the owner would make it, of that name.
-func made(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
+// ownedDeployment is the Deployment that the owner asks for, with another name.
+func ownedDeployment(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.Deployment {
 	t.Helper()
 	document, err := deploymentFor(owner, nil)
 	if err != nil {
@@ -314,8 +314,8 @@ func made(t *testing.T, owner *v1beta1.ScaledDeployment, name string) *appsv1.De
 	return d
 }
 
-// names are those of the Deployments that there are.
-func (s *shop) names() (names []string) {
+// names are the names of all Deployments.
+func (s *fixture) names() (names []string) {
 	s.Helper()
 	var list appsv1.DeploymentList
 	if err := s.List(s.Context(), &list); err != nil {
@@ -327,65 +327,65 @@ func (s *shop) names() (names []string) {
 	return names
 }
 
-func renamed(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
+func withOtherName(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = "web-v2" }
 
-// The label may have been removed while nobody looked. The owner reference counts.
-func TestAFormerDeploymentWithoutItsLabelIsNotForgotten(t *testing.T) {
-	former := made(t, anOwner(), "web")
-	former.Labels = nil
-	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-		return nil // it takes its time
-	}}, former)
+// The label may have been removed. Only the owner reference counts.
+func TestAPreviousDeploymentIsFoundWithoutItsLabel(t *testing.T) {
+	previous := ownedDeployment(t, anOwner(), "web")
+	previous.Labels = nil
+	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return nil // The deletion takes time.
+	}}, previous)
 	for range 2 {
-		owner, _, err := s.pass()
+		owner, _, err := s.reconcile()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c := meta.FindStatusCondition(owner.Status.Conditions, "Ready"); c.Reason != "Replacing" {
-			t.Errorf("Ready says %+v", c)
+			t.Errorf("Ready is %+v", c)
 		}
 	}
 	if got := s.names(); len(got) != 1 || s.deleted == 0 {
-		t.Errorf("there are %v, %d deletions", got, s.deleted)
+		t.Errorf("Deployments %v, %d deletions", got, s.deleted)
 	}
 }
 
-func TestAFormerDeploymentStaysWhereTheCacheHasMissedThatTheNameIsTaken(t *testing.T) {
-	taken := made(t, anOwner(renamed), "web-v2")
+func TestAPreviousDeploymentIsKeptWhenTheNewNameIsTakenButNotYetCached(t *testing.T) {
+	taken := ownedDeployment(t, anOwner(withOtherName), "web-v2")
 	taken.OwnerReferences, taken.Labels, taken.Annotations = nil, nil, nil
-	s := newShop(t, anOwner(renamed), missing(&appsv1.Deployment{}, "web-v2"), made(t, anOwner(), "web"), taken)
-	_, result, err := s.pass()
+	s := newFixture(t, anOwner(withOtherName), cacheWithout(&appsv1.Deployment{}, "web-v2"), ownedDeployment(t, anOwner(), "web"), taken)
+	_, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter > time.Second || s.deleted > 0 || len(s.names()) != 2 {
-		t.Errorf("Reconcile() = %+v, %v; %d deletions, there are %v", result, err, s.deleted, s.names())
+		t.Errorf("Reconcile() = %+v, %v; %d deletions, Deployments %v", result, err, s.deleted, s.names())
 	}
 }
 
-func TestNothingIsMadeForAnOwnerWhoseDeletionTheCacheHasMissed(t *testing.T) {
-	gone := anOwner(scaling, func(o *v1beta1.ScaledDeployment) {
+func TestNothingIsCreatedForADeletedOwnerInAStaleCache(t *testing.T) {
+	deleted := anOwner(withScaling, func(o *v1beta1.ScaledDeployment) {
 		o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: noon}, []string{"foregroundDeletion"}
 	})
-	s := newShop(t, gone, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	s := newFixture(t, deleted, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		err := c.Get(ctx, key, into, options...)
 		if owner, ok := into.(*v1beta1.ScaledDeployment); ok {
 			owner.DeletionTimestamp = nil
 		}
 		return err
 	}})
-	_, result, err := s.pass()
+	_, result, err := s.reconcile()
 	if err != nil || result.RequeueAfter > time.Second || len(s.applied) > 0 {
 		t.Errorf("Reconcile() = %+v, %v; applied %v", result, err, s.applied)
 	}
 }
 
-func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
-	s := newShop(t, anOwner(scaling), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+func TestChangesAreRecordedWhenALaterPhaseFails(t *testing.T) {
+	s := newFixture(t, anOwner(withScaling), interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 		if o, ok := document.(interface{ GetKind() string }); ok && o.GetKind() == "VerticalScaler" {
 			return apierrors.NewConflict(schema.GroupResource{}, "web", errors.New("changed"))
 		}
 		return c.Apply(ctx, document, options...)
 	}})
 	for range 3 {
-		if _, _, err := s.pass(); err != nil {
+		if _, _, err := s.reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -393,40 +393,40 @@ func TestWhatWasDoneIsToldWhateverBecomesOfThePass(t *testing.T) {
 		t.Fatalf("%d events", n)
 	}
 	if got := <-s.recorder.Events; !strings.Contains(got, "Created Deployment web") {
-		t.Errorf("told: %s", got)
+		t.Errorf("event: %s", got)
 	}
 }
 
-func TestTheSizeIsKnownWhileTheDeploymentIsRefused(t *testing.T) {
-	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: made(t, anOwner(), "web").OwnerReferences}}
-	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "The scaler works"}}
-	taken := made(t, anOwner(renamed), "web-v2")
+func TestSizedIsReportedWhileTheDeploymentIsRejected(t *testing.T) {
+	scaler := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: ownedDeployment(t, anOwner(), "web").OwnerReferences}}
+	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally", Message: "Operating normally"}}
+	taken := ownedDeployment(t, anOwner(withOtherName), "web-v2")
 	taken.OwnerReferences = nil
-	s := newShop(t, anOwner(scaling, renamed), interceptor.Funcs{}, made(t, anOwner(), "web"), taken, scaler)
-	owner, _, err := s.pass()
+	s := newFixture(t, anOwner(withScaling, withOtherName), interceptor.Funcs{}, ownedDeployment(t, anOwner(), "web"), taken, scaler)
+	owner, _, err := s.reconcile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c == nil || c.Status != "True" || c.Reason != "OperatingNormally" {
-		t.Errorf("Sized says %+v", c)
+		t.Errorf("Sized is %+v", c)
 	}
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c == nil || c.Reason != "NotControlled" {
-		t.Errorf("Stalled says %+v", c)
+		t.Errorf("Stalled is %+v", c)
 	}
 }
 
-// What is deleted is what was read, and nothing that has come into its place.
-func TestADeletionIsBoundToWhatWasRead(t *testing.T) {
-	var bound metav1.Preconditions
-	s := newShop(t, anOwner(renamed), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+// A deletion must not hit an object that has replaced the one that was read.
+func TestADeletionHasPreconditions(t *testing.T) {
+	var preconditions metav1.Preconditions
+	s := newFixture(t, anOwner(withOtherName), interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 		var o client.DeleteOptions
-		bound = *o.ApplyOptions(options).Preconditions
+		preconditions = *o.ApplyOptions(options).Preconditions
 		return nil
-	}}, made(t, anOwner(), "web"))
-	if _, _, err := s.pass(); err != nil {
+	}}, ownedDeployment(t, anOwner(), "web"))
+	if _, _, err := s.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if bound.UID == nil || bound.ResourceVersion == nil || *bound.ResourceVersion == "" {
-		t.Errorf("bound to %+v", bound)
+	if preconditions.UID == nil || preconditions.ResourceVersion == nil || *preconditions.ResourceVersion == "" {
+		t.Errorf("preconditions %+v", preconditions)
 	}
 }

@@ -1,14 +1,14 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaleddeployment reconciles ScaledDeployments: the owned pattern, in which
-// the Deployment and its VerticalScaler are made by the operator and carry an owner
-// reference.
+// Package scaleddeployment reconciles ScaledDeployments. In this owned pattern, the
+// operator creates the Deployment and its VerticalScaler, and both have an owner reference
+// to the ScaledDeployment.
 //
-// Events of both find their way back by that reference. A pass says what should be
-// (desired.go), applies it by server-side apply where it is not in force (apply.go), and
-// writes the status once (status.go). What is deleted with the owner is left to the
-// garbage collector.
+// The owner reference maps the events of both objects to the ScaledDeployment. A reconcile
+// reads them (observe.go), builds the desired objects (desired.go), applies them by
+// server-side apply where they differ (apply.go), and writes the status once (status.go).
+// The garbage collector deletes both objects together with their owner.
 package scaleddeployment
 
 import (
@@ -37,18 +37,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
-// Name is the controller's name, in logs, metrics and as the field manager of all
-// that it applies.
+// Name is the name of the controller in logs and metrics, and its field manager.
 const Name = ownership.Owners
 
-// deploymentIndex indexes owners by the name of their Deployment.
+// deploymentIndex is the index of owners by the name of their Deployment.
 const deploymentIndex = "spec.deploymentName"
 
-// workers is the number of owners reconciled at once.
+// workers is the number of owners that are reconciled concurrently.
 const workers = 4
 
-// SetupWithManager wires the watches. The Deployments must be indexed already, see
-// inventory.Index.
+// SetupWithManager registers the controller and its watches. inventory.Index must have
+// indexed the Deployments before.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
@@ -68,13 +67,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&v1beta1.ScaledDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.Deployment{}).
 		Owns(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
-		// A Deployment that is not ours, and in our way.
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(namesakes(mgr.GetCache())), builder.WithPredicates(controllerPredicate())).
-		// A scaler likewise: its name is its owner's.
-		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerPredicate())).
-		// An HPA on a Deployment of ours: once it goes, or looks elsewhere, the number of
-		// pods is the owner's again.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ofHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
+		// A foreign Deployment that has the name an owner wants.
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ownersByDeploymentName(mgr.GetCache())), builder.WithPredicates(controllerChangedPredicate())).
+		// A foreign VerticalScaler: it has the name of the owner.
+		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerChangedPredicate())).
+		// An HPA that targets the Deployment directly: the owner sets the replicas again
+		// after the HPA is deleted or has another target.
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ownersByHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -83,30 +82,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// namesakes maps a Deployment to the owners that want one by its name.
-func namesakes(cached client.Reader) handler.MapFunc {
+// ownersByDeploymentName maps a Deployment to the owners that ask for its name.
+func ownersByDeploymentName(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, deployment client.Object) []reconcile.Request {
-		return askers(ctx, cached, client.ObjectKeyFromObject(deployment))
+		return ownersOf(ctx, cached, client.ObjectKeyFromObject(deployment))
 	}
 }
 
-// ofHPA maps an HPA to the owners that want the Deployment that it scales.
-func ofHPA(cached client.Reader) handler.MapFunc {
+// ownersByHPA maps an HPA to the owners that ask for the Deployment it targets.
+func ownersByHPA(cached client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return nil
 		}
-		return askers(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
+		return ownersOf(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
 	}
 }
 
-// askers are the owners that ask for a Deployment by that name.
-func askers(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
+// ownersOf are the owners that ask for a Deployment with that name.
+func ownersOf(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
 	var owners v1beta1.ScaledDeploymentList
 	if err := cached.List(ctx, &owners, client.InNamespace(deployment.Namespace),
 		client.MatchingFields{deploymentIndex: deployment.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		// A lost event costs time, not correctness: the resync asks again.
+		// A lost event only costs time: the resync reconciles the owners.
 		log.FromContext(ctx).Error(err, "Cannot look up ScaledDeployments", "Deployment", deployment)
 		return nil
 	}
@@ -117,16 +116,16 @@ func askers(ctx context.Context, cached client.Reader, deployment types.Namespac
 	return requests
 }
 
-// controllerPredicate lets through what may make a name free, or take it: an object
-// that comes, goes or changes hands.
-func controllerPredicate() predicate.Predicate {
+// controllerChangedPredicate accepts events that may free a name or take it: an object is
+// created or deleted, or its controller changes.
+func controllerChangedPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew))
 	}}
 }
 
-// hpaPredicate lets through what an HPA is about, not what it is doing. Before Kubernetes
-// 1.37 it has no generation.
+// hpaPredicate accepts changes to the spec of an HPA. HPAs have no generation before
+// Kubernetes 1.37.
 func hpaPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
@@ -135,7 +134,8 @@ func hpaPredicate() predicate.Predicate {
 	}}
 }
 
-// scalerPredicate lets through what we compare or repeat of a scaler.
+// scalerPredicate accepts changes to the fields of a VerticalScaler that a reconcile
+// compares or copies.
 func scalerPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1beta1.VerticalScaler)

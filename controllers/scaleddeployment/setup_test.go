@@ -22,24 +22,24 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-func TestWhatOfAScalerWakesItsOwner(t *testing.T) {
+func TestScalerChangesThatTriggerAReconcile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*v1beta1.VerticalScaler)
 		want   bool
 	}{
-		"nothing":               {func(*v1beta1.VerticalScaler) {}, false},
-		"a version":             {func(s *v1beta1.VerticalScaler) { s.ResourceVersion = "2" }, false},
-		"a recommendation":      {func(s *v1beta1.VerticalScaler) { s.Status.Recommendation = &v1beta1.Recommendation{} }, false},
-		"another condition":     {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[1].Reason = "RollingOut" }, false},
-		"a finalizer":           {func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"x"} }, false},
-		"Ready":                 {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Status = "False" }, true},
-		"what Ready says":       {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Message = "other" }, true},
-		"no Ready":              {func(s *v1beta1.VerticalScaler) { s.Status.Conditions = nil }, true},
-		"the spec":              {func(s *v1beta1.VerticalScaler) { s.Generation = 2 }, true},
-		"a label":               {func(s *v1beta1.VerticalScaler) { s.Labels = nil }, true},
-		"an annotation":         {func(s *v1beta1.VerticalScaler) { s.Annotations = map[string]string{"a": "b"} }, true},
-		"an owner":              {func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }, true},
-		"an owner's controller": {func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }, true},
+		"no change":            {func(*v1beta1.VerticalScaler) {}, false},
+		"the resource version": {func(s *v1beta1.VerticalScaler) { s.ResourceVersion = "2" }, false},
+		"a recommendation":     {func(s *v1beta1.VerticalScaler) { s.Status.Recommendation = &v1beta1.Recommendation{} }, false},
+		"another condition":    {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[1].Reason = "RollingOut" }, false},
+		"a finalizer":          {func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"x"} }, false},
+		"the status of Ready":  {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Status = "False" }, true},
+		"the message of Ready": {func(s *v1beta1.VerticalScaler) { s.Status.Conditions[0].Message = "other" }, true},
+		"no Ready condition":   {func(s *v1beta1.VerticalScaler) { s.Status.Conditions = nil }, true},
+		"the spec":             {func(s *v1beta1.VerticalScaler) { s.Generation = 2 }, true},
+		"a label":              {func(s *v1beta1.VerticalScaler) { s.Labels = nil }, true},
+		"an annotation":        {func(s *v1beta1.VerticalScaler) { s.Annotations = map[string]string{"a": "b"} }, true},
+		"no owner":             {func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }, true},
+		"an owner that is no longer the controller": {func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{
@@ -54,14 +54,14 @@ func TestWhatOfAScalerWakesItsOwner(t *testing.T) {
 		})
 	}
 	if !scalerPredicate().Create(event.CreateEvent{}) || !scalerPredicate().Delete(event.DeleteEvent{}) {
-		t.Error("a scaler that comes or goes does not wake its owner")
+		t.Error("creating or deleting a scaler does not trigger a reconcile")
 	}
 	if scalerPredicate().Update(event.UpdateEvent{ObjectOld: &appsv1.Deployment{}, ObjectNew: &v1beta1.VerticalScaler{}}) {
-		t.Error("something else wakes it")
+		t.Error("an object of another kind triggers a reconcile")
 	}
 }
 
-func TestWhatOfAStrangerWakesItsNamesake(t *testing.T) {
+func TestForeignObjectChangesThatTriggerAReconcile(t *testing.T) {
 	controlled := func(uid types.UID) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "other"}, {UID: uid, Controller: ptr.To(true)}}}}
 	}
@@ -70,26 +70,26 @@ func TestWhatOfAStrangerWakesItsNamesake(t *testing.T) {
 		before, after *appsv1.Deployment
 		want          bool
 	}{
-		"its status":                   {&appsv1.Deployment{}, &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1}}, false},
-		"an owner that is no more":     {&appsv1.Deployment{}, owned, false},
-		"the same controller":          {controlled("a"), controlled("a"), false},
-		"another controller":           {controlled("a"), controlled("b"), true},
-		"a controller":                 {&appsv1.Deployment{}, controlled("a"), true},
-		"no controller":                {controlled("a"), &appsv1.Deployment{}, true},
-		"a controller that is no more": {controlled("a"), owned, true},
+		"the status":                           {&appsv1.Deployment{}, &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1}}, false},
+		"an owner that is not the controller":  {&appsv1.Deployment{}, owned, false},
+		"the same controller":                  {controlled("a"), controlled("a"), false},
+		"another controller":                   {controlled("a"), controlled("b"), true},
+		"a new controller":                     {&appsv1.Deployment{}, controlled("a"), true},
+		"the controller is removed":            {controlled("a"), &appsv1.Deployment{}, true},
+		"the controller becomes a plain owner": {controlled("a"), owned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := controllerPredicate().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			if got := controllerChangedPredicate().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
 				t.Errorf("Update() = %t", got)
 			}
 		})
 	}
-	if !controllerPredicate().Create(event.CreateEvent{}) || !controllerPredicate().Delete(event.DeleteEvent{}) {
-		t.Error("one that comes or goes does not wake it")
+	if !controllerChangedPredicate().Create(event.CreateEvent{}) || !controllerChangedPredicate().Delete(event.DeleteEvent{}) {
+		t.Error("creating or deleting an object does not trigger a reconcile")
 	}
 }
 
-func TestNamesakes(t *testing.T) {
+func TestOwnersByDeploymentName(t *testing.T) {
 	owner := func(namespace, name, deployment string) *v1beta1.ScaledDeployment {
 		return anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Namespace, o.Name, o.Spec.DeploymentName = namespace, name, deployment
@@ -102,18 +102,18 @@ func TestNamesakes(t *testing.T) {
 	}
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}}}
-	if diff := cmp.Diff(want, namesakes(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
-		t.Errorf("namesakes (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, ownersByDeploymentName(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
+		t.Errorf("ownersByDeploymentName (-want +got):\n%s", diff)
 	}
 	broken := build(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("no cache")
 	}})
-	if got := namesakes(broken)(t.Context(), web); got != nil {
-		t.Errorf("namesakes without a cache: %v", got)
+	if got := ownersByDeploymentName(broken)(t.Context(), web); got != nil {
+		t.Errorf("ownersByDeploymentName without a cache: %v", got)
 	}
 }
 
-// nameIndex is what the manager's cache is told to index owners by.
+// nameIndex is the index that SetupWithManager registers with the cache.
 func nameIndex(o client.Object) []string {
 	if owner, ok := o.(*v1beta1.ScaledDeployment); ok {
 		return []string{deploymentName(owner)}

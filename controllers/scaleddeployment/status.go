@@ -16,58 +16,61 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// writeStatus writes the status if it says anything new.
-func (r *Reconciler) writeStatus(ctx context.Context, owner *v1beta1.ScaledDeployment, p *pass) error {
-	status := statusOf(owner, p)
-	if equality.Semantic.DeepEqual(owner.Status, status) {
+// writeStatus writes the status unless it is equal to the one that was read.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	status := statusOf(s)
+	if equality.Semantic.DeepEqual(s.owner.Status, status) {
 		return nil
 	}
-	updated := owner.DeepCopy()
+	updated := s.owner.DeepCopy()
 	updated.Status = status
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.written.Remember(updated, p.now)
+	r.written.Remember(updated, s.now)
 	return nil
 }
 
-// statusOf turns what a pass found and did into the status.
-func statusOf(owner *v1beta1.ScaledDeployment, p *pass) v1beta1.ScaledDeploymentStatus {
-	s := v1beta1.ScaledDeploymentStatus{ObservedGeneration: owner.Generation}
-	if p.err != nil && p.deployment == nil {
-		s = *owner.Status.DeepCopy() // it was not read: what was known stands
-		s.ObservedGeneration = owner.Generation
+// statusOf turns the values of a reconcile into the status.
+func statusOf(s *scope) v1beta1.ScaledDeploymentStatus {
+	status := v1beta1.ScaledDeploymentStatus{ObservedGeneration: s.owner.Generation}
+	if s.err != nil && s.deployment == nil {
+		status = *s.owner.Status.DeepCopy() // The Deployment was not read: keep the last known counts.
+		status.ObservedGeneration = s.owner.Generation
 	}
-	if d := p.deployment; d != nil {
-		s.Replicas = d.Status.Replicas
-		s.ReadyReplicas = d.Status.ReadyReplicas
-		s.AvailableReplicas = d.Status.AvailableReplicas
-		s.UpdatedReplicas = d.Status.UpdatedReplicas
+	if d := s.deployment; d != nil {
+		status.Replicas = d.Status.Replicas
+		status.ReadyReplicas = d.Status.ReadyReplicas
+		status.AvailableReplicas = d.Status.AvailableReplicas
+		status.UpdatedReplicas = d.Status.UpdatedReplicas
 	}
-	// An HPA reads it, also before there are pods.
-	if selector, err := metav1.LabelSelectorAsSelector(selectorOf(owner)); err == nil {
-		s.Selector = selector.String()
+	// An HPA reads the selector, even before there are pods.
+	if selector, err := metav1.LabelSelectorAsSelector(selectorOf(s.owner)); err == nil {
+		status.Selector = selector.String()
 	}
-	s.Conditions = conditionsOf(owner, p)
-	return s
+	status.Conditions = conditionsOf(s)
+	return status
 }
 
-// conditionsOf makes all conditions, keeping the transition times of those that stay.
-func conditionsOf(owner *v1beta1.ScaledDeployment, p *pass) []metav1.Condition {
-	before, state := owner.Status.Conditions, stateOf(p)
-	said := []metav1.Condition{ready(state), reconciling(state), stalled(state)}
-	if was := meta.FindStatusCondition(before, v1beta1.ConditionStalled); was != nil && state.kind == isUnfinished {
-		said[2] = *was // nothing was found out
+// conditionsOf returns all conditions. A condition whose status is unchanged keeps its
+// transition time.
+func conditionsOf(s *scope) []metav1.Condition {
+	before, state := s.owner.Status.Conditions, workloadState(s)
+	stalled := stalledCondition(state)
+	if last := meta.FindStatusCondition(before, v1beta1.ConditionStalled); last != nil && state.kind == stateUnknown {
+		stalled = *last // Nothing new is known.
 	}
-	if owner.Spec.Scaling != nil {
-		said = append(said, sized(p))
+	now := []metav1.Condition{readyCondition(state), reconcilingCondition(state), stalled}
+	if s.owner.Spec.Scaling != nil {
+		now = append(now, sizedCondition(s.scaler))
 	}
-	return conditions.Merge(before, said, owner.Generation, p.now)
+	return conditions.Merge(before, now, s.owner.Generation, s.now)
 }
 
-// state is where the workload is, in kstatus's terms.
+// state is the state of the workload in kstatus terms.
 type state struct {
 	kind            stateKind
 	reason, message string
@@ -76,90 +79,90 @@ type state struct {
 type stateKind int
 
 const (
-	isReady      stateKind = iota // all is as the owner says
-	isUnderWay                    // it will be, by itself
-	isStalled                     // a person must act
-	isUnfinished                  // the pass failed, and is tried again
+	stateReady      stateKind = iota // everything is as the owner asks
+	stateInProgress                  // it becomes so without a user
+	stateStalled                     // a user must act
+	stateUnknown                     // the reconcile failed and is retried
 )
 
-func stateOf(p *pass) state {
+func workloadState(s *scope) state {
 	switch {
-	case p.refused.Reason != "":
-		return state{isStalled, p.refused.Reason, p.refused.Message}
-	case p.err != nil:
-		return state{isUnfinished, v1beta1.ReasonUnknown, "The pass could not be finished; it is tried again"}
-	case p.waiting != "":
-		return state{isUnderWay, v1beta1.ReasonReplacing, p.waiting}
+	case s.rejection.Reason != "":
+		return state{stateStalled, s.rejection.Reason, s.rejection.Message}
+	case s.err != nil:
+		return state{stateUnknown, v1beta1.ReasonUnknown, "The last reconcile failed and is retried; see the operator's log"}
+	case s.waiting != "":
+		return state{stateInProgress, v1beta1.ReasonReplacing, s.waiting}
 	}
-	s := rollout(p.deployment)
-	if p.scaledBy != "" {
-		s.message += fmt.Sprintf("; HorizontalPodAutoscaler %s says how many, since it scales the Deployment itself", p.scaledBy)
+	out := rolloutState(s.deployment)
+	if s.scaledBy != "" {
+		out.message += fmt.Sprintf("; HorizontalPodAutoscaler %s sets the number of replicas because it targets the Deployment directly", s.scaledBy)
 	}
-	return s
+	return out
 }
 
-// rollout reads how far a Deployment is, by the rules of kstatus.
-func rollout(d *appsv1.Deployment) state {
-	name, wanted, has := d.Name, ptr.Deref(d.Spec.Replicas, 1), d.Status
-	progress := func(format string, args ...any) state {
-		return state{isUnderWay, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", name) + fmt.Sprintf(format, args...)}
+// rolloutState reads the progress of a Deployment by the rules of kstatus.
+func rolloutState(d *appsv1.Deployment) state {
+	desired, status := ptr.Deref(d.Spec.Replicas, 1), d.Status
+	inProgress := func(format string, args ...any) state {
+		return state{stateInProgress, v1beta1.ReasonProgressing, fmt.Sprintf("Deployment %s: ", d.Name) + fmt.Sprintf(format, args...)}
 	}
-	if has.ObservedGeneration < d.Generation {
-		return progress("its controller has not seen the newest template yet")
+	if status.ObservedGeneration < d.Generation {
+		return inProgress("the Deployment controller has not observed the latest template yet")
 	}
-	for _, c := range has.Conditions {
+	for _, c := range status.Conditions {
 		switch {
-		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == v1beta1.ReasonProgressDeadlineExceeded:
-			return state{isStalled, c.Reason, fmt.Sprintf("Deployment %s: %s", name, c.Message)}
+		case workload.IsDeadlineExceeded(c):
+			return state{stateStalled, v1beta1.ReasonProgressDeadlineExceeded, fmt.Sprintf("Deployment %s: %s", d.Name, c.Message)}
 		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
-			return progress("%s", c.Message)
+			return inProgress("%s", c.Message)
 		}
 	}
 	switch {
-	case has.UpdatedReplicas < wanted:
-		return progress("%d of %d pods have the newest template", has.UpdatedReplicas, wanted)
-	case has.Replicas > wanted:
-		return progress("%d pods of an older template, or too many, are still there", has.Replicas-wanted)
-	case has.AvailableReplicas < has.UpdatedReplicas:
-		return progress("%d of %d pods are available", has.AvailableReplicas, has.UpdatedReplicas)
+	case status.UpdatedReplicas < desired:
+		return inProgress("%d of %d pods are updated to the latest template", status.UpdatedReplicas, desired)
+	case status.Replicas > desired:
+		return inProgress("%d old or surplus pods are pending termination", status.Replicas-desired)
+	case status.AvailableReplicas < status.UpdatedReplicas:
+		return inProgress("%d of %d pods are available", status.AvailableReplicas, status.UpdatedReplicas)
 	}
-	return state{isReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", name, wanted)}
+	return state{stateReady, v1beta1.ReasonAvailable, fmt.Sprintf("Deployment %s: all %d pods are available", d.Name, desired)}
 }
 
-func ready(s state) metav1.Condition {
+func readyCondition(s state) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.message}
 	switch s.kind {
-	case isReady:
+	case stateReady:
 		c.Status = metav1.ConditionTrue
-	case isUnfinished:
+	case stateUnknown:
 		c.Status = metav1.ConditionUnknown
-	case isUnderWay, isStalled:
+	case stateInProgress, stateStalled:
 	}
 	return c
 }
 
-func reconciling(s state) metav1.Condition {
-	if s.kind == isUnderWay || s.kind == isUnfinished {
+func reconcilingCondition(s state) metav1.Condition {
+	if s.kind == stateInProgress || s.kind == stateUnknown {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
 }
 
-func stalled(s state) metav1.Condition {
-	if s.kind == isStalled {
+func stalledCondition(s state) metav1.Condition {
+	if s.kind == stateStalled {
 		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "Nothing waits for a person"}
+	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No action required"}
 }
 
-// sized repeats what the scaler says of itself.
-func sized(p *pass) metav1.Condition {
-	c := metav1.Condition{Type: v1beta1.ConditionSized, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown, Message: "The VerticalScaler has said nothing yet"}
-	if p.scaler == nil {
+// sizedCondition repeats what the VerticalScaler reports in its Ready condition.
+func sizedCondition(scaler *v1beta1.VerticalScaler) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionSized, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown, Message: "The VerticalScaler has not reported its status yet"}
+	if scaler == nil {
 		return c
 	}
-	if said := readyOf(p.scaler); said != nil {
-		c.Status, c.Reason, c.Message = said.Status, said.Reason, said.Message
+	if ready := readyOf(scaler); ready != nil {
+		c.Status, c.Reason, c.Message = ready.Status, ready.Reason, ready.Message
 	}
 	return c
 }

@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
 
-// aDeployment is the owner's, rolled out with three pods.
+// aDeployment is the owner's Deployment with three available pods.
 func aDeployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Generation: 2},
@@ -38,75 +38,75 @@ func aDeployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	return d
 }
 
-func says(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) func(*appsv1.Deployment) {
+func withCondition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason, message string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 }
 
-func counts(replicas, updated, available int32) func(*appsv1.Deployment) {
+func withReplicas(replicas, updated, available int32) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = replicas, updated, available
 	}
 }
 
-func TestRollout(t *testing.T) {
+func TestRolloutState(t *testing.T) {
 	cases := map[string]struct {
 		deployment *appsv1.Deployment
 		want       state
 	}{
-		"all pods are available": {aDeployment(), state{isReady, "Available", "Deployment web: all 3 pods are available"}},
-		"no pods are asked for": {
-			aDeployment(counts(0, 0, 0), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }),
-			state{isReady, "Available", "Deployment web: all 0 pods are available"},
+		"all pods are available": {aDeployment(), state{stateReady, "Available", "Deployment web: all 3 pods are available"}},
+		"zero replicas": {
+			aDeployment(withReplicas(0, 0, 0), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }),
+			state{stateReady, "Available", "Deployment web: all 0 pods are available"},
 		},
-		"one pod by default": {
-			aDeployment(counts(1, 1, 1), func(d *appsv1.Deployment) { d.Spec.Replicas = nil }),
-			state{isReady, "Available", "Deployment web: all 1 pods are available"},
+		"one replica by default": {
+			aDeployment(withReplicas(1, 1, 1), func(d *appsv1.Deployment) { d.Spec.Replicas = nil }),
+			state{stateReady, "Available", "Deployment web: all 1 pods are available"},
 		},
-		"the newest template is not seen": {
+		"the latest template is not observed": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
-		"what was said of an older template counts no more": {
-			aDeployment(says("Progressing", "False", "ProgressDeadlineExceeded", "late"), func(d *appsv1.Deployment) { d.Generation = 3 }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+		"a condition of an older template is ignored": {
+			aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"), func(d *appsv1.Deployment) { d.Generation = 3 }),
+			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
 		"the deadline is exceeded": {
-			aDeployment(counts(4, 1, 3), says("Available", "True", "MinimumReplicasAvailable", ""), says("Progressing", "False", "ProgressDeadlineExceeded", "late")),
-			state{isStalled, "ProgressDeadlineExceeded", "Deployment web: late"},
+			aDeployment(withReplicas(4, 1, 3), withCondition("Available", "True", "MinimumReplicasAvailable", ""), withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late")),
+			state{stateStalled, "ProgressDeadlineExceeded", "Deployment web: late"},
 		},
-		"progress that has ended for another reason is no stall": {
-			aDeployment(says("Progressing", "False", "Other", "x")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+		"another reason for Progressing=False is not a stall": {
+			aDeployment(withCondition("Progressing", "False", "Other", "x")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
-		"a deadline that is no longer exceeded": {
-			aDeployment(says("Progressing", "True", "ProgressDeadlineExceeded", "x")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+		"a deadline is no longer exceeded": {
+			aDeployment(withCondition("Progressing", "True", "ProgressDeadlineExceeded", "x")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
-		"pods cannot be made": {
-			aDeployment(counts(0, 0, 0), says("Progressing", "True", "ReplicaSetUpdated", ""), says("ReplicaFailure", "True", "FailedCreate", "exceeded quota")),
-			state{isUnderWay, "Progressing", "Deployment web: exceeded quota"},
+		"pods cannot be created": {
+			aDeployment(withReplicas(0, 0, 0), withCondition("Progressing", "True", "ReplicaSetUpdated", ""), withCondition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")),
+			state{stateInProgress, "Progressing", "Deployment web: exceeded quota"},
 		},
-		"pods could not be made": {
-			aDeployment(says("ReplicaFailure", "False", "FailedCreate", "exceeded quota")),
-			state{isReady, "Available", "Deployment web: all 3 pods are available"},
+		"pods could not be created before": {
+			aDeployment(withCondition("ReplicaFailure", "False", "FailedCreate", "exceeded quota")),
+			state{stateReady, "Available", "Deployment web: all 3 pods are available"},
 		},
-		"some pods are not updated": {aDeployment(counts(4, 2, 3)), state{isUnderWay, "Progressing", "Deployment web: 2 of 3 pods have the newest template"}},
-		"old pods are still there":  {aDeployment(counts(5, 3, 3)), state{isUnderWay, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"}},
-		"too many pods are still there": {
-			aDeployment(counts(5, 5, 5)),
-			state{isUnderWay, "Progressing", "Deployment web: 2 pods of an older template, or too many, are still there"},
+		"some pods are not updated":        {aDeployment(withReplicas(4, 2, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 of 3 pods are updated to the latest template"}},
+		"old pods are pending termination": {aDeployment(withReplicas(5, 3, 3)), state{stateInProgress, "Progressing", "Deployment web: 2 old or surplus pods are pending termination"}},
+		"surplus pods are pending termination": {
+			aDeployment(withReplicas(5, 5, 5)),
+			state{stateInProgress, "Progressing", "Deployment web: 2 old or surplus pods are pending termination"},
 		},
-		"some pods are not available": {aDeployment(counts(3, 3, 1)), state{isUnderWay, "Progressing", "Deployment web: 1 of 3 pods are available"}},
-		"a Deployment that was just made": {
+		"some pods are not available": {aDeployment(withReplicas(3, 3, 1)), state{stateInProgress, "Progressing", "Deployment web: 1 of 3 pods are available"}},
+		"a Deployment was just created": {
 			aDeployment(func(d *appsv1.Deployment) { d.Generation, d.Status = 1, appsv1.DeploymentStatus{} }),
-			state{isUnderWay, "Progressing", "Deployment web: its controller has not seen the newest template yet"},
+			state{stateInProgress, "Progressing", "Deployment web: the Deployment controller has not observed the latest template yet"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := rollout(tc.deployment); got != tc.want {
+			if got := rolloutState(tc.deployment); got != tc.want {
 				t.Errorf("rollout() = %+v, want %+v", got, tc.want)
 			}
 		})
@@ -115,58 +115,58 @@ func TestRollout(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	const (
-		yes, no, who = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+		yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	)
 	scaler := &v1beta1.VerticalScaler{}
 	scaler.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: no, Reason: "QuotaExceeded", Message: "no room"}}
 	cases := map[string]struct {
-		pass    pass
+		scope   scope
 		scaling bool
 		want    []string
 	}{
-		"all is well": {
-			pass: pass{deployment: aDeployment()},
-			want: []string{"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person"},
+		"all pods are available": {
+			scope: scope{deployment: aDeployment()},
+			want:  []string{"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change in progress", "Stalled False OperatingNormally: No action required"},
 		},
 		"a rollout": {
-			pass: pass{deployment: aDeployment(counts(3, 3, 1))},
-			want: []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: Nothing waits for a person"},
+			scope: scope{deployment: aDeployment(withReplicas(3, 3, 1))},
+			want:  []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: No action required"},
 		},
 		"a replacement": {
-			pass: pass{deployment: aDeployment(), waiting: "one must go"},
-			want: []string{"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person"},
+			scope: scope{deployment: aDeployment(), waiting: "waiting for a deletion"},
+			want:  []string{"Ready False Replacing: waiting for a deletion", "Reconciling True Replacing: waiting for a deletion", "Stalled False OperatingNormally: No action required"},
 		},
-		"a refusal outranks the rollout": {
-			pass: pass{deployment: aDeployment(), refused: refusal.Refusal{Reason: "Rejected", Message: "no"}},
-			want: []string{"Ready False Rejected: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True Rejected: no"},
+		"a rejection outranks the rollout": {
+			scope: scope{deployment: aDeployment(), rejection: apierror.Rejection{Reason: "Rejected", Message: "no"}},
+			want:  []string{"Ready False Rejected: no", "Reconciling False OperatingNormally: No change in progress", "Stalled True Rejected: no"},
 		},
-		"a refusal without a Deployment": {
-			pass: pass{refused: refusal.Refusal{Reason: "NotControlled", Message: "no"}},
-			want: []string{"Ready False NotControlled: no", "Reconciling False OperatingNormally: No change is under way", "Stalled True NotControlled: no"},
+		"a rejection without a Deployment": {
+			scope: scope{rejection: apierror.Rejection{Reason: "NotControlled", Message: "no"}},
+			want:  []string{"Ready False NotControlled: no", "Reconciling False OperatingNormally: No change in progress", "Stalled True NotControlled: no"},
 		},
 		"a failure": {
-			pass: pass{err: errors.New("read tcp 10.0.0.1: timeout")},
-			want: []string{"Ready Unknown Unknown: The pass could not be finished; it is tried again", "Reconciling True Unknown: The pass could not be finished; it is tried again", "Stalled False OperatingNormally: Nothing waits for a person"},
+			scope: scope{err: errors.New("read tcp 10.0.0.1: timeout")},
+			want:  []string{"Ready Unknown Unknown: The last reconcile failed and is retried; see the operator's log", "Reconciling True Unknown: The last reconcile failed and is retried; see the operator's log", "Stalled False OperatingNormally: No action required"},
 		},
 		"a scaler": {
-			pass: pass{deployment: aDeployment(), scaler: scaler}, scaling: true,
+			scope: scope{deployment: aDeployment(), scaler: scaler}, scaling: true,
 			want: []string{
-				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
+				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change in progress", "Stalled False OperatingNormally: No action required",
 				"Sized False QuotaExceeded: no room",
 			},
 		},
-		"a scaler that has said nothing": {
-			pass: pass{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}}, scaling: true,
+		"a scaler without a status": {
+			scope: scope{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}}, scaling: true,
 			want: []string{
-				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change is under way", "Stalled False OperatingNormally: Nothing waits for a person",
-				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
+				"Ready True Available: Deployment web: all 3 pods are available", "Reconciling False OperatingNormally: No change in progress", "Stalled False OperatingNormally: No action required",
+				"Sized Unknown Unknown: The VerticalScaler has not reported its status yet",
 			},
 		},
 		"no scaler yet": {
-			pass: pass{waiting: "one must go"}, scaling: true,
+			scope: scope{waiting: "waiting for a deletion"}, scaling: true,
 			want: []string{
-				"Ready False Replacing: one must go", "Reconciling True Replacing: one must go", "Stalled False OperatingNormally: Nothing waits for a person",
-				"Sized Unknown Unknown: The VerticalScaler has said nothing yet",
+				"Ready False Replacing: waiting for a deletion", "Reconciling True Replacing: waiting for a deletion", "Stalled False OperatingNormally: No action required",
+				"Sized Unknown Unknown: The VerticalScaler has not reported its status yet",
 			},
 		},
 	}
@@ -176,8 +176,8 @@ func TestConditions(t *testing.T) {
 			if tc.scaling {
 				owner.Spec.Scaling = &v1beta1.Scaling{}
 			}
-			tc.pass.now = noon
-			conditions := conditionsOf(owner, &tc.pass)
+			tc.scope.owner, tc.scope.now = owner, noon
+			conditions := conditionsOf(&tc.scope)
 			var got []string
 			for _, c := range conditions {
 				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -188,16 +188,16 @@ func TestConditions(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			// Never both, whatever happens: kstatus could not tell.
+			// Never both: kstatus reads at most one of them as True.
 			if meta.IsStatusConditionTrue(conditions, "Stalled") && (meta.IsStatusConditionTrue(conditions, "Reconciling") || meta.IsStatusConditionTrue(conditions, "Ready")) {
-				t.Errorf("stalled and more: %q", got)
+				t.Errorf("Stalled together with another condition: %q", got)
 			}
 
-			// The same pass a minute later changes nothing, and one over a changed spec only the generation.
+			// The same reconcile a minute later changes nothing.
 			owner.Status.Conditions = conditions
-			tc.pass.now = noon.Add(time.Minute)
-			if diff := cmp.Diff(conditions, conditionsOf(owner, &tc.pass)); diff != "" {
-				t.Errorf("a second pass (-first +second):\n%s", diff)
+			tc.scope.now = noon.Add(time.Minute)
+			if diff := cmp.Diff(conditions, conditionsOf(&tc.scope)); diff != "" {
+				t.Errorf("a second reconcile (-first +second):\n%s", diff)
 			}
 		})
 	}
@@ -205,12 +205,12 @@ func TestConditions(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	owner := anOwner()
-	owner.Status.Conditions = conditionsOf(owner, &pass{now: noon, deployment: aDeployment()})
+	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, deployment: aDeployment()})
 	later := noon.Add(time.Hour)
-	for _, c := range conditionsOf(owner, &pass{now: later, deployment: aDeployment(counts(3, 3, 1))}) {
+	for _, c := range conditionsOf(&scope{owner: owner, now: later, deployment: aDeployment(withReplicas(3, 3, 1))}) {
 		want := map[string]time.Time{"Ready": later, "Reconciling": later, "Stalled": noon}[c.Type].Truncate(time.Second)
 		if !c.LastTransitionTime.Time.Equal(want) {
-			t.Errorf("%s is so since %s, not %s", c.Type, c.LastTransitionTime, want)
+			t.Errorf("%s changed at %s, not %s", c.Type, c.LastTransitionTime, want)
 		}
 	}
 }
@@ -218,24 +218,24 @@ func TestTransitionTimes(t *testing.T) {
 func TestStatusOf(t *testing.T) {
 	known := v1beta1.ScaledDeploymentStatus{ObservedGeneration: 3, Replicas: 7, ReadyReplicas: 6, AvailableReplicas: 5, UpdatedReplicas: 4, Selector: "autoscaling.verticalscaler.io/scaled-deployment=web"}
 	cases := map[string]struct {
-		pass pass
-		want [4]int32
+		scope scope
+		want  [4]int32
 	}{
-		"the counts are the Deployment's": {pass{deployment: aDeployment(counts(9, 3, 2))}, [4]int32{9, 3, 2, 3}},
+		"the counts are those of the Deployment": {scope{deployment: aDeployment(withReplicas(9, 3, 2))}, [4]int32{9, 3, 2, 3}},
 		"without a Deployment there are no pods": {
-			pass{refused: refusal.Refusal{Reason: "NotControlled", Message: "no"}}, [4]int32{},
+			scope{rejection: apierror.Rejection{Reason: "NotControlled", Message: "no"}}, [4]int32{},
 		},
-		"what could not be read is as it was": {pass{err: errors.New("timeout")}, [4]int32{7, 6, 5, 4}},
-		"a failure after reading counts what was read": {
-			pass{err: errors.New("timeout"), deployment: aDeployment()}, [4]int32{3, 3, 3, 3},
+		"a failed read keeps the last known counts": {scope{err: errors.New("timeout")}, [4]int32{7, 6, 5, 4}},
+		"a failure after the read reports the counts that were read": {
+			scope{err: errors.New("timeout"), deployment: aDeployment()}, [4]int32{3, 3, 3, 3},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			owner := anOwner()
 			owner.Status = *known.DeepCopy()
-			tc.pass.now = noon
-			s := statusOf(owner, &tc.pass)
+			tc.scope.owner, tc.scope.now = owner, noon
+			s := statusOf(&tc.scope)
 			if got := [4]int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas}; got != tc.want {
 				t.Errorf("replicas, ready, available, updated: %d, want %d", got, tc.want)
 			}
@@ -244,25 +244,25 @@ func TestStatusOf(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the selector is the owner's own", func(t *testing.T) {
+	t.Run("the selector is that of the owner", func(t *testing.T) {
 		owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "In", Values: []string{"e", "d"}}}}
 		})
-		if got := statusOf(owner, &pass{now: noon, deployment: aDeployment()}).Selector; got != "a=b,c in (d,e)" {
+		if got := statusOf(&scope{owner: owner, now: noon, deployment: aDeployment()}).Selector; got != "a=b,c in (d,e)" {
 			t.Errorf("selector %q", got)
 		}
 	})
-	t.Run("a selector that is none is the API server's to refuse", func(t *testing.T) {
+	t.Run("an invalid selector is left for the API server to reject", func(t *testing.T) {
 		owner := anOwner(func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "Is"}}}
 		})
-		if got := statusOf(owner, &pass{now: noon, refused: refusal.Refusal{Reason: "Rejected"}}).Selector; got != "" {
+		if got := statusOf(&scope{owner: owner, now: noon, rejection: apierror.Rejection{Reason: "Rejected"}}).Selector; got != "" {
 			t.Errorf("selector %q", got)
 		}
 	})
 }
 
-func TestSayStranger(t *testing.T) {
+func TestDescribeForeignObject(t *testing.T) {
 	owned := func(references ...metav1.OwnerReference) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: "web", OwnerReferences: references}
 	}
@@ -270,44 +270,45 @@ func TestSayStranger(t *testing.T) {
 		object client.Object
 		want   string
 	}{
-		"nobody's":                    {&appsv1.Deployment{ObjectMeta: owned()}, "Deployment web exists and is controlled by nobody: delete or rename one of the two"},
-		"an owner's, no controller's": {&appsv1.Deployment{ObjectMeta: owned(metav1.OwnerReference{Kind: "ConfigMap", Name: "a"})}, "Deployment web exists and is controlled by nobody: delete or rename one of the two"},
-		"another kind's": {
+		"no owner":                            {&appsv1.Deployment{ObjectMeta: owned()}, "Deployment web already exists and has no controller: delete or rename one of the two"},
+		"an owner that is not the controller": {&appsv1.Deployment{ObjectMeta: owned(metav1.OwnerReference{Kind: "ConfigMap", Name: "a"})}, "Deployment web already exists and has no controller: delete or rename one of the two"},
+		"a controller of another kind": {
 			&appsv1.Deployment{ObjectMeta: owned(metav1.OwnerReference{Kind: "ConfigMap", Name: "a"}, metav1.OwnerReference{Kind: "Rollout", Name: "b", Controller: ptr.To(true)})},
-			"Deployment web exists and is controlled by Rollout b: delete or rename one of the two",
+			"Deployment web already exists and is controlled by Rollout b: delete or rename one of the two",
 		},
-		"a scaler": {&v1beta1.VerticalScaler{ObjectMeta: owned()}, "VerticalScaler web exists and is controlled by nobody: delete or rename one of the two"},
+		"a scaler": {&v1beta1.VerticalScaler{ObjectMeta: owned()}, "VerticalScaler web already exists and has no controller: delete or rename one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := sayStranger(tc.object); got != tc.want {
-				t.Errorf("sayStranger() = %q, want %q", got, tc.want)
+			if got := describeForeignObject(tc.object); got != tc.want {
+				t.Errorf("describeForeignObject() = %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestARefusalIsToldOnce(t *testing.T) {
-	no := refusal.Refusal{Reason: "Rejected", Message: "no"}
+func TestARejectionIsRecordedOnce(t *testing.T) {
+	rejection := apierror.Rejection{Reason: "Rejected", Message: "no"}
 	for name, tc := range map[string]struct {
-		before, now pass
+		before, now scope
 		want        int
 	}{
-		"the first time":                    {pass{deployment: aDeployment()}, pass{refused: no}, 1},
-		"again":                             {pass{refused: no}, pass{refused: no}, 0},
-		"again, where it is too long":       {pass{refused: refusal.Refusal{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, pass{refused: refusal.Refusal{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
-		"for another reason":                {pass{refused: no}, pass{refused: refusal.Refusal{Reason: "Forbidden", Message: "no"}}, 1},
-		"in other words":                    {pass{refused: no}, pass{refused: refusal.Refusal{Reason: "Rejected", Message: "never"}}, 1},
-		"a rollout that is late":            {pass{deployment: aDeployment()}, pass{deployment: aDeployment(says("Progressing", "False", "ProgressDeadlineExceeded", "late"))}, 1},
-		"not, where nothing is refused":     {pass{refused: no}, pass{deployment: aDeployment()}, 0},
-		"not, where the pass was not ended": {pass{refused: no}, pass{err: errors.New("timeout")}, 0},
+		"the first time":  {scope{deployment: aDeployment()}, scope{rejection: rejection}, 1},
+		"the second time": {scope{rejection: rejection}, scope{rejection: rejection}, 0},
+		"the second time, with a message that is too long": {scope{rejection: apierror.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, scope{rejection: apierror.Rejection{Reason: "Rejected", Message: strings.Repeat("no", 2000)}}, 0},
+		"with another reason":                              {scope{rejection: rejection}, scope{rejection: apierror.Rejection{Reason: "Forbidden", Message: "no"}}, 1},
+		"with another message":                             {scope{rejection: rejection}, scope{rejection: apierror.Rejection{Reason: "Rejected", Message: "other"}}, 1},
+		"a rollout that exceeds its deadline":              {scope{deployment: aDeployment()}, scope{deployment: aDeployment(withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"))}, 1},
+		"not without a rejection":                          {scope{rejection: rejection}, scope{deployment: aDeployment()}, 0},
+		"not after a failed reconcile":                     {scope{rejection: rejection}, scope{err: errors.New("timeout")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			r := &Reconciler{Recorder: recorder}
 			owner := anOwner()
+			tc.before.owner, tc.now.owner = owner, owner
 			tc.before.now, tc.now.now = noon, noon
-			owner.Status.Conditions = conditionsOf(owner, &tc.before)
-			r.tellRefusal(owner, &tc.now)
+			owner.Status.Conditions = conditionsOf(&tc.before)
+			r.recordRejection(&tc.now)
 			if got := len(recorder.Events); got != tc.want {
 				t.Errorf("%d events, want %d", got, tc.want)
 			}
@@ -315,11 +316,12 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	}
 }
 
-// A pass that fails in between has found nothing out, and does not make news of it.
-func TestARefusalOutlivesAPassThatFails(t *testing.T) {
-	owner, refused := anOwner(), pass{now: noon, refused: refusal.Refusal{Reason: "Rejected", Message: "no"}}
-	owner.Status.Conditions = conditionsOf(owner, &refused)
-	owner.Status.Conditions = conditionsOf(owner, &pass{now: noon, err: errors.New("timeout")})
+// A failed reconcile in between knows nothing new and causes no second event.
+func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
+	owner := anOwner()
+	rejected := scope{owner: owner, now: noon, rejection: apierror.Rejection{Reason: "Rejected", Message: "no"}}
+	owner.Status.Conditions = conditionsOf(&rejected)
+	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, err: errors.New("timeout")})
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled"); c.Status != metav1.ConditionTrue || c.Reason != "Rejected" {
 		t.Errorf("Stalled says %+v", c)
 	}
@@ -327,8 +329,8 @@ func TestARefusalOutlivesAPassThatFails(t *testing.T) {
 		t.Errorf("Ready says %+v", c)
 	}
 	recorder := events.NewFakeRecorder(10)
-	(&Reconciler{Recorder: recorder}).tellRefusal(owner, &refused)
+	(&Reconciler{Recorder: recorder}).recordRejection(&rejected)
 	if n := len(recorder.Events); n > 0 {
-		t.Errorf("told %d times more", n)
+		t.Errorf("recorded %d times more", n)
 	}
 }

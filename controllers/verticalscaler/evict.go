@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -50,7 +50,7 @@ func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "message", p.plan.Message)
 		return nil
 	}
-	refused, retryAfter := refusal.OfEviction(err)
+	refused, retryAfter := apierror.OfEviction(err)
 	if refused.Reason == "" {
 		countAction("evict", outcomeOf(err))
 		return fmt.Errorf("evicting pod %s: %w", step.Pod, err)

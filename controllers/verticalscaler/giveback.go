@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -46,7 +46,7 @@ func (r *Reconciler) release(ctx context.Context, vs *v1beta1.VerticalScaler, no
 		}
 		return p
 	}
-	if refused := refusal.Of(p.err); refused.Reason != "" && r.Recorder != nil {
+	if refused := apierror.Of(p.err); refused.Reason != "" && r.Recorder != nil {
 		r.event(vs, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
 	}
 	return p
@@ -124,7 +124,7 @@ func (r *Reconciler) giveBack(ctx context.Context, vs *v1beta1.VerticalScaler, h
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
 	if patch := restorePatch(&deployment, held, owned); patch != nil {
-		if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+		if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 			r.leave(client.ObjectKeyFromObject(vs))
 			return &freeze.Error{Why: why}
 		}

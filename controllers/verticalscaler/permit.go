@@ -53,7 +53,7 @@ func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *pass) (done func(), e
 		r.leave(key)
 		return done, nil
 	}
-	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 		r.leave(key)
 		return nil, &putOff{v1beta1.ReasonFrozen, why}
 	}

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.pods.forget(request.NamespacedName)
 			r.leave(request.NamespacedName)
 			if r.admitted.isBound(request.NamespacedName) {
-				if err := r.unbind(ctx, request.NamespacedName); err != nil && refusal.Of(err).Reason == "" {
+				if err := r.unbind(ctx, request.NamespacedName); err != nil && apierror.Of(err).Reason == "" {
 					return reconcile.Result{}, err
 				}
 			}
@@ -145,10 +145,10 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	p.status = *vs.Status.DeepCopy()
 	claimed := scaler.RecordedClaim(vs) == scaler.Claim(vs)
 
-	refused, waits := refusal.Refusal{}, (*putOff)(nil)
+	refused, waits := apierror.Rejection{}, (*putOff)(nil)
 	if err := r.releaseOthers(ctx, vs, &p.status, now); err != nil {
 		waits = putOffBy(err)
-		if refused = refusal.Of(err); refused.Reason == "" && waits == nil {
+		if refused = apierror.Of(err); refused.Reason == "" && waits == nil {
 			p.err = err
 			return p
 		}

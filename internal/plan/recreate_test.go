@@ -299,7 +299,7 @@ func TestWhatAnEvictionIsWorth(t *testing.T) {
 	w := given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2")))
 	want := plan.WantOf(w.next(noon), w.situation)
 	// Each pod misses 100m and 128Mi, whatever it declares.
-	if least := 2 * 0.1; want.Class != budget.Raise || want.Benefit <= least || want.Benefit > 2*least {
+	if least := 2 * 0.1; want.Class != budget.ScaleUp || want.Benefit <= least || want.Benefit > 2*least {
 		t.Errorf("WantOf() = %+v", want)
 	}
 }

@@ -51,7 +51,7 @@ func classOf(p Plan) budget.Class {
 	case p.Resize != nil && p.Resize.Boost:
 		return max(budget.Bounds, classOfDecision(p)) // a start is over soon
 	case p.Resize != nil && p.Decision == nil:
-		return budget.Lower // the end of a boost
+		return budget.ScaleDown // the end of a boost
 	}
 	return classOfDecision(p)
 }
@@ -66,9 +66,9 @@ func classOfDecision(p Plan) budget.Class {
 	case DecidedBounds:
 		return budget.Bounds
 	case DecidedRaise:
-		return budget.Raise
+		return budget.ScaleUp
 	}
-	return budget.Lower
+	return budget.ScaleDown
 }
 
 // inForceOf are the pod's containers with what their kubelet says is in force: a resize that

@@ -9,9 +9,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// QoSOf is the quality of service class that Kubernetes gives to a pod with these
-// containers: Guaranteed when every container has both limits and requests equal
-// to them, BestEffort when none has any, Burstable otherwise.
+// QoSOf is the quality of service class that Kubernetes gives to a pod with these containers:
+// Guaranteed if every container has CPU and memory limits and equal requests, BestEffort if
+// none has any, Burstable otherwise.
 func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 	guaranteed, bestEffort := true, true
 	for _, list := range containers {
@@ -33,7 +33,7 @@ func QoSOf(containers ...[]Container) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// effectiveRequests fills a missing request from its limit, as the API server does.
+// effectiveRequests sets a missing request to the limit, as the API server does.
 func effectiveRequests(r Resources) quantity.Amounts {
 	requests := r.Requests
 	if requests.CPUMillis == 0 {

@@ -24,16 +24,16 @@ func TestQoSOf(t *testing.T) {
 		others     []workload.Container
 		want       corev1.PodQOSClass
 	}{
-		"nothing set is BestEffort":                       {[]workload.Container{none, none}, nil, "BestEffort"},
-		"all limits met by their requests is Guaranteed":  {[]workload.Container{full, full}, nil, "Guaranteed"},
-		"limits alone are Guaranteed":                     {[]workload.Container{container(amounts(0, 0), amounts(1, 1))}, nil, "Guaranteed"},
-		"one request below its limit is Burstable":        {[]workload.Container{full, container(amounts(1, 1), amounts(1, 2))}, nil, "Burstable"},
-		"one limit missing is Burstable":                  {[]workload.Container{container(amounts(1, 1), amounts(1, 0))}, nil, "Burstable"},
-		"one container without anything is Burstable":     {[]workload.Container{full, none}, nil, "Burstable"},
-		"one request alone is Burstable":                  {[]workload.Container{none, container(amounts(1, 0), amounts(0, 0))}, nil, "Burstable"},
-		"an init container without anything is Burstable": {[]workload.Container{full}, []workload.Container{none}, "Burstable"},
-		"an init container with a request is Burstable":   {[]workload.Container{none}, []workload.Container{container(amounts(0, 1), amounts(0, 0))}, "Burstable"},
-		"an init container may be Guaranteed too":         {[]workload.Container{full}, []workload.Container{full}, "Guaranteed"},
+		"nothing set is BestEffort":                        {[]workload.Container{none, none}, nil, "BestEffort"},
+		"requests equal to all limits are Guaranteed":      {[]workload.Container{full, full}, nil, "Guaranteed"},
+		"limits alone are Guaranteed":                      {[]workload.Container{container(amounts(0, 0), amounts(1, 1))}, nil, "Guaranteed"},
+		"one request below its limit is Burstable":         {[]workload.Container{full, container(amounts(1, 1), amounts(1, 2))}, nil, "Burstable"},
+		"one limit missing is Burstable":                   {[]workload.Container{container(amounts(1, 1), amounts(1, 0))}, nil, "Burstable"},
+		"one container without resources is Burstable":     {[]workload.Container{full, none}, nil, "Burstable"},
+		"one request alone is Burstable":                   {[]workload.Container{none, container(amounts(1, 0), amounts(0, 0))}, nil, "Burstable"},
+		"an init container without resources is Burstable": {[]workload.Container{full}, []workload.Container{none}, "Burstable"},
+		"an init container with a request is Burstable":    {[]workload.Container{none}, []workload.Container{container(amounts(0, 1), amounts(0, 0))}, "Burstable"},
+		"an init container may be Guaranteed too":          {[]workload.Container{full}, []workload.Container{full}, "Guaranteed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestQoSOf(t *testing.T) {
 
 // The API server works the class out in another way: from the sums over all
 // containers. On any pod that it accepts, the answers must be the same.
-func TestQoSOfIsThatOfTheAPIServer(t *testing.T) {
+func TestQoSOfEqualsTheAPIServer(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	seen := map[corev1.PodQOSClass]int{}

@@ -12,16 +12,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Quota is what one ResourceQuota allows of one thing that it counts.
+// Quota is what one ResourceQuota allows of one resource.
 type Quota struct {
-	// Name is the ResourceQuota's, Key what it counts: "requests.cpu".
+	// Name is the name of the ResourceQuota, Key the resource that it counts: "requests.cpu".
 	Name, Key string
 	// Hard and Used are millicores or bytes.
 	Hard, Used int64
 }
 
-// counted are the keys under which quotas count what we change, with how to read them.
-var counted = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
+// quotaKeys are the keys under which quotas count CPU and memory, with their readers.
+var quotaKeys = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceName) (int64, bool){
 	corev1.ResourceCPU:            readCPU,
 	corev1.ResourceRequestsCPU:    readCPU,
 	corev1.ResourceLimitsCPU:      readCPU,
@@ -30,22 +30,22 @@ var counted = map[corev1.ResourceName]func(corev1.ResourceList, corev1.ResourceN
 	corev1.ResourceLimitsMemory:   readMemory,
 }
 
-// ReadQuotas reads from the ResourceQuotas of a namespace what they allow of the pods of
-// Deployments that have requests. all says that none was left out.
+// ReadQuotas returns what the ResourceQuotas of a namespace allow for pods of Deployments that
+// have requests. all says that none was left out.
 //
-// What counts is the status, since the API server goes by it. A quota with a scope counts
-// where it holds such pods for sure: NotTerminating does, since no pod of a Deployment can
-// have a deadline, and NotBestEffort. Terminating and BestEffort hold none of them. What
-// other scopes hold is for the API server to say.
+// It reads the status, as the API server does. A quota with scopes counts only if it certainly
+// matches such pods: NotTerminating does, because pods of a Deployment cannot have a deadline,
+// and so does NotBestEffort. Terminating and BestEffort match none of them. Whether other
+// scopes match is left to the API server.
 func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
 	all = true
 	for i := range quotas {
-		matches, sure := holds(&quotas[i])
+		matches, sure := matchesScopes(&quotas[i])
 		all = all && sure
 		if !matches || !sure {
 			continue
 		}
-		for key, read := range counted {
+		for key, read := range quotaKeys {
 			hard, isBound := read(quotas[i].Status.Hard, key)
 			used, isCounted := read(quotas[i].Status.Used, key)
 			if isBound && isCounted {
@@ -57,7 +57,7 @@ func ReadQuotas(quotas []corev1.ResourceQuota) (out []Quota, all bool) {
 	return out, all
 }
 
-func holds(q *corev1.ResourceQuota) (matches, sure bool) {
+func matchesScopes(q *corev1.ResourceQuota) (matches, sure bool) {
 	scopes := slices.Clone(q.Spec.Scopes)
 	sure = true
 	if q.Spec.ScopeSelector != nil {
@@ -92,7 +92,7 @@ func readMemory(list corev1.ResourceList, key corev1.ResourceName) (int64, bool)
 	return v, ok && err == nil
 }
 
-// MoreRoom says whether quotas have more room than before, for anything that they count.
+// MoreRoom says whether any quota has more room than before.
 func MoreRoom(before, after []corev1.ResourceQuota) bool {
 	had, _ := ReadQuotas(before)
 	has, _ := ReadQuotas(after)

@@ -52,7 +52,7 @@ func TestReadQuotas(t *testing.T) {
 		want  []workload.Quota
 		part  bool // some are for the API server to judge
 	}{
-		"all that we change": {
+		"all resources that we change": {
 			quota: resourceQuota("team", map[corev1.ResourceName]string{
 				"cpu": "1", "requests.cpu": "2", "limits.cpu": "3", "memory": "1Ki", "requests.memory": "2Ki", "limits.memory": "3Ki", "pods": "7", "requests.storage": "1Gi",
 			}, map[corev1.ResourceName]string{
@@ -67,16 +67,16 @@ func TestReadQuotas(t *testing.T) {
 				{Name: "team", Key: "requests.memory", Hard: 2048, Used: 2},
 			},
 		},
-		"nothing is a bound, too":              {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "0"}, map[corev1.ResourceName]string{"cpu": "0"}), want: []workload.Quota{{Name: "team", Key: "cpu"}}},
-		"what is not counted yet":              {quota: resourceQuota("team", cpu("cpu"), nil)},
-		"more than anybody asks for":           {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "1e9"}, cpu("cpu"))},
-		"of pods that may run for ever":        {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("NotTerminating", "NotBestEffort")), want: of("a", "cpu")},
-		"the same as a selector":               {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), selector("NotBestEffort", "Exists")), want: of("a", "cpu")},
-		"of pods with a deadline":              {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("Terminating"))},
-		"of pods without requests":             {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("BestEffort"))},
-		"of a priority, which is not known":    {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("PriorityClass")), part: true},
-		"of some priorities":                   {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), selector("PriorityClass", "In")), part: true},
-		"of a scope that is known and another": {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("NotBestEffort", "CrossNamespacePodAffinity")), part: true},
+		"zero is a bound":                 {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "0"}, map[corev1.ResourceName]string{"cpu": "0"}), want: []workload.Quota{{Name: "team", Key: "cpu"}}},
+		"usage is not known yet":          {quota: resourceQuota("team", cpu("cpu"), nil)},
+		"an amount out of range":          {quota: resourceQuota("team", map[corev1.ResourceName]string{"cpu": "1e9"}, cpu("cpu"))},
+		"of pods without a deadline":      {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("NotTerminating", "NotBestEffort")), want: of("a", "cpu")},
+		"a scope selector":                {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), selector("NotBestEffort", "Exists")), want: of("a", "cpu")},
+		"of pods with a deadline":         {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("Terminating"))},
+		"of pods without requests":        {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("BestEffort"))},
+		"of a priority, which is unknown": {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("PriorityClass")), part: true},
+		"of some priorities":              {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), selector("PriorityClass", "In")), part: true},
+		"of a known and an unknown scope": {quota: resourceQuota("a", cpu("cpu"), cpu("cpu"), scopes("NotBestEffort", "CrossNamespacePodAffinity")), part: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, all := workload.ReadQuotas([]corev1.ResourceQuota{tc.quota})
@@ -105,8 +105,8 @@ func TestMoreRoom(t *testing.T) {
 		"more is allowed":          {team("2", "1"), team("3", "1"), true},
 		"less is allowed":          {team("2", "1"), team("1", "1"), false},
 		"less is used and allowed": {team("2", "1"), team("1", "0"), false},
-		"it has gone":              {team("2", "1"), nil, true},
-		"it comes":                 {nil, team("2", "1"), false},
+		"the quota is deleted":     {team("2", "1"), nil, true},
+		"the quota is created":     {nil, team("2", "1"), false},
 	} {
 		if got := workload.MoreRoom(tc.before, tc.after); got != tc.want {
 			t.Errorf("%s: MoreRoom() = %t", name, got)
@@ -114,7 +114,7 @@ func TestMoreRoom(t *testing.T) {
 	}
 }
 
-func TestHowManyPodsMayGoFirst(t *testing.T) {
+func TestUnavailable(t *testing.T) {
 	rolling := func(unavailable, surge string) appsv1.DeploymentStrategy {
 		read := func(s string) *intstr.IntOrString {
 			if s == "" {
@@ -129,17 +129,17 @@ func TestHowManyPodsMayGoFirst(t *testing.T) {
 		replicas int32
 		want     int32
 	}{
-		"all of them with Recreate":               {appsv1.DeploymentStrategy{Type: "Recreate"}, 7, 7},
-		"a quarter by default, rounded down":      {appsv1.DeploymentStrategy{}, 7, 1},
-		"none of three by default":                {appsv1.DeploymentStrategy{}, 3, 0},
-		"a number":                                {rolling("2", "1"), 7, 2},
-		"a share":                                 {rolling("50%", "0"), 7, 3},
-		"none, with a surge":                      {rolling("0", "1"), 7, 0},
-		"one where both come to nothing":          {rolling("10%", "0"), 7, 1},
-		"no more than there are":                  {rolling("9", "0"), 7, 7},
-		"nothing is held back that is not known":  {rolling("some", "1"), 7, 7},
-		"a surge alone, the rest as by default":   {rolling("", "1"), 8, 2},
-		"none that are unavailable, surge unsaid": {rolling("0", ""), 8, 0},
+		"all of them with Recreate":                          {appsv1.DeploymentStrategy{Type: "Recreate"}, 7, 7},
+		"a quarter by default, rounded down":                 {appsv1.DeploymentStrategy{}, 7, 1},
+		"none of three by default":                           {appsv1.DeploymentStrategy{}, 3, 0},
+		"a number":                                           {rolling("2", "1"), 7, 2},
+		"a percentage":                                       {rolling("50%", "0"), 7, 3},
+		"none, with a surge":                                 {rolling("0", "1"), 7, 0},
+		"one if both are zero":                               {rolling("10%", "0"), 7, 1},
+		"no more than the replicas":                          {rolling("9", "0"), 7, 7},
+		"all with an invalid value":                          {rolling("some", "1"), 7, 7},
+		"a surge only, with the default of unavailable pods": {rolling("", "1"), 8, 2},
+		"no unavailable pods, with the default surge":        {rolling("0", ""), 8, 0},
 	} {
 		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &tc.replicas, Strategy: tc.strategy}}
 		if got := workload.ReadDeployment(d).Unavailable; got != tc.want {

@@ -18,25 +18,24 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Bounds are what the LimitRanges of a namespace allow, the strictest of them.
-// 0 stands for no bound.
+// Bounds are the strictest bounds of the LimitRanges of a namespace. 0 means no bound.
 type Bounds struct {
-	// Name names the LimitRanges that bound anything, for messages.
+	// Name lists the LimitRanges with bounds, for messages.
 	Name string
-	// ContainerMin bounds each container's requests from below, ContainerMax its
-	// limits (and so its requests) from above.
+	// ContainerMin is the minimum of each container's requests, ContainerMax the maximum of
+	// its limits, and so of its requests.
 	ContainerMin quantity.Amounts
 	ContainerMax quantity.Amounts
-	// ContainerRatio bounds what a container's limit may be for its request.
+	// ContainerRatio is the maximum ratio of a container's limit to its request.
 	ContainerRatio Ratios
-	// ContainerDefault is the limit that new containers without one get.
+	// ContainerDefault is the default limit of new containers.
 	ContainerDefault quantity.Amounts
-	// PodMin and PodMax bound the sum over a pod's containers.
+	// PodMin and PodMax bound the sum over the containers of a pod.
 	PodMin quantity.Amounts
 	PodMax quantity.Amounts
 }
 
-// Ratios are limit:request ratios in thousandths. 0 stands for no bound.
+// Ratios are limit:request ratios in thousandths. 0 means no bound.
 type Ratios struct{ CPU, Memory int64 }
 
 // ReadLimitRanges reads the LimitRanges of a namespace.
@@ -57,8 +56,8 @@ func ReadLimitRanges(ranges []corev1.LimitRange) (b Bounds) {
 	return b
 }
 
-// add adds what one item bounds. What cannot be read bounds nothing: it is outside
-// anything that is ever asked for.
+// add adds the bounds of one item. An amount out of range is ignored: no request is ever as
+// large.
 func (b *Bounds) add(item corev1.LimitRangeItem) {
 	least, most := readable(item.Min), readable(item.Max)
 	switch item.Type {
@@ -66,22 +65,22 @@ func (b *Bounds) add(item corev1.LimitRangeItem) {
 		b.ContainerMin = larger(b.ContainerMin, least)
 		b.ContainerMax = stricter(b.ContainerMax, most)
 		b.ContainerDefault = stricter(b.ContainerDefault, readable(item.Default))
-		b.ContainerRatio.CPU = atMost(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
-		b.ContainerRatio.Memory = atMost(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
+		b.ContainerRatio.CPU = tighterBound(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
+		b.ContainerRatio.Memory = tighterBound(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
 	case corev1.LimitTypePod:
 		b.PodMin = larger(b.PodMin, least)
 		b.PodMax = stricter(b.PodMax, most)
 	}
 }
 
-// readable reads amounts one by one: one that cannot be read costs no other.
+// readable reads amounts one by one: an invalid amount does not affect the other.
 func readable(list corev1.ResourceList) (a quantity.Amounts) {
 	a.CPUMillis, _ = quantity.CPUMillis(list[corev1.ResourceCPU])
 	a.MemoryBytes, _ = quantity.MemoryBytes(list[corev1.ResourceMemory])
 	return a
 }
 
-// thousandths reads a ratio. The API server counts it in thousandths too.
+// thousandths reads a ratio. The API server uses thousandths too.
 func thousandths(q resource.Quantity) int64 {
 	v, _ := quantity.CPUMillis(q)
 	return v
@@ -92,30 +91,29 @@ func larger(a, b quantity.Amounts) quantity.Amounts {
 }
 
 func stricter(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: atMost(a.CPUMillis, b.CPUMillis), MemoryBytes: atMost(a.MemoryBytes, b.MemoryBytes)}
+	return quantity.Amounts{CPUMillis: tighterBound(a.CPUMillis, b.CPUMillis), MemoryBytes: tighterBound(a.MemoryBytes, b.MemoryBytes)}
 }
 
-// atMost is the smaller of two upper bounds, where 0 is none.
-func atMost(a, b int64) int64 {
+// tighterBound is the smaller of two upper bounds; 0 means no bound.
+func tighterBound(a, b int64) int64 {
 	if a == 0 || (b != 0 && b < a) {
 		return b
 	}
 	return a
 }
 
-// Scaled names, for each resource, the HorizontalPodAutoscaler that scales the
-// Deployment on that resource's utilization. Empty stands for none.
+// Scaled names, for each resource, the HorizontalPodAutoscaler that scales the Deployment on
+// the utilization of that resource; empty for none.
 //
-// Utilization is usage divided by request, so changing the request changes the
-// number of replicas that such an HPA wants. An HPA on an absolute average of the
-// same resource is no conflict.
+// Utilization is usage divided by request, so a changed request changes the number of
+// replicas. An HPA on an absolute average of the resource does not conflict.
 type Scaled struct {
 	CPU    string
 	Memory string
 }
 
-// ReadHPAs picks from the HPAs of a namespace those that scale the Deployment, or the
-// ScaledDeployment that it belongs to.
+// ReadHPAs selects from the HPAs of a namespace those that scale the Deployment or the
+// ScaledDeployment that controls it.
 func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (s Scaled) {
 	for i := range hpas {
 		if !scales(hpas[i].Spec.ScaleTargetRef, deployment) || hpas[i].DeletionTimestamp != nil {
@@ -124,18 +122,18 @@ func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 		for _, metric := range hpas[i].Spec.Metrics {
 			switch utilizationOf(metric) {
 			case corev1.ResourceCPU:
-				s.CPU = firstName(s.CPU, described(&hpas[i]))
+				s.CPU = firstByName(s.CPU, describeHPA(&hpas[i]))
 			case corev1.ResourceMemory:
-				s.Memory = firstName(s.Memory, described(&hpas[i]))
+				s.Memory = firstByName(s.Memory, describeHPA(&hpas[i]))
 			}
 		}
 	}
 	return s
 }
 
-// described names the HPA, and the ScaledObject of KEDA that it was made for: whoever
-// wants to change the one has to change the other.
-func described(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
+// describeHPA names the HPA, and the KEDA ScaledObject that controls it: a user must edit the
+// ScaledObject to change the HPA.
+func describeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	owner := metav1.GetControllerOfNoCopy(hpa)
 	if owner == nil || owner.Kind != "ScaledObject" || !strings.HasPrefix(owner.APIVersion, "keda.sh/") {
 		return hpa.Name
@@ -143,13 +141,13 @@ func described(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	return fmt.Sprintf("%s (of ScaledObject %s)", hpa.Name, owner.Name)
 }
 
-// ScaledBy names the HPA, of those of a namespace, that scales the Deployment itself and
-// not what it belongs to; "" for none.
+// ScaledBy names the HPA of a namespace that scales the Deployment itself, not the object
+// that controls it; "" for none.
 func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (name string) {
 	for i := range hpas {
 		ref := hpas[i].Spec.ScaleTargetRef
 		if ref.Kind == "Deployment" && scales(ref, deployment) && hpas[i].DeletionTimestamp == nil {
-			name = firstName(name, hpas[i].Name)
+			name = firstByName(name, hpas[i].Name)
 		}
 	}
 	return name
@@ -158,23 +156,22 @@ func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.D
 func scales(ref autoscalingv2.CrossVersionObjectReference, deployment *appsv1.Deployment) bool {
 	switch ref.Kind {
 	case "Deployment":
-		return ref.Name == deployment.Name && !isForeign(ref.APIVersion)
+		return ref.Name == deployment.Name && !isForeignGroup(ref.APIVersion)
 	case v1beta1.ScaledDeploymentKind:
 		owner := metav1.GetControllerOfNoCopy(deployment)
-		return owner != nil && v1beta1.IsScaledDeployment(owner) && ref.Name == owner.Name && isOurs(ref.APIVersion)
+		return owner != nil && v1beta1.IsScaledDeployment(owner) && ref.Name == owner.Name && isOwnGroup(ref.APIVersion)
 	}
 	return false
 }
 
-// isOurs says that a kind by the name of ScaledDeployment is our own, in whichever
-// version.
-func isOurs(apiVersion string) bool {
+// isOwnGroup says that the kind ScaledDeployment is of our API group, in any version.
+func isOwnGroup(apiVersion string) bool {
 	group, _, found := strings.Cut(apiVersion, "/")
 	return found && group == v1beta1.GroupVersion.Group
 }
 
-// isForeign says that a kind by the name of Deployment is somebody else's.
-func isForeign(apiVersion string) bool {
+// isForeignGroup says that the kind Deployment is not of the Kubernetes API.
+func isForeignGroup(apiVersion string) bool {
 	return apiVersion != "" && !strings.HasPrefix(apiVersion, "apps/") && !strings.HasPrefix(apiVersion, "extensions/")
 }
 
@@ -188,12 +185,12 @@ func utilizationOf(metric autoscalingv2.MetricSpec) corev1.ResourceName {
 	return ""
 }
 
-func firstName(a, b string) string {
+func firstByName(a, b string) string {
 	if a == "" || b < a {
 		return b
 	}
 	return a
 }
 
-// ReadNode reads what a node can give to pods. What cannot be read counts for nothing.
+// ReadNode reads the allocatable resources of a node. An invalid amount is zero.
 func ReadNode(node *corev1.Node) quantity.Amounts { return readable(node.Status.Allocatable) }

@@ -48,11 +48,11 @@ func TestReadLimitRanges(t *testing.T) {
 				Name: "a, b", ContainerMin: amounts(10, mebi), ContainerMax: amounts(2000, 32*mebi), ContainerRatio: workload.Ratios{CPU: 2000},
 			},
 		},
-		"what bounds something else": {
+		"bounds of other objects": {
 			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Max: corev1.ResourceList{"storage": list("", "1Gi")["memory"]}})},
 			workload.Bounds{},
 		},
-		"what cannot be read costs no other bound": {
+		"an invalid amount does not affect other bounds": {
 			[]corev1.LimitRange{limitRange("a", corev1.LimitRangeItem{Type: "Container", Max: list("1e19", "32Mi")})},
 			workload.Bounds{Name: "a", ContainerMax: amounts(0, 32*mebi)},
 		},
@@ -106,26 +106,26 @@ func TestReadHPAs(t *testing.T) {
 		hpas []autoscalingv2.HorizontalPodAutoscaler
 		want workload.Scaled
 	}{
-		"of the ScaledDeployment that it belongs to":         {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
-		"of that ScaledDeployment in another version":        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v2", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
-		"of another ScaledDeployment":                        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web", utilization("cpu"))}, workload.Scaled{}},
-		"of a ScaledDeployment that it does not belong to":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "friend", utilization("cpu"))}, workload.Scaled{}},
-		"of somebody else's ScaledDeployment by that name":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
-		"of a ScaledDeployment without a version of its API": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
+		"of the ScaledDeployment that controls it":       {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"of that ScaledDeployment in another version":    {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v2", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"of another ScaledDeployment":                    {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of a ScaledDeployment that does not control it": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "friend", utilization("cpu"))}, workload.Scaled{}},
+		"of a ScaledDeployment in another API group":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1beta1", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
+		"of a ScaledDeployment without an API version":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "ScaledDeployment", "shop", utilization("cpu"))}, workload.Scaled{}},
 
-		"none":                              {},
-		"on CPU":                            {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
-		"on a container's memory":           {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", ofContainer)}, workload.Scaled{Memory: "h"}},
-		"on both":                           {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"), ofContainer)}, workload.Scaled{CPU: "h", Memory: "h"}},
-		"on an absolute average":            {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", average)}, workload.Scaled{}},
-		"on something else's metric":        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", autoscalingv2.MetricSpec{Type: "External"})}, workload.Scaled{}},
-		"of another Deployment":             {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "api", utilization("cpu"))}, workload.Scaled{}},
-		"of a StatefulSet by that name":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "StatefulSet", "web", utilization("cpu"))}, workload.Scaled{}},
-		"of somebody else's Deployment":     {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{}},
-		"of a Deployment without a version": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
-		"made for a ScaledObject":           {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("keda.sh/v1alpha1", "ScaledObject")}, workload.Scaled{CPU: "h (of ScaledObject checkout)"}},
-		"made for something else":           {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("example.com/v1", "ScaledObject")}, workload.Scaled{CPU: "h"}},
-		"that is being deleted":             {[]autoscalingv2.HorizontalPodAutoscaler{deleted}, workload.Scaled{}},
+		"none":                                   {},
+		"on CPU":                                 {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"on a container's memory":                {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", ofContainer)}, workload.Scaled{Memory: "h"}},
+		"on both":                                {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", utilization("cpu"), ofContainer)}, workload.Scaled{CPU: "h", Memory: "h"}},
+		"on an absolute average":                 {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", average)}, workload.Scaled{}},
+		"on an external metric":                  {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "web", autoscalingv2.MetricSpec{Type: "External"})}, workload.Scaled{}},
+		"of another Deployment":                  {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "Deployment", "api", utilization("cpu"))}, workload.Scaled{}},
+		"of a StatefulSet with that name":        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "apps/v1", "StatefulSet", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of a Deployment in another API group":   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "example.com/v1", "Deployment", "web", utilization("cpu"))}, workload.Scaled{}},
+		"of a Deployment without an API version": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("h", "", "Deployment", "web", utilization("cpu"))}, workload.Scaled{CPU: "h"}},
+		"controlled by a ScaledObject":           {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("keda.sh/v1alpha1", "ScaledObject")}, workload.Scaled{CPU: "h (of ScaledObject checkout)"}},
+		"controlled by another kind":             {[]autoscalingv2.HorizontalPodAutoscaler{ownedBy("example.com/v1", "ScaledObject")}, workload.Scaled{CPU: "h"}},
+		"that is being deleted":                  {[]autoscalingv2.HorizontalPodAutoscaler{deleted}, workload.Scaled{}},
 		"the first by name of several": {[]autoscalingv2.HorizontalPodAutoscaler{
 			hpa("b", "apps/v1", "Deployment", "web", utilization("cpu")), hpa("a", "apps/v1", "Deployment", "web", utilization("cpu")),
 		}, workload.Scaled{CPU: "a"}},
@@ -157,11 +157,11 @@ func TestScaledBy(t *testing.T) {
 		hpas []autoscalingv2.HorizontalPodAutoscaler
 		want string
 	}{
-		"none":                              {nil, ""},
-		"on the Deployment":                 {[]autoscalingv2.HorizontalPodAutoscaler{hpa("b", "apps/v1", "Deployment", "web"), hpa("a", "apps/v1", "Deployment", "web")}, "a"},
-		"on another":                        {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "apps/v1", "Deployment", "api")}, ""},
-		"on what the Deployment belongs to": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web")}, ""},
-		"on its way out":                    {[]autoscalingv2.HorizontalPodAutoscaler{leaving}, ""},
+		"none":                                {nil, ""},
+		"on the Deployment":                   {[]autoscalingv2.HorizontalPodAutoscaler{hpa("b", "apps/v1", "Deployment", "web"), hpa("a", "apps/v1", "Deployment", "web")}, "a"},
+		"on another":                          {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "apps/v1", "Deployment", "api")}, ""},
+		"on the controller of the Deployment": {[]autoscalingv2.HorizontalPodAutoscaler{hpa("a", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web")}, ""},
+		"being deleted":                       {[]autoscalingv2.HorizontalPodAutoscaler{leaving}, ""},
 	} {
 		if got := workload.ScaledBy(tc.hpas, web); got != tc.want {
 			t.Errorf("%s: ScaledBy() = %q, want %q", name, got, tc.want)

@@ -13,17 +13,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// VPA is what matters of a VerticalPodAutoscaler. That API is not Kubernetes's own and
-// may not be there at all, so it is described here as far as it is read.
+// VPA has the values of a VerticalPodAutoscaler that decisions need. Its API is not part of
+// Kubernetes and may not be installed, so only the fields that are read are declared here.
 type VPA struct {
 	Namespace string
 	Name      string
-	// Target is what it sizes the pods of.
+	// Target is the object whose pods it sizes.
 	Target autoscalingv2.CrossVersionObjectReference
-	// Off says that it recommends and changes nothing.
+	// Off says that it only recommends.
 	Off bool
-	// Containers says what is changed of which container; AnyContainer stands for those
-	// that are not named.
+	// Containers has the changed resources of each container. AnyContainer applies to
+	// containers that are not named.
 	Containers map[string]VPAContainer
 }
 
@@ -45,12 +45,11 @@ type VPASpec struct {
 	} `json:"resourcePolicy"`
 }
 
-// vpaOff is the update mode, and the container's mode, that changes nothing. Any other
-// does, those of newer versions included.
+// vpaOff is the update mode and the container mode without changes. Any other mode, including
+// future ones, makes changes.
 const vpaOff = "Off"
 
-// ReadVPA reads a VerticalPodAutoscaler. Where it says nothing, it changes CPU and
-// memory of all containers.
+// ReadVPA reads a VerticalPodAutoscaler. By default it changes CPU and memory of all containers.
 func ReadVPA(namespace, name string, spec VPASpec) VPA {
 	vpa := VPA{Namespace: namespace, Name: name, Containers: map[string]VPAContainer{v1beta1.AnyContainer: {CPU: true, Memory: true}}}
 	if spec.TargetRef != nil {
@@ -75,8 +74,8 @@ func ReadVPA(namespace, name string, spec VPASpec) VPA {
 	return vpa
 }
 
-// SizedBy names, by container of the Deployment's template, the VerticalPodAutoscalers
-// that size its pods, or those of the ScaledDeployment that it belongs to.
+// SizedBy names, by container of the Deployment's template, the VerticalPodAutoscalers that size
+// its pods, or those of the ScaledDeployment that controls it.
 func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 	var out map[string]Scaled
 	for _, vpa := range vpas {
@@ -84,17 +83,7 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 			continue
 		}
 		for _, container := range deployment.Spec.Template.Spec.Containers {
-			c, named := vpa.Containers[container.Name]
-			if !named {
-				c = vpa.Containers[v1beta1.AnyContainer]
-			}
-			sized := out[container.Name]
-			if c.CPU {
-				sized.CPU = firstName(sized.CPU, vpa.Name)
-			}
-			if c.Memory {
-				sized.Memory = firstName(sized.Memory, vpa.Name)
-			}
+			sized := vpa.addTo(out[container.Name], container.Name)
 			if sized == (Scaled{}) {
 				continue
 			}
@@ -105,4 +94,19 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 		}
 	}
 	return out
+}
+
+// addTo adds the scaler's name for the resources of the container that it changes.
+func (v VPA) addTo(sized Scaled, container string) Scaled {
+	c, named := v.Containers[container]
+	if !named {
+		c = v.Containers[v1beta1.AnyContainer]
+	}
+	if c.CPU {
+		sized.CPU = firstByName(sized.CPU, v.Name)
+	}
+	if c.Memory {
+		sized.Memory = firstByName(sized.Memory, v.Name)
+	}
+	return sized
 }

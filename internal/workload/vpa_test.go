@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-func TestWhichContainersAVPASizes(t *testing.T) {
+func TestSizedBy(t *testing.T) {
 	deployment := rolledOut(func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "log"})
 	})
@@ -24,33 +24,33 @@ func TestWhichContainersAVPASizes(t *testing.T) {
 		specs map[string]string // by name
 		want  map[string]workload.Scaled
 	}{
-		"all of them, where it says nothing": {map[string]string{"v": `{` + web + `}`}, map[string]workload.Scaled{"app": both, "log": both}},
-		"none, where it only recommends":     {map[string]string{"v": `{` + web + `,"updatePolicy":{"updateMode":"Off"}}`}, nil},
-		"all of them, also if only new pods": {
+		"all containers by default":  {map[string]string{"v": `{` + web + `}`}, map[string]workload.Scaled{"app": both, "log": both}},
+		"none if it only recommends": {map[string]string{"v": `{` + web + `,"updatePolicy":{"updateMode":"Off"}}`}, nil},
+		"all containers, even if only in new pods": {
 			map[string]string{"v": `{` + web + `,"updatePolicy":{"updateMode":"Initial"}}`}, map[string]workload.Scaled{"app": both, "log": both},
 		},
-		"all of them, in a mode that we do not know": {
+		"all containers in an unknown mode": {
 			map[string]string{"v": `{` + web + `,"updatePolicy":{"updateMode":"Other"}}`}, map[string]workload.Scaled{"app": both, "log": both},
 		},
-		"all of them, where the policy has no mode": {
+		"all containers if the policy has no mode": {
 			map[string]string{"v": `{` + web + `,"updatePolicy":{"minReplicas":1}}`}, map[string]workload.Scaled{"app": both, "log": both},
 		},
-		"their memory": {
+		"memory only": {
 			map[string]string{"v": `{` + web + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":["memory"]}]}}`},
 			map[string]workload.Scaled{"app": {Memory: "v"}, "log": {Memory: "v"}},
 		},
-		"nothing of them, where the list is empty": {
+		"nothing if the list is empty": {
 			map[string]string{"v": `{` + web + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":[]}]}}`}, nil,
 		},
 		"all but one that is off": {
 			map[string]string{"v": `{` + web + `,"resourcePolicy":{"containerPolicies":[{"containerName":"app","mode":"Off"}]}}`},
 			map[string]workload.Scaled{"log": both},
 		},
-		"one, where the others are off": {
+		"one if the others are off": {
 			map[string]string{"v": `{` + web + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","mode":"Off"},{"containerName":"app","mode":"Auto","controlledResources":["cpu"]}]}}`},
 			map[string]workload.Scaled{"app": {CPU: "v"}},
 		},
-		"those of two": {
+		"two scalers": {
 			map[string]string{
 				"a": `{` + web + `,"resourcePolicy":{"containerPolicies":[{"containerName":"*","controlledResources":["memory"]}]}}`,
 				"b": `{` + web + `}`,
@@ -59,8 +59,8 @@ func TestWhichContainersAVPASizes(t *testing.T) {
 		},
 		"none of another Deployment": {map[string]string{"v": `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"api"}}`}, nil},
 		"none of a StatefulSet":      {map[string]string{"v": `{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"web"}}`}, nil},
-		"none where there is no one": {map[string]string{"v": `{}`}, nil},
-		"none of a ScaledDeployment that it does not belong to": {
+		"none without a target":      {map[string]string{"v": `{}`}, nil},
+		"none of a ScaledDeployment that does not control it": {
 			map[string]string{"v": `{"targetRef":{"apiVersion":"autoscaling.verticalscaler.io/v1beta1","kind":"ScaledDeployment","name":"web"}}`}, nil,
 		},
 	}

@@ -1,12 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload reads Deployments, their pods and what else bounds them into
-// plain values, so that deciding needs no Kubernetes object and no client.
+// Package workload reads Deployments, their pods and the objects that bound them into plain
+// values, so that decisions need no Kubernetes object and no client.
 //
-// Its promise: nothing is guessed. A quantity outside the believable range, a
-// condition about an older generation or a status that a kubelet has not filled
-// yet is reported as such, never as zero.
+// It does not guess. A quantity out of range, a condition of an older generation and a status
+// that the kubelet has not set yet are reported as such, never as zero.
 package workload
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
-// Resources are a container's requests and limits. 0 stands for not set.
+// Resources are the requests and limits of a container. 0 means not set.
 type Resources struct {
 	Requests quantity.Amounts
 	Limits   quantity.Amounts
@@ -31,16 +30,16 @@ type Resources struct {
 type Container struct {
 	Name string
 	Resources
-	// RestartOnCPU and RestartOnMemory say that the container's resizePolicy asks
-	// for a restart when that resource changes.
+	// RestartOnCPU and RestartOnMemory say that the container's resizePolicy requires a
+	// restart when that resource changes.
 	RestartOnCPU    bool
 	RestartOnMemory bool
-	// Unreadable says that a quantity is outside the believable range; the
-	// container is then left alone.
+	// Unreadable says that a quantity is out of range. The operator does not change such a
+	// container.
 	Unreadable bool
 }
 
-// Deployment is what we need to know of a Deployment.
+// Deployment has the values of a Deployment that decisions need.
 type Deployment struct {
 	Namespace       string
 	Name            string
@@ -51,73 +50,72 @@ type Deployment struct {
 	UpdatedReplicas int32
 	Paused          bool
 	Terminating     bool
-	// RollingOut says that pods of an older template still have to be replaced, or
-	// that the Deployment's controller has not seen the newest spec.
+	// RollingOut says that pods of an older template are not replaced yet, or that the
+	// Deployment controller has not observed the latest spec.
 	RollingOut bool
-	// Stuck says that the Deployment's controller has given up on the rollout of this very
-	// spec, because it did not get on for longer than progressDeadlineSeconds.
+	// Stuck says that the rollout of the latest spec made no progress for longer than
+	// progressDeadlineSeconds.
 	Stuck bool
-	// Unavailable is how many of the old pods a rollout may let go before the first new
-	// one has come: all of them with the strategy Recreate.
+	// Unavailable is how many old pods a rollout may terminate before the first new pod is
+	// ready: all of them with the strategy Recreate.
 	Unavailable int32
-	// PodLevelResources says that the template declares resources for a pod as a whole.
+	// PodLevelResources says that the template declares pod-level resources.
 	PodLevelResources bool
-	// MinReady is how long a pod is ready before it counts as available.
+	// MinReady is how long a pod must be ready to count as available.
 	MinReady time.Duration
-	// Containers are the template's containers, without init containers.
+	// Containers are the containers of the template, without init containers.
 	Containers []Container
 }
 
-// Pod is what we need to know of a pod.
+// Pod has the values of a pod that decisions need.
 type Pod struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Current says that the pod has the Deployment's newest template.
+	// Current says that the pod has the Deployment's latest template.
 	Current bool
 	Running bool
-	// Ended says that the pod has run to its end, or was ended: another one stands in for it.
+	// Ended says that the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
-	// Created is when the pod was made.
+	// Created is when the pod was created.
 	Created time.Time
-	// Started is when the kubelet took the pod over; zero before.
+	// Started is when the kubelet started the pod; zero before.
 	Started time.Time
-	// Ready says that the pod is ready to serve, and ReadyChanged since when it is so, or
-	// is not; zero where nobody has said.
+	// Ready says that the pod is ready, and ReadyChanged is the last transition; zero if
+	// unknown.
 	Ready        bool
 	ReadyChanged time.Time
-	// Runs tells, by container, of its process, as far as the kubelet has told of it.
+	// Runs has the process of each container, as far as the kubelet has reported it.
 	Runs map[string]Run
-	// Resized is when somebody last resized it in place; zero for never.
+	// Resized is when the pod was last resized in place, by any client; zero for never.
 	Resized     time.Time
 	Terminating bool
 	QoS         corev1.PodQOSClass
-	// PodLevelResources says that the pod declares resources for itself as a whole.
+	// PodLevelResources says that the pod declares pod-level resources.
 	PodLevelResources bool
 	Containers        []Container
-	// Others are the init containers, native sidecars among them, which we never change
-	// but which count for QoS.
+	// Others are the init containers, including native sidecars. The operator never changes
+	// them, but they count for QoS.
 	Others []Container
-	// Actual holds, by container, what the kubelet says is in force. A container is
-	// missing until the kubelet has said so.
+	// Actual has, by container, the resources that the kubelet reports as applied. A
+	// container is missing until the kubelet reports it.
 	Actual map[string]Resources
-	// Resize is what the kubelet says about the resize of this very spec.
+	// Resize is what the kubelet reports about the resize of the latest spec.
 	Resize Resize
-	// Kills are the OOM kills that the status still tells of.
+	// Kills are the OOM kills in the status.
 	Kills []OOMKill
-	// Exits are the ends of containers that the status still tells of, OOM kills among
-	// them: of each container the last two at most.
+	// Exits are the terminations in the status, including OOM kills: at most the last two of
+	// each container.
 	Exits []Exit
-	// BackingOff names the containers that the kubelet waits to start again, since they
-	// end each time.
+	// BackingOff names the containers in CrashLoopBackOff.
 	BackingOff []string
-	// Unready is since when the pod has not been ready; zero while it is, and where the
-	// kubelet has not said.
+	// Unready is since when the pod has not been ready; zero while it is ready, and if the
+	// kubelet has not reported it.
 	Unready time.Time
 }
 
-// Exit is one end of one container.
+// Exit is one termination of a container.
 type Exit struct {
 	Container string
 	At        time.Time
@@ -126,36 +124,36 @@ type Exit struct {
 
 // Run is the process of a container.
 type Run struct {
-	// Since is when it started; zero while there is none.
+	// Since is when it started; zero if no process runs.
 	Since time.Time
-	// Restarted says that it is not the container's first.
+	// Restarted says that the container was restarted before.
 	Restarted bool
 }
 
-// Resize is the kubelet's word on a resize. The zero value means that it has none.
+// Resize is what the kubelet reports about a resize. The zero value means no report.
 type Resize struct {
 	Deferred   bool
 	Infeasible bool
 	InProgress bool
 	Failed     bool
 	Message    string
-	// Since is when it began to say so of this very spec, as far as it is known.
+	// Since is when the kubelet first reported this about the latest spec; zero if unknown.
 	Since time.Time
 }
 
-// OOMKill is one container killed for using more memory than it may.
+// OOMKill is one OOM kill of a container.
 type OOMKill struct {
 	Container string
 	At        time.Time
-	// HitBytes is the limit that was hit: the container's memory limit, or its
-	// request where it has none. It may be newer than the kill.
+	// HitBytes is the limit that was hit: the container's memory limit, or its request
+	// without a limit. It may be newer than the kill.
 	HitBytes int64
 }
 
-// Container returns the container of that name, and whether there is one.
+// Container returns the container with that name, and whether it exists.
 func (d Deployment) Container(name string) (Container, bool) { return find(d.Containers, name) }
 
-// Container returns the container of that name, and whether there is one.
+// Container returns the container with that name, and whether it exists.
 func (p Pod) Container(name string) (Container, bool) { return find(p.Containers, name) }
 
 func find(containers []Container, name string) (Container, bool) {
@@ -187,27 +185,27 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}
-	out.Unavailable = unavailable(d.Spec.Strategy, out.Replicas)
+	out.Unavailable = maxUnavailable(d.Spec.Strategy, out.Replicas)
 	// The rule of kubectl rollout status.
 	out.RollingOut = d.Status.ObservedGeneration < d.Generation ||
 		d.Status.UpdatedReplicas < out.Replicas ||
 		d.Status.Replicas > d.Status.UpdatedReplicas ||
 		d.Status.AvailableReplicas < d.Status.UpdatedReplicas
 	for _, c := range d.Status.Conditions {
-		out.Stuck = out.Stuck || HasGivenUp(c) && d.Status.ObservedGeneration >= d.Generation
+		out.Stuck = out.Stuck || IsDeadlineExceeded(c) && d.Status.ObservedGeneration >= d.Generation
 	}
 	return out
 }
 
-// HasGivenUp says that a Deployment's condition tells of a rollout that does not get on.
-func HasGivenUp(c appsv1.DeploymentCondition) bool {
+// IsDeadlineExceeded says that a condition of a Deployment reports a rollout without progress.
+func IsDeadlineExceeded(c appsv1.DeploymentCondition) bool {
 	return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
 }
 
-// unavailable reads the strategy as the Deployment's controller does: percentages of
-// unavailable pods are rounded down, those of a surge up, and where both come to nothing,
-// one pod may be unavailable.
-func unavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
+// maxUnavailable reads the strategy as the Deployment controller does: percentages of
+// unavailable pods are rounded down, those of a surge up. If both are zero, one pod may be
+// unavailable.
+func maxUnavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
 	if strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return replicas
 	}
@@ -219,7 +217,7 @@ func unavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(most, int(replicas), false)
 	m, err2 := intstr.GetScaledValueFromIntOrPercent(surge, int(replicas), true)
 	if err != nil || err2 != nil {
-		return replicas // what cannot be read holds nothing back
+		return replicas // An invalid value keeps no pods available.
 	}
 	if n <= 0 && m <= 0 {
 		n = 1
@@ -227,7 +225,7 @@ func unavailable(strategy appsv1.DeploymentStrategy, replicas int32) int32 {
 	return int32(min(max(n, 0), int(replicas)))
 }
 
-// ReadPod reads a pod. current says whether it has the Deployment's newest template.
+// ReadPod reads a pod. current says whether it has the Deployment's latest template.
 func ReadPod(p *corev1.Pod, current bool) Pod {
 	out := Pod{
 		Name:              p.Name,
@@ -256,30 +254,8 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 			out.Ready, out.ReadyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 		}
 	}
-	for _, status := range p.Status.ContainerStatuses {
-		run := Run{Restarted: status.RestartCount > 0}
-		if status.State.Running != nil {
-			run.Since = status.State.Running.StartedAt.Time
-		}
-		out.Runs[status.Name] = run
-		if status.Resources != nil {
-			if actual, ok := readResources(*status.Resources); ok {
-				out.Actual[status.Name] = actual
-			}
-		}
-		for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
-			if terminated == nil {
-				continue
-			}
-			killed := terminated.Reason == "OOMKilled"
-			out.Exits = append(out.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
-			if killed {
-				out.Kills = append(out.Kills, killOf(status.Name, terminated, out))
-			}
-		}
-		if IsBackingOff(status.State.Waiting) {
-			out.BackingOff = append(out.BackingOff, status.Name)
-		}
+	for i := range p.Status.ContainerStatuses {
+		out.readStatus(&p.Status.ContainerStatuses[i])
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
@@ -289,12 +265,39 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 	return out
 }
 
-// IsBackingOff says that a container is not started for now, since it ends each time.
+// readStatus reads the status of one container.
+func (p *Pod) readStatus(status *corev1.ContainerStatus) {
+	run := Run{Restarted: status.RestartCount > 0}
+	if status.State.Running != nil {
+		run.Since = status.State.Running.StartedAt.Time
+	}
+	p.Runs[status.Name] = run
+	if status.Resources != nil {
+		if actual, ok := readResources(*status.Resources); ok {
+			p.Actual[status.Name] = actual
+		}
+	}
+	for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+		if terminated == nil {
+			continue
+		}
+		killed := terminated.Reason == "OOMKilled"
+		p.Exits = append(p.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
+		if killed {
+			p.Kills = append(p.Kills, oomKillOf(status.Name, terminated, *p))
+		}
+	}
+	if IsBackingOff(status.State.Waiting) {
+		p.BackingOff = append(p.BackingOff, status.Name)
+	}
+}
+
+// IsBackingOff says that a container waits for a restart because it terminates each time.
 func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
-func killOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
+func oomKillOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
 	kill := OOMKill{Container: container, At: terminated.FinishedAt.Time}
 	if c, ok := pod.Container(container); ok {
 		kill.HitBytes = cmp.Or(c.Limits.MemoryBytes, c.Requests.MemoryBytes)
@@ -302,7 +305,7 @@ func killOf(container string, terminated *corev1.ContainerStateTerminated, pod P
 	return kill
 }
 
-// resizedAt is when a field was last changed through the subresource, by anybody.
+// resizedAt is when any client last changed a field through the resize subresource.
 func resizedAt(p *corev1.Pod) (last time.Time) {
 	for _, entry := range p.ManagedFields {
 		if entry.Subresource == ResizeSubresource && entry.Time != nil && entry.Time.After(last) {
@@ -312,15 +315,14 @@ func resizedAt(p *corev1.Pod) (last time.Time) {
 	return last
 }
 
-// ResizeSubresource is the subresource of pods through which they are resized.
+// ResizeSubresource is the subresource of pods that resizes them.
 const ResizeSubresource = "resize"
 
-// readResize believes only conditions about the newest spec: an older one tells of
-// a resize that has been replaced since. What is pending has the word before what is
-// in progress.
+// readResize uses only conditions of the latest spec. An older condition is about a resize that
+// has been replaced. A pending resize takes precedence over one in progress.
 //
-// A kubelet that says the same of the next resize leaves the time of the transition as
-// it was. So the word on this resize is no older than the resize itself.
+// A kubelet that reports the same about the next resize keeps the transition time. So the
+// report is at least as new as the resize itself.
 func readResize(p *corev1.Pod) (r Resize) {
 	var (
 		pending, failed string

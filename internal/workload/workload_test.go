@@ -71,17 +71,17 @@ func TestReadDeployment(t *testing.T) {
 	}
 }
 
-func TestWhetherADeploymentRollsOut(t *testing.T) {
+func TestRollingOut(t *testing.T) {
 	cases := map[string]struct {
 		change func(*appsv1.Deployment)
 		want   bool
 	}{
-		"not when all is done":                              {func(*appsv1.Deployment) {}, false},
-		"while its controller has not seen the newest spec": {func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 2 }, true},
-		"while pods of the new template are missing":        {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, true},
-		"while pods of an old template remain":              {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, true},
-		"while new pods are not available":                  {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, true},
-		"one replica is meant where none is said": {func(d *appsv1.Deployment) {
+		"not after it is complete":                   {func(*appsv1.Deployment) {}, false},
+		"while the latest spec is not observed":      {func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 2 }, true},
+		"while pods of the new template are missing": {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, true},
+		"while pods of an old template remain":       {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, true},
+		"while new pods are not available":           {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, true},
+		"one replica by default": {func(d *appsv1.Deployment) {
 			d.Spec.Replicas = nil
 			d.Status = appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
 		}, false},
@@ -144,7 +144,7 @@ func TestReadPod(t *testing.T) {
 	}
 }
 
-func TestAPodThatOnlyWaitsOrEndsIsNotRunning(t *testing.T) {
+func TestPendingAndEndedPodsAreNotRunning(t *testing.T) {
 	pod := workload.ReadPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}},
 		Spec:       corev1.PodSpec{Resources: &corev1.ResourceRequirements{}},
@@ -155,7 +155,7 @@ func TestAPodThatOnlyWaitsOrEndsIsNotRunning(t *testing.T) {
 	}
 }
 
-func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
+func TestResize(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, reason, message string, generation int64) corev1.PodCondition {
 		return corev1.PodCondition{Type: kind, Status: "True", Reason: reason, Message: message, ObservedGeneration: generation}
 	}
@@ -163,7 +163,7 @@ func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
 		conditions []corev1.PodCondition
 		want       workload.Resize
 	}{
-		"nothing": {nil, workload.Resize{}},
+		"no conditions": {nil, workload.Resize{}},
 		"Deferred": {
 			[]corev1.PodCondition{condition("PodResizePending", "Deferred", "no room", 4)},
 			workload.Resize{Deferred: true, Message: "no room"},
@@ -180,15 +180,15 @@ func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
 			[]corev1.PodCondition{condition("PodResizeInProgress", "Error", "usage is above", 4)},
 			workload.Resize{InProgress: true, Failed: true, Message: "usage is above"},
 		},
-		"what it says of an older spec counts for nothing": {
+		"a condition of an older spec is ignored": {
 			[]corev1.PodCondition{condition("PodResizePending", "Infeasible", "too big", 3)},
 			workload.Resize{},
 		},
-		"a condition that is False counts for nothing": {
+		"a condition that is False is ignored": {
 			[]corev1.PodCondition{{Type: "PodResizePending", Status: "False", Reason: "Deferred", ObservedGeneration: 4}},
 			workload.Resize{},
 		},
-		"what is pending has the word, whatever the order": {
+		"a pending resize takes precedence in any order": {
 			[]corev1.PodCondition{condition("PodResizePending", "Deferred", "no room", 4), condition("PodResizeInProgress", "Error", "usage is above", 4)},
 			workload.Resize{Deferred: true, InProgress: true, Failed: true, Message: "no room"},
 		},
@@ -207,7 +207,7 @@ func TestWhatTheKubeletSaysOfAResize(t *testing.T) {
 
 // A kubelet keeps the time of the transition while it says the same of one resize after
 // the other.
-func TestSinceWhenTheKubeletSaysSo(t *testing.T) {
+func TestResizeSince(t *testing.T) {
 	said := noon.Add(-time.Hour)
 	deferred := []corev1.PodCondition{{
 		Type: "PodResizePending", Status: "True", Reason: "Deferred", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(said),
@@ -227,13 +227,13 @@ func TestSinceWhenTheKubeletSaysSo(t *testing.T) {
 		fields     []metav1.ManagedFieldsEntry
 		want       time.Time
 	}{
-		"it says nothing":                        {nil, resizedAt(noon, "resize"), time.Time{}},
-		"since it changed its mind":              {deferred, nil, said},
-		"it failed since":                        {failed, resizedAt(noon, "status"), said},
-		"the resize is older":                    {deferred, resizedAt(said.Add(-time.Minute), "resize"), said},
-		"it said the same of the resize before":  {deferred, resizedAt(noon, "resize"), noon},
-		"what else is written is not considered": {deferred, resizedAt(noon, "status"), said},
-		"the pending resize has the word":        {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, said},
+		"no conditions":                               {nil, resizedAt(noon, "resize"), time.Time{}},
+		"since the transition":                        {deferred, nil, said},
+		"since the failure":                           {failed, resizedAt(noon, "status"), said},
+		"the resize is older":                         {deferred, resizedAt(said.Add(-time.Minute), "resize"), said},
+		"since the resize, if the condition is older": {deferred, resizedAt(noon, "resize"), noon},
+		"other writes are ignored":                    {deferred, resizedAt(noon, "status"), said},
+		"the pending resize takes precedence":         {append(slices.Clone(deferred), corev1.PodCondition{Type: "PodResizeInProgress", Status: "True", ObservedGeneration: 4, LastTransitionTime: metav1.NewTime(noon)}), nil, said},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, conditions := range [][]corev1.PodCondition{tc.conditions, reversed(tc.conditions)} {
@@ -285,14 +285,14 @@ func TestOOMKills(t *testing.T) {
 			},
 			[]workload.OOMKill{{Container: "app", At: noon.Add(time.Minute), HitBytes: 256 * mebi}, {Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
-		"before an end of another kind": {
+		"before another termination": {
 			list("", "256Mi"),
 			corev1.ContainerStatus{
 				Name: "app", State: corev1.ContainerState{Terminated: failed}, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
 			},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
 		},
-		"without a limit the request was hit": {
+		"the request without a limit": {
 			nil,
 			corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 128 * mebi}},
@@ -302,7 +302,7 @@ func TestOOMKills(t *testing.T) {
 			corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Terminated: killed(noon)}},
 			[]workload.OOMKill{{Container: "other", At: noon}},
 		},
-		"an end of another kind is none": {list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: failed}}, nil},
+		"another termination is not an OOM kill": {list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: failed}}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestOOMKills(t *testing.T) {
 }
 
 // What became of a pod is told by its status alone, with the times at which it happened.
-func TestWhatBecameOfAPod(t *testing.T) {
+func TestExitsAndBackOff(t *testing.T) {
 	ended := func(at time.Time, reason string) *corev1.ContainerStateTerminated {
 		return &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at), Reason: reason}
 	}
@@ -371,7 +371,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-func TestWhatEvictionsRestOn(t *testing.T) {
+func TestPodReadinessAndAvailability(t *testing.T) {
 	made := time.Date(2026, 3, 2, 11, 0, 0, 0, time.UTC)
 	for phase, want := range map[corev1.PodPhase]bool{"Pending": false, "Running": false, "Succeeded": true, "Failed": true, "Unknown": false} {
 		p := workload.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}, Status: corev1.PodStatus{Phase: phase}}, true)

@@ -131,7 +131,7 @@ func TestOrphansLiveOn(t *testing.T) {
 		})
 		// What was an owner's is anybody's: it is not taken back unasked.
 		w.create(w.newOwner(name))
-		w.ownerSays(name, "Stalled", "True", "NotControlled", "controlled by nobody")
+		w.ownerSays(name, "Stalled", "True", "NotControlled", "has no controller")
 	})
 }
 

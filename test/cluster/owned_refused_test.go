@@ -55,7 +55,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}{
 		"by-nobody": {
 			make:  func(w *world, name string) { w.deploy(name) },
-			whose: "is controlled by nobody",
+			whose: "has no controller",
 			free:  func(w *world, name string) { w.remove(testkit.Deployment(w.namespace, name)) },
 		},
 		"by-a-stranger": {
@@ -85,7 +85,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			mark := env.Mark()
 			// The template is another, so that taking it over would show.
 			w.create(w.newOwner(name, scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
-			what := fmt.Sprintf("Deployment %s exists and %s", name, tc.whose)
+			what := fmt.Sprintf("Deployment %s already exists and %s", name, tc.whose)
 			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
 			w.ownerSays(name, "Ready", "False", "NotControlled", what)
 			w.ownerSays(name, "Reconciling", "False", "OperatingNormally")
@@ -152,7 +152,7 @@ func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	w.scale("web", inMode("Recommend"))
 	before := w.scaler("web")
 	w.create(w.newOwner("web", scaled("InPlace")))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web exists and is controlled by nobody")
+	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
 	w.runs("web") // the Deployment is made all the same
 	owner := w.owner("web")
 	w.noted(owner.UID, "Refused", "VerticalScaler web")

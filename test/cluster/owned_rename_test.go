@@ -123,7 +123,7 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 	owner := w.own("web", scaled("InPlace"))
 	before := w.deployment("web")
 	w.edit("web", named("taken"))
-	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "controlled by nobody")
+	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "has no controller")
 	w.ownerSays("web", "Ready", "False", "NotControlled")
 	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
 	if now := w.deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {

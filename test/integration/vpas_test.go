@@ -29,7 +29,7 @@ func TestTheAPIOfVPAsComesAndGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vpas := &inventory.VPAs{Client: reader, LookAgain: 50 * time.Millisecond, Clock: clock.RealClock{}}
+	vpas := &inventory.VPAs{Client: reader, RetryPeriod: 50 * time.Millisecond, Clock: clock.RealClock{}}
 	vpas.Follow(t.Context(), func(workload.VPA) {})
 	if err := vpas.Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@
 //     reports no resources is older than this one.
 //
 // The planner is shown these by its own tests (internal/plan), and the API server's
-// answers are told apart in internal/apiserver/refusal.
+// answers are classified in internal/apiserver/apierror.
 package node
 
 import (

@@ -1,13 +1,12 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission says what the API server shall do to new pods: one policy for all
-// scalers, and one binding for each scaler that needs it.
+// Package admission defines how the API server sizes new pods: one policy for all scalers, and
+// one binding for each scaler that needs it.
 //
-// The API server itself merges into a new pod what the scaler's status holds under
-// admission. No server of ours is asked, so that nothing of ours can keep a pod from being
-// made, or slow it down while it is away. A pod that the policy cannot judge is made as it
-// is.
+// The API server itself merges the sizes in the scaler's status into a new pod. It calls no
+// webhook, so the operator can neither delay nor prevent the creation of a pod. A pod that
+// the policy cannot evaluate is created unchanged.
 package admission
 
 import (
@@ -25,36 +24,36 @@ import (
 )
 
 const (
-	// PolicyName is the policy's name. Operators of several versions may run in one cluster,
-	// so a policy that says something else gets another name.
+	// PolicyName is the name of the policy. Several versions of the operator may run in one
+	// cluster, so a changed policy gets another name.
 	PolicyName = "verticalscaler-new-pods-1"
 
-	// managedBy labels what the operator makes.
+	// managedBy is a label of the objects that the operator creates.
 	managedBy = "app.kubernetes.io/managed-by"
 	operator  = "verticalscaler-operator"
 
-	// mostName keeps a binding's name within what a name may have.
-	mostName = 200
+	// maxReadableName bounds the readable part of a binding's name.
+	maxReadableName = 200
 )
 
-// Labels are on all bindings.
+// Labels are the labels of all bindings.
 func Labels() map[string]string { return map[string]string{managedBy: operator} }
 
 // The expressions of the policy, for the pod "object" and the scaler "params".
 const (
-	// ofDeployment says that the pod's controller is a ReplicaSet of the scaler's Deployment,
-	// by the name that the Deployment's controller gives it. Labels alone would let in any
-	// pod that carries them.
-	ofDeployment = `has(object.metadata.ownerReferences) && has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels` +
+	// podOfDeployment matches pods whose controller is a ReplicaSet of the scaler's Deployment,
+	// by the name that the Deployment controller gives to the ReplicaSet. Labels alone would
+	// match any pod that has them.
+	podOfDeployment = `has(object.metadata.ownerReferences) && has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels` +
 		` && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && o.kind == 'ReplicaSet' && o.apiVersion.startsWith('apps/')` +
 		` && o.name == params.spec.deploymentName + '-' + object.metadata.labels['` + appsv1.DefaultDeploymentUniqueLabelKey + `'])`
 
-	// sizes are those of the scaler's status.
+	// sizes are the sizes in the scaler's status.
 	sizes = `has(params.status) && has(params.status.newPods) && has(params.status.newPods.containers) ? params.status.newPods.containers : []`
 
-	// fitting are the pod's containers that get a size: those that have limits exactly where
-	// the size has some. A template that has changed since would otherwise get requests above
-	// its limits, and make no pods at all.
+	// fitting are the containers to which a size applies: those that have limits for exactly
+	// the resources that the size limits. If the template has changed since, the sizes could
+	// otherwise exceed its limits, and the pods would be rejected.
 	fitting = `object.spec.containers.filter(o, variables.sizes.exists(s, s.containerName == o.name && ['cpu', 'memory'].all(r,` +
 		` !(has(s.requests) && r in s.requests) || (has(s.limits) && r in s.limits) == (has(o.resources) && has(o.resources.limits) && r in o.resources.limits))))`
 
@@ -64,9 +63,9 @@ const (
 		` ?limits: variables.sizes.filter(s, s.containerName == o.name)[0].?limits}})}}`
 )
 
-// Policy is the policy that all bindings share. It is installed with the rights, from
-// config/components/new-pods, since who may write policies may change any pod of the cluster.
-// What the API server would fill in is said, so that the two can be compared.
+// Policy is the policy that all bindings share. It is part of the installation, in
+// config/components/new-pods, because permission to write policies is permission to change any
+// pod of the cluster. It sets the API server's defaults, so that the two can be compared.
 func Policy() *admissionv1.MutatingAdmissionPolicy {
 	return &admissionv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: PolicyName},
@@ -81,7 +80,7 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: ptr.To(admissionv1.NamespacedScope)},
 				}}},
 			},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "of-the-deployment", Expression: ofDeployment}},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "of-the-deployment", Expression: podOfDeployment}},
 			Variables: []admissionv1.Variable{
 				{Name: "sizes", Expression: sizes},
 				{Name: "fitting", Expression: fitting},
@@ -96,9 +95,9 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 	}
 }
 
-// Binding lets the policy act on the pods with these labels, in the scaler's namespace, with
-// the scaler as its parameter. A binding for each scaler costs the API server far less than
-// one for all of them, since labels are compared before any expression is looked at.
+// Binding applies the policy to the pods with these labels in the scaler's namespace, with the
+// scaler as its parameter. One binding for each scaler costs the API server far less than one
+// for all, because it compares labels before it evaluates expressions.
 func Binding(scaler types.NamespacedName, pods *metav1.LabelSelector) *admissionv1.MutatingAdmissionPolicyBinding {
 	return &admissionv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: BindingName(scaler), Labels: Labels()},
@@ -116,16 +115,16 @@ func Binding(scaler types.NamespacedName, pods *metav1.LabelSelector) *admission
 	}
 }
 
-// BindingName is the name of the scaler's binding. Both names may have dots and dashes, so
-// a hash tells apart what would else read the same.
+// BindingName is the name of the scaler's binding. Namespace and name may both contain dots
+// and dashes, so a hash keeps the result unique.
 func BindingName(scaler types.NamespacedName) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(scaler.String()))
 	readable := scaler.Namespace + "." + scaler.Name
-	return readable[:min(len(readable), mostName)] + "." + hex.EncodeToString(h.Sum(nil))
+	return readable[:min(len(readable), maxReadableName)] + "." + hex.EncodeToString(h.Sum(nil))
 }
 
-// ScalerOf is the scaler that a binding of ours is for.
+// ScalerOf returns the scaler that one of our bindings is for.
 func ScalerOf(binding *admissionv1.MutatingAdmissionPolicyBinding) (types.NamespacedName, bool) {
 	ref := binding.Spec.ParamRef
 	if binding.Labels[managedBy] != operator || ref == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
 
-func TestThePolicyIsTheOneThatIsInstalled(t *testing.T) {
+func TestPolicyEqualsTheInstalledManifest(t *testing.T) {
 	text, err := os.ReadFile("../../../config/components/new-pods/policy.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -28,22 +28,22 @@ func TestThePolicyIsTheOneThatIsInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(admission.Policy().Spec, installed.Spec); diff != "" {
-		t.Errorf("the spec of the policy (-here +config):\n%s", diff)
+		t.Errorf("the spec of the policy (-code +config):\n%s", diff)
 	}
-	// config/default puts its prefix in front.
+	// config/default adds its prefix.
 	if name := "verticalscaler-" + installed.Name; name != admission.PolicyName {
-		t.Errorf("it is installed as %s, and bound as %s", name, admission.PolicyName)
+		t.Errorf("installed as %s, bound as %s", name, admission.PolicyName)
 	}
-	rights, err := os.ReadFile("../../../config/components/new-pods/manager_new_pods.yaml")
+	role, err := os.ReadFile("../../../config/components/new-pods/manager_new_pods.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(rights), "resourceNames: ["+admission.PolicyName+"]") {
-		t.Errorf("the rights do not name %s", admission.PolicyName)
+	if !strings.Contains(string(role), "resourceNames: ["+admission.PolicyName+"]") {
+		t.Errorf("the role does not name %s", admission.PolicyName)
 	}
 }
 
-func TestBindingsHaveNamesOfTheirOwn(t *testing.T) {
+func TestBindingNamesAreUnique(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	seen := map[string]types.NamespacedName{}
 	for _, scaler := range []types.NamespacedName{
@@ -68,10 +68,10 @@ func TestBindingsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesBindingsAreNotOurs(t *testing.T) {
+func TestForeignBindingsAreIgnored(t *testing.T) {
 	for name, change := range map[string]func(*admissionv1.MutatingAdmissionPolicyBinding){
 		"without our label":  func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Labels = nil },
-		"of another name":    func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Name = "mine" },
+		"with another name":  func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Name = "mine" },
 		"without a scaler":   func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Spec.ParamRef = nil },
 		"for another scaler": func(b *admissionv1.MutatingAdmissionPolicyBinding) { b.Spec.ParamRef.Name = "other" },
 	} {
@@ -79,7 +79,7 @@ func TestSomebodyElsesBindingsAreNotOurs(t *testing.T) {
 			binding := admission.Binding(types.NamespacedName{Namespace: "shop", Name: "web"}, &metav1.LabelSelector{})
 			change(binding)
 			if scaler, ours := admission.ScalerOf(binding); ours {
-				t.Errorf("it is taken for the one of %s", scaler)
+				t.Errorf("recognized as the binding of %s", scaler)
 			}
 		})
 	}

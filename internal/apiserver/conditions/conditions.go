@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conditions turns what a pass has to say into an object's conditions.
+// Package conditions merges the conditions of a reconcile into those of an object.
 package conditions
 
 import (
@@ -12,27 +12,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxMessage is the length in bytes to which a message is cut, so that what an API
-// server said does not fill the status.
+// MaxMessage is the maximum length of a message in bytes, so that messages of the API server
+// do not fill the status.
 const MaxMessage = 1024
 
-// Merge makes the conditions now out of those said, all of them about a generation of
-// the object. Those whose status has not changed keep the transition time that they
-// have in before; the others get at, to the second.
-func Merge(before, said []metav1.Condition, generation int64, at time.Time) (now []metav1.Condition) {
-	for _, c := range said {
+// Merge returns the current conditions, all of them with the given generation. A condition
+// whose status is the same as before keeps its transition time. The others get the time at,
+// in seconds.
+func Merge(before, current []metav1.Condition, generation int64, at time.Time) (merged []metav1.Condition) {
+	for _, c := range current {
 		if old := meta.FindStatusCondition(before, c.Type); old != nil {
-			now = append(now, *old)
+			merged = append(merged, *old)
 		}
 		c.ObservedGeneration = generation
 		c.Message = Truncated(c.Message)
 		c.LastTransitionTime = metav1.NewTime(at.Truncate(time.Second))
-		meta.SetStatusCondition(&now, c)
+		meta.SetStatusCondition(&merged, c)
 	}
-	return now
+	return merged
 }
 
-// Truncated cuts a message to MaxMessage bytes, without leaving half a letter.
+// Truncated cuts a message to MaxMessage bytes without splitting a character.
 func Truncated(message string) string {
 	if len(message) <= MaxMessage {
 		return message

@@ -22,10 +22,10 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	before := []metav1.Condition{c("Ready", "True", "old", 1, noon), c("Stalled", "False", "old", 1, noon), c("Gone", "True", "old", 1, noon)}
-	said := []metav1.Condition{c("Ready", "True", "new", 0, time.Time{}), c("Stalled", "True", "new", 0, time.Time{}), c("Sized", "True", "new", 0, time.Time{})}
+	current := []metav1.Condition{c("Ready", "True", "new", 0, time.Time{}), c("Stalled", "True", "new", 0, time.Time{}), c("Sized", "True", "new", 0, time.Time{})}
 	later := noon.Add(time.Hour)
 	want := []metav1.Condition{c("Ready", "True", "new", 2, noon), c("Stalled", "True", "new", 2, later), c("Sized", "True", "new", 2, later)}
-	if diff := cmp.Diff(want, Merge(before, said, 2, later.Add(time.Millisecond))); diff != "" {
+	if diff := cmp.Diff(want, Merge(before, current, 2, later.Add(time.Millisecond))); diff != "" {
 		t.Errorf("Merge() (-want +got):\n%s", diff)
 	}
 }
@@ -37,6 +37,6 @@ func TestTruncated(t *testing.T) {
 		t.Errorf("%d bytes, ending with %q", len(got), got[len(got)-8:])
 	}
 	if whole := strings.Repeat("x", MaxMessage); Truncated(whole) != whole {
-		t.Error("what is short enough is cut")
+		t.Error("a short message is cut")
 	}
 }

@@ -1,7 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership reads from an object's managed fields which of them are whose.
+// Package ownership reads from the managed fields of an object which field manager owns which
+// fields.
 package ownership
 
 import (
@@ -15,15 +16,15 @@ import (
 )
 
 const (
-	// Scalers is the field manager of all that scalers write: in a Deployment, the
-	// resources of containers in the pod template.
+	// Scalers is the field manager of scalers. In a Deployment, it owns container resources
+	// in the pod template.
 	Scalers = "verticalscaler"
-	// Owners is the field manager of all that ScaledDeployments apply.
+	// Owners is the field manager of ScaledDeployments.
 	Owners = "scaleddeployment"
 )
 
-// Of is the set of fields that a manager owns, by whichever operation, but not those
-// of subresources. Fields that cannot be read are an error.
+// Of returns the fields that a manager owns by any operation, without subresources. It returns
+// an error for fields that it cannot decode.
 func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, error) {
 	owned := &fieldpath.Set{}
 	for _, entry := range entries {
@@ -39,8 +40,8 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 	return owned, nil
 }
 
-// HasContainer says whether the set has something of a container of a Deployment's pod
-// template. A nil set has nothing.
+// HasContainer says whether the set contains a field of a container in a Deployment's pod
+// template. A nil set is empty.
 func HasContainer(set *fieldpath.Set, container string) bool {
 	return set != nil && !set.WithPrefix(fieldpath.PathElement{FieldName: ptr.To("spec")}).
 		WithPrefix(fieldpath.PathElement{FieldName: ptr.To("template")}).
@@ -49,42 +50,42 @@ func HasContainer(set *fieldpath.Set, container string) bool {
 		WithPrefix(fieldpath.PathElement{Key: fieldpath.KeyByFields("name", container)}).Empty()
 }
 
-// HasResource says whether the set has an entry, such as "cpu", in the list "requests"
-// or "limits" of a container of a Deployment's pod template. A nil set has nothing.
+// HasResource says whether the set contains an entry, such as "cpu", of the list "requests"
+// or "limits" of a container in a Deployment's pod template. A nil set is empty.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
 	return set != nil && set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
 		fieldpath.KeyByFields("name", container), "resources", list, resource))
 }
 
-// Leaf is one entry in the lists of a container's resources, such as "cpu" in "requests".
+// Leaf is one entry of a container's resources, such as "cpu" in "requests".
 type Leaf struct{ Container, List, Resource string }
 
-// Where containers are, in a Deployment and in a pod.
+// The path to the containers of a Deployment and of a pod.
 var (
 	InTemplate = []string{"spec", "template", "spec", "containers"}
 	InPod      = []string{"spec", "containers"}
 )
 
-// WritersOf names the managers, but for the one left out, that own at least one of the
-// leaves, and how they write: "helm (Update)", "kubectl-edit (Update, resize)". The
-// names are sorted.
-func WritersOf(entries []metav1.ManagedFieldsEntry, containers []string, leaves []Leaf, but string) (names []string, err error) {
+// WritersOf names the managers that own at least one of the leaves, and their operations:
+// "helm (Update)", "kubectl-edit (Update, resize)". It leaves out one manager. The names are
+// sorted.
+func WritersOf(entries []metav1.ManagedFieldsEntry, containers []string, leaves []Leaf, except string) (names []string, err error) {
 	for _, entry := range entries {
-		if entry.Manager == but || entry.FieldsV1 == nil {
+		if entry.Manager == except || entry.FieldsV1 == nil {
 			continue
 		}
 		set := &fieldpath.Set{}
 		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-			return nil, fmt.Errorf("reading what %s manages: %w", entry.Manager, err)
+			return nil, fmt.Errorf("decoding the fields of manager %s: %w", entry.Manager, err)
 		}
 		if !slices.ContainsFunc(leaves, func(leaf Leaf) bool { return set.Has(leaf.path(containers)) }) {
 			continue
 		}
-		how := string(entry.Operation)
+		operation := string(entry.Operation)
 		if entry.Subresource != "" {
-			how += ", " + entry.Subresource
+			operation += ", " + entry.Subresource
 		}
-		names = append(names, fmt.Sprintf("%s (%s)", entry.Manager, how))
+		names = append(names, fmt.Sprintf("%s (%s)", entry.Manager, operation))
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managed is an entry of managedFields with resources of container app.
+// managed is a managedFields entry with resources of container app.
 func managed(manager, subresource, resources string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Subresource: subresource, Operation: "Apply",
@@ -29,17 +29,17 @@ func TestOf(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"nothing": {nil, ""},
-		"what we applied": {
+		"no entries": {nil, ""},
+		"one apply": {
 			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
 		},
-		"what we applied and what we updated": {
+		"two entries of one manager": {
 			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "", cpuRequest), managed("verticalscaler", "", cpuLimit)}, "requests.cpu limits.cpu",
 		},
-		"what others applied is not ours": {
+		"other managers are left out": {
 			[]metav1.ManagedFieldsEntry{managed("argocd", "", allOfApp), managed("verticalscaler", "", cpuRequest)}, "requests.cpu",
 		},
-		"what is of a subresource is not of the spec": {
+		"subresources are left out": {
 			[]metav1.ManagedFieldsEntry{managed("verticalscaler", "status", allOfApp)}, "",
 		},
 		"an entry without fields": {
@@ -61,7 +61,7 @@ func TestOf(t *testing.T) {
 				}
 			}
 			if want := tc.want; got != want && got != " "+want {
-				t.Errorf("owned are%s, want %s", got, want)
+				t.Errorf("owned:%s, want %s", got, want)
 			}
 			if HasResource(owned, "other", "requests", "cpu") {
 				t.Error("another container's field is owned")
@@ -69,10 +69,10 @@ func TestOf(t *testing.T) {
 		})
 	}
 	if HasResource(nil, "app", "requests", "cpu") {
-		t.Error("no set has a field")
+		t.Error("a nil set has a field")
 	}
 	if _, err := Of([]metav1.ManagedFieldsEntry{{Manager: Scalers, FieldsV1: metav1.NewFieldsV1(`{"f:spec":[]}`)}}, Scalers); err == nil {
-		t.Error("fields that cannot be read are no error")
+		t.Error("no error for invalid fields")
 	}
 }
 
@@ -88,15 +88,15 @@ func TestWritersOf(t *testing.T) {
 		leaves  []Leaf
 		want    string
 	}{
-		"nobody":                        {nil, InTemplate, requests, "[]"},
-		"who has one of them":           {[]metav1.ManagedFieldsEntry{managed("argocd", "", cpuRequest)}, InTemplate, requests, "[argocd (Apply)]"},
-		"not who has something else":    {[]metav1.ManagedFieldsEntry{managed("argocd", "", cpuLimit)}, InTemplate, requests, "[]"},
-		"all of them, in order":         {[]metav1.ManagedFieldsEntry{helm, managed("argocd", "", cpuRequest)}, InTemplate, requests, "[argocd (Apply) helm (Update)]"},
-		"not the one that is left out":  {[]metav1.ManagedFieldsEntry{managed(Scalers, "", allOfApp), helm}, InTemplate, requests, "[helm (Update)]"},
-		"by a subresource":              {[]metav1.ManagedFieldsEntry{pod}, InPod, requests, "[updater (Update, resize)]"},
-		"not of another kind of object": {[]metav1.ManagedFieldsEntry{pod, helm}, InPod, requests[1:], "[]"},
-		"not without fields":            {[]metav1.ManagedFieldsEntry{{Manager: "helm"}}, InTemplate, requests, "[]"},
-		"of no leaves":                  {[]metav1.ManagedFieldsEntry{helm}, InTemplate, nil, "[]"},
+		"no entries":                     {nil, InTemplate, requests, "[]"},
+		"a manager of one leaf":          {[]metav1.ManagedFieldsEntry{managed("argocd", "", cpuRequest)}, InTemplate, requests, "[argocd (Apply)]"},
+		"not a manager of other fields":  {[]metav1.ManagedFieldsEntry{managed("argocd", "", cpuLimit)}, InTemplate, requests, "[]"},
+		"all managers, sorted":           {[]metav1.ManagedFieldsEntry{helm, managed("argocd", "", cpuRequest)}, InTemplate, requests, "[argocd (Apply) helm (Update)]"},
+		"not the excepted manager":       {[]metav1.ManagedFieldsEntry{managed(Scalers, "", allOfApp), helm}, InTemplate, requests, "[helm (Update)]"},
+		"through a subresource":          {[]metav1.ManagedFieldsEntry{pod}, InPod, requests, "[updater (Update, resize)]"},
+		"not for another kind of object": {[]metav1.ManagedFieldsEntry{pod, helm}, InPod, requests[1:], "[]"},
+		"not without fields":             {[]metav1.ManagedFieldsEntry{{Manager: "helm"}}, InTemplate, requests, "[]"},
+		"no leaves":                      {[]metav1.ManagedFieldsEntry{helm}, InTemplate, nil, "[]"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -107,6 +107,6 @@ func TestWritersOf(t *testing.T) {
 		})
 	}
 	if _, err := WritersOf([]metav1.ManagedFieldsEntry{{Manager: "helm", FieldsV1: metav1.NewFieldsV1("{")}}, InTemplate, requests, Scalers); err == nil {
-		t.Error("fields that cannot be read are an error")
+		t.Error("no error for invalid fields")
 	}
 }

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownwrites remembers what a controller has written last, until its cache has
-// caught up with it. A pass over our own past would compare with a status that is no
-// longer there, and might find that nothing is to be written.
+// Package ownwrites remembers the last write of a controller until its cache has caught up.
+// A reconcile with an older cache would compare with a status that no longer exists, and might
+// skip a write.
 package ownwrites
 
 import (
@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StaleFor is how long a cache is believed to be merely late. After that the API
-// server must have lost our write, as one does that was restored from a backup.
+// StaleFor is how long a cache may lag. After that, the API server must have lost our write,
+// for example because it was restored from a backup.
 const StaleFor = time.Minute
 
-// Memory holds the version of each object of a kind that our last write led to. Its zero
-// value is ready for use, by several goroutines at once; a nil one remembers nothing.
+// Memory holds the version of each object after our last write to it. The zero value is ready
+// for concurrent use. A nil Memory remembers nothing.
 type Memory struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]version
@@ -32,7 +32,7 @@ type version struct {
 	at       time.Time
 }
 
-// Remember notes the version that a write has led to.
+// Remember stores the version after a write.
 func (m *Memory) Remember(written client.Object, now time.Time) {
 	if m == nil {
 		return
@@ -45,7 +45,7 @@ func (m *Memory) Remember(written client.Object, now time.Time) {
 	m.last[client.ObjectKeyFromObject(written)] = version{written.GetResourceVersion(), now}
 }
 
-// Forget drops what is known of an object that is gone.
+// Forget drops a deleted object.
 func (m *Memory) Forget(key types.NamespacedName) {
 	if m == nil {
 		return
@@ -55,8 +55,8 @@ func (m *Memory) Forget(key types.NamespacedName) {
 	delete(m.last, key)
 }
 
-// IsNewerThan says whether our last write came after the version at hand. Versions that
-// cannot be compared are taken for fresh.
+// IsNewerThan says whether our last write is newer than the version that was read. A version
+// that cannot be compared counts as current.
 func (m *Memory) IsNewerThan(read client.Object, now time.Time) bool {
 	if m == nil {
 		return false
@@ -76,7 +76,7 @@ func (m *Memory) IsNewerThan(read client.Object, now time.Time) bool {
 	return false
 }
 
-// Clone makes a copy that shares nothing.
+// Clone returns an independent copy.
 func (m *Memory) Clone() *Memory {
 	if m == nil {
 		return nil

@@ -22,12 +22,12 @@ func TestMemory(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		"older than our write":          {"9", time.Second, true}, // as numbers, 9 is before 10
-		"our write":                     {"10", time.Second, false},
-		"newer than our write":          {"11", time.Second, false},
-		"older for longer than any lag": {"9", StaleFor, false},
-		"a version that is no number":   {"x", time.Second, false},
-		"no version":                    {"", time.Second, false},
+		"older than our write":           {"9", time.Second, true}, // as numbers, 9 is before 10
+		"our write":                      {"10", time.Second, false},
+		"newer than our write":           {"11", time.Second, false},
+		"older for longer than StaleFor": {"9", StaleFor, false},
+		"a version that is not a number": {"x", time.Second, false},
+		"no version":                     {"", time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
@@ -37,14 +37,14 @@ func TestMemory(t *testing.T) {
 				t.Errorf("IsNewerThan(%s) = %t", tc.read, got)
 			}
 			if got := m.IsNewerThan(at("9"), noon.Add(tc.after)); got != tc.want {
-				t.Errorf("then, of version 9: %t", got) // what has been caught up with is forgotten
+				t.Errorf("then IsNewerThan(9) = %t", got) // A version that the cache has reached is forgotten.
 			}
 			if !clone.IsNewerThan(at("9"), noon) {
-				t.Error("the clone has forgotten, too")
+				t.Error("the clone has forgotten the write, too")
 			}
 			clone.Forget(types.NamespacedName{Namespace: "shop", Name: "web"})
 			if clone.IsNewerThan(at("9"), noon) {
-				t.Error("what was forgotten is remembered")
+				t.Error("a forgotten write is remembered")
 			}
 		})
 	}

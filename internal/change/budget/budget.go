@@ -1,16 +1,16 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package budget says who may change something next: so many changes in any window of
-// time, so many of them in one namespace, and a queue for those who have to wait.
+// Package budget decides which scaler may change something next. It limits the changes in any
+// window of time, in total and for each namespace, and queues the scalers that must wait.
 //
-// A change is one write to a pod or a pod template that was asked of the API server,
-// accepted or not. Each takes a slot when it is granted and keeps it until a whole window
-// after it has ended. So however long the API server takes over it, no window, wherever it
-// begins, sees more changes than there are slots.
+// A change is one write to a pod or a pod template that was sent to the API server, accepted
+// or not. Each change takes a slot when it is granted, and keeps it until one window after
+// the change has ended. So no window has more changes than slots, wherever it begins and
+// however long the API server takes.
 //
-// Time is an argument of everything. The book is kept in memory: a process begins with
-// all slots free, and a window with a restart in it may see twice as many.
+// Time is an argument of every method. The state is in memory: a new process starts with all
+// slots free, so a window with a restart in it may have twice as many changes.
 package budget
 
 import (
@@ -22,135 +22,133 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Limits are what may be changed.
+// Limits are the limits of a Budget.
 type Limits struct {
-	// Changes is how many there may be in any window, PerNamespace how many of them in
-	// one namespace. At least 1.
+	// Changes is the maximum in any window, PerNamespace the maximum in one namespace. Both
+	// are at least 1.
 	Changes, PerNamespace int
-	// Window is the window's length.
+	// Window is the length of the window.
 	Window time.Duration
 }
 
-// Class orders those who wait: the higher goes first.
+// Class is the priority of a waiting scaler: higher classes go first.
 type Class int
 
-// The classes, by what happens while one waits.
+// The classes, by what happens while a scaler waits.
 const (
-	Lower  Class = iota // something is reserved in vain
-	Raise               // there is less than wanted, and usage is within it
-	Bounds              // what a person has asked for is not so yet
-	Urgent              // a container is killed or starved
+	ScaleDown Class = iota // requested resources stay unused
+	ScaleUp                // pods have less than recommended, and usage is within it
+	Bounds                 // a user's bounds are not applied yet
+	Urgent                 // containers are OOM-killed or starved
 )
 
-// Want is what somebody waits for.
+// Want is the change that a scaler waits for.
 type Want struct {
 	Class Class
-	// Benefit orders those of a class: what is changed in all pods, in cores
-	// (plan.WantOf). At least 0.
+	// Benefit orders the scalers of one class. It is the size of the change over all pods, in
+	// cores (plan.WantOf), and at least 0.
 	Benefit float64
 }
 
 const (
-	// reservation is how long a slot is kept for the one that was woken for it. A pass
-	// comes within milliseconds, on a busy machine within seconds.
+	// reservation is how long a slot is reserved for a requeued scaler. Its reconcile starts
+	// within milliseconds, on a busy machine within seconds.
 	reservation = 10 * time.Second
-	// patience is after how many windows a wait is overdue.
-	patience = 5
+	// overdueWindows is the number of windows after which a wait is overdue.
+	overdueWindows = 5
 )
 
 // Budget grants changes. It is safe for concurrent use.
 //
-// A free slot goes to the highest class; within it to namespaces that have not had their
-// share (the slots, divided by the namespaces that use or want some); within these to the
-// greatest benefit, and then to the longest wait. Who has waited for five windows is
-// overdue, and of two slots at least one goes to the longest overdue, over all and in each
-// namespace, so that the class of the others delays it but cannot keep it out: where S
-// scalers, R of them in its namespace, have waited for longer, it is served within
+// A free slot goes to the highest class. Within a class it goes to namespaces below their
+// share (the slots divided by the namespaces that use or want some), then to the greatest
+// benefit, then to the longest wait. A scaler that has waited for five windows is overdue. Of
+// two slots, at least one goes to the longest overdue scaler, both in total and in each
+// namespace. Higher classes therefore delay a scaler but cannot starve it: if S scalers, R of
+// them in its namespace, have waited longer, it is served within
 // 5 + 2(S/Changes + R/PerNamespace + 2) windows.
 //
-// The first to ask while slots are free get them, whatever they are worth: nobody knows
-// who comes next.
+// While slots are free, the first scalers to ask get them, whatever their benefit.
 //
-// It remembers one entry for each scaler that waits and one for each slot.
+// The memory is one entry for each waiting scaler and one for each slot.
 type Budget struct {
 	limits Limits
 
-	mu       sync.Mutex
-	entries  map[types.NamespacedName]*entry
-	changing map[types.NamespacedName]int // granted and not ended
-	resting  []rest                       // slots of changes that have ended, by time
-	taken    int                          // slots that are reserved, in use or resting
-	spaces   map[string]*space
-	reserved int  // entries that have a slot reserved
-	overdue  bool // the last slot went to one that was overdue
-	// fresh says that a slot was freed since slots were last handed out. Otherwise
-	// nobody can have one but who asks anew.
-	fresh   bool
-	count   uint64 // of entries, ever
-	wake    []types.NamespacedName
-	changed chan struct{}
+	mu             sync.Mutex
+	entries        map[types.NamespacedName]*entry
+	changing       map[types.NamespacedName]int // granted and not ended
+	cooling        []cooling                    // slots of ended changes, by time
+	used           int                          // slots that are reserved, in use or cooling
+	namespaces     map[string]*namespaceUse
+	reserved       int  // entries that have a slot reserved
+	lastWasOverdue bool // the last slot went to an overdue scaler
+	// slotFreed says that a slot was freed since the last assignment. Otherwise only a
+	// scaler that asks again can get one.
+	slotFreed bool
+	arrivals  uint64 // of entries, ever
+	requeue   []types.NamespacedName
+	changed   chan struct{}
 }
 
-// space is what is known of a namespace. There is one as long as it uses or wants slots.
-type space struct {
-	taken, waiting int
-	overdue        bool
+// namespaceUse is the state of a namespace that uses or wants slots.
+type namespaceUse struct {
+	used, waiting  int
+	lastWasOverdue bool
 }
 
-type rest struct {
+type cooling struct {
 	namespace string
 	until     time.Time
 }
 
 type entry struct {
-	want  Want
-	since time.Time
-	turn  uint64
-	// reserved until then, if it is set.
-	reserved time.Time
-	// absent has not come for its reservation: it gets none before it asks again.
-	absent bool
+	want    Want
+	since   time.Time
+	arrival uint64
+	// reservedUntil is zero without a reservation.
+	reservedUntil time.Time
+	// missedReservation is set after a reservation expires: the scaler must ask again.
+	missedReservation bool
 }
 
-// New makes a budget with all slots free.
+// New returns a budget with all slots free.
 func New(limits Limits) *Budget {
 	return &Budget{
-		limits:   limits,
-		entries:  map[types.NamespacedName]*entry{},
-		changing: map[types.NamespacedName]int{},
-		spaces:   map[string]*space{},
-		changed:  make(chan struct{}, 1),
+		limits:     limits,
+		entries:    map[types.NamespacedName]*entry{},
+		changing:   map[types.NamespacedName]int{},
+		namespaces: map[string]*namespaceUse{},
+		changed:    make(chan struct{}, 1),
 	}
 }
 
-// Ask asks for one change. Granted, it must be followed by Done. Otherwise the scaler
-// waits and is woken by Next, until it asks again or leaves; isNew says that it did not
-// wait before.
+// Ask requests one change. If it is granted, Done must follow. Otherwise the scaler waits until
+// Next returns it, it asks again, or it leaves. isNew says that it did not wait before.
 func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (granted, isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.entries[scaler]
 	if isNew = e == nil; isNew {
-		b.count++
-		e = &entry{since: now, turn: b.count}
+		b.arrivals++
+		e = &entry{since: now, arrival: b.arrivals}
 		b.entries[scaler] = e
-		b.space(scaler.Namespace).waiting++
+		b.use(scaler.Namespace).waiting++
 	}
-	e.want, e.absent = want, false
-	b.collect(now)
-	if full := b.spaces[scaler.Namespace].taken >= b.limits.PerNamespace; e.reserved.IsZero() && (b.fresh || !full) {
-		b.hand(now, scaler)
+	e.want, e.missedReservation = want, false
+	b.freeExpired(now)
+	if full := b.namespaces[scaler.Namespace].used >= b.limits.PerNamespace; e.reservedUntil.IsZero() && (b.slotFreed || !full) {
+		b.assignSlots(now, scaler)
 	}
-	b.tell()
-	if e.reserved.IsZero() {
+	b.notify()
+	if e.reservedUntil.IsZero() {
 		return false, isNew
 	}
-	b.remove(scaler, e) // its slot stays taken
+	b.remove(scaler, e) // its slot stays in use
 	b.changing[scaler]++
 	return true, isNew
 }
 
-// Done says that the change has ended, well or not.
+// Done ends a granted change, successful or not.
 func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,14 +159,14 @@ func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 		delete(b.changing, scaler)
 	}
 	until := now.Add(b.limits.Window)
-	if n := len(b.resting); n > 0 && until.Before(b.resting[n-1].until) {
-		until = b.resting[n-1].until // of two that end together, the later time holds for both
+	if n := len(b.cooling); n > 0 && until.Before(b.cooling[n-1].until) {
+		until = b.cooling[n-1].until // Concurrent calls keep the list sorted by the later time.
 	}
-	b.resting = append(b.resting, rest{scaler.Namespace, until})
-	b.tell()
+	b.cooling = append(b.cooling, cooling{scaler.Namespace, until})
+	b.notify()
 }
 
-// Leave says that the scaler wants nothing any more.
+// Leave removes the scaler from the queue.
 func (b *Budget) Leave(scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,121 +175,121 @@ func (b *Budget) Leave(scaler types.NamespacedName) {
 		return
 	}
 	b.remove(scaler, e)
-	if !e.reserved.IsZero() {
-		b.free(scaler.Namespace)
+	if !e.reservedUntil.IsZero() {
+		b.freeSlot(scaler.Namespace)
 	}
-	b.tell()
+	b.notify()
 }
 
-// Next hands out what is free and says whom to wake for it, and when to come again; zero
-// for when Changed says so.
-func (b *Budget) Next(now time.Time) (wake []types.NamespacedName, at time.Time) {
+// Next assigns free slots. It returns the scalers to requeue and when to call it again; zero if
+// Changed announces the next call.
+func (b *Budget) Next(now time.Time) (requeue []types.NamespacedName, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.collect(now)
-	b.hand(now, types.NamespacedName{})
-	wake, b.wake = b.wake, nil
+	b.freeExpired(now)
+	b.assignSlots(now, types.NamespacedName{})
+	requeue, b.requeue = b.requeue, nil
 	if len(b.entries) == 0 {
-		return wake, at
+		return requeue, at
 	}
-	if len(b.resting) > 0 {
-		at = b.resting[0].until
+	if len(b.cooling) > 0 {
+		at = b.cooling[0].until
 	}
 	for _, e := range b.entries {
-		if !e.reserved.IsZero() && (at.IsZero() || e.reserved.Before(at)) {
-			at = e.reserved
+		if !e.reservedUntil.IsZero() && (at.IsZero() || e.reservedUntil.Before(at)) {
+			at = e.reservedUntil
 		}
 	}
-	return wake, at
+	return requeue, at
 }
 
-// Changed receives when Next may have something new to say.
+// Changed receives a value when Next may have a new result.
 func (b *Budget) Changed() <-chan struct{} { return b.changed }
 
-// Waiting is the number of scalers that wait.
+// Waiting is the number of waiting scalers.
 func (b *Budget) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.entries)
 }
 
-func (b *Budget) tell() {
+func (b *Budget) notify() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
 	}
 }
 
-// collect frees the slots whose window is over, and those that nobody came for.
-func (b *Budget) collect(now time.Time) {
-	for len(b.resting) > 0 && !now.Before(b.resting[0].until) {
-		b.free(b.resting[0].namespace)
-		b.resting = b.resting[1:]
+// freeExpired frees slots whose window is over and reservations that were not used.
+func (b *Budget) freeExpired(now time.Time) {
+	for len(b.cooling) > 0 && !now.Before(b.cooling[0].until) {
+		b.freeSlot(b.cooling[0].namespace)
+		b.cooling = b.cooling[1:]
 	}
 	if b.reserved == 0 {
 		return
 	}
 	for key, e := range b.entries {
-		if !e.reserved.IsZero() && !now.Before(e.reserved) {
-			e.reserved, e.absent = time.Time{}, true
+		if !e.reservedUntil.IsZero() && !now.Before(e.reservedUntil) {
+			e.reservedUntil, e.missedReservation = time.Time{}, true
 			b.reserved--
-			b.free(key.Namespace)
+			b.freeSlot(key.Namespace)
 		}
 	}
 }
 
-// hand gives the free slots to those who wait. The one that asks needs not be woken.
-func (b *Budget) hand(now time.Time, asks types.NamespacedName) {
-	b.fresh = false
-	for b.taken < b.limits.Changes {
-		key, ok := b.first(now)
+// assignSlots reserves the free slots for waiting scalers. The scaler that asks is not requeued.
+func (b *Budget) assignSlots(now time.Time, asking types.NamespacedName) {
+	b.slotFreed = false
+	for b.used < b.limits.Changes {
+		key, ok := b.nextInLine(now)
 		if !ok {
 			return
 		}
-		b.entries[key].reserved = now.Add(reservation)
+		b.entries[key].reservedUntil = now.Add(reservation)
 		b.reserved++
-		b.taken++
-		in := b.space(key.Namespace)
-		in.taken++
-		b.overdue = b.isOverdue(b.entries[key], now)
-		in.overdue = b.overdue
-		if key != asks {
-			b.wake = append(b.wake, key)
+		b.used++
+		in := b.use(key.Namespace)
+		in.used++
+		b.lastWasOverdue = b.isOverdue(b.entries[key], now)
+		in.lastWasOverdue = b.lastWasOverdue
+		if key != asking {
+			b.requeue = append(b.requeue, key)
 		}
 	}
 }
 
-// first is who gets the next slot.
-func (b *Budget) first(now time.Time) (types.NamespacedName, bool) {
-	share := max(1, b.limits.Changes/max(1, len(b.spaces)))
+// nextInLine is the scaler that gets the next slot.
+func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
+	share := max(1, b.limits.Changes/max(1, len(b.namespaces)))
 	var best, oldest candidate
-	late := map[string]candidate{} // the longest overdue, by namespace
+	longestOverdue := map[string]candidate{} // by namespace
 	for key, e := range b.entries {
-		in := b.spaces[key.Namespace]
-		if e.absent || !e.reserved.IsZero() || in.taken >= b.limits.PerNamespace {
+		in := b.namespaces[key.Namespace]
+		if e.missedReservation || !e.reservedUntil.IsZero() || in.used >= b.limits.PerNamespace {
 			continue
 		}
-		c := candidate{key: key, entry: e, poor: in.taken < share}
+		c := candidate{key: key, entry: e, belowShare: in.used < share}
 		if best.entry == nil || c.compare(best) < 0 {
 			best = c
 		}
 		if !b.isOverdue(e, now) {
 			continue
 		}
-		if oldest.entry == nil || e.turn < oldest.turn {
+		if oldest.entry == nil || e.arrival < oldest.arrival {
 			oldest = c
 		}
-		if l := late[key.Namespace]; l.entry == nil || e.turn < l.turn {
-			late[key.Namespace] = c
+		if l := longestOverdue[key.Namespace]; l.entry == nil || e.arrival < l.arrival {
+			longestOverdue[key.Namespace] = c
 		}
 	}
 	if best.entry == nil {
 		return types.NamespacedName{}, false
 	}
-	if oldest.entry != nil && !b.overdue {
+	if oldest.entry != nil && !b.lastWasOverdue {
 		return oldest.key, true
 	}
-	if l := late[best.key.Namespace]; l.entry != nil && !b.spaces[best.key.Namespace].overdue {
+	if l := longestOverdue[best.key.Namespace]; l.entry != nil && !b.namespaces[best.key.Namespace].lastWasOverdue {
 		return l.key, true
 	}
 	return best.key, true
@@ -300,13 +298,13 @@ func (b *Budget) first(now time.Time) (types.NamespacedName, bool) {
 type candidate struct {
 	key types.NamespacedName
 	*entry
-	poor bool // its namespace has not had its share
+	belowShare bool // its namespace is below its share
 }
 
-// compare is less than 0 if a goes first.
+// compare returns a negative number if a goes first.
 func (a candidate) compare(b candidate) int {
-	if a.poor != b.poor && a.want.Class == b.want.Class {
-		if a.poor {
+	if a.belowShare != b.belowShare && a.want.Class == b.want.Class {
+		if a.belowShare {
 			return -1
 		}
 		return 1
@@ -314,42 +312,42 @@ func (a candidate) compare(b candidate) int {
 	return cmp.Or(
 		cmp.Compare(b.want.Class, a.want.Class),
 		cmp.Compare(b.want.Benefit, a.want.Benefit),
-		cmp.Compare(a.turn, b.turn),
+		cmp.Compare(a.arrival, b.arrival),
 	)
 }
 
 func (b *Budget) isOverdue(e *entry, now time.Time) bool {
-	return now.Sub(e.since) >= patience*b.limits.Window
+	return now.Sub(e.since) >= overdueWindows*b.limits.Window
 }
 
-func (b *Budget) space(namespace string) *space {
-	in := b.spaces[namespace]
+func (b *Budget) use(namespace string) *namespaceUse {
+	in := b.namespaces[namespace]
 	if in == nil {
-		in = &space{}
-		b.spaces[namespace] = in
+		in = &namespaceUse{}
+		b.namespaces[namespace] = in
 	}
 	return in
 }
 
 func (b *Budget) remove(scaler types.NamespacedName, e *entry) {
 	delete(b.entries, scaler)
-	if !e.reserved.IsZero() {
+	if !e.reservedUntil.IsZero() {
 		b.reserved--
-		b.wake = slices.DeleteFunc(b.wake, func(key types.NamespacedName) bool { return key == scaler })
+		b.requeue = slices.DeleteFunc(b.requeue, func(key types.NamespacedName) bool { return key == scaler })
 	}
-	b.space(scaler.Namespace).waiting--
-	b.forget(scaler.Namespace)
+	b.use(scaler.Namespace).waiting--
+	b.forgetUnused(scaler.Namespace)
 }
 
-func (b *Budget) free(namespace string) {
-	b.taken--
-	b.fresh = true
-	b.space(namespace).taken--
-	b.forget(namespace)
+func (b *Budget) freeSlot(namespace string) {
+	b.used--
+	b.slotFreed = true
+	b.use(namespace).used--
+	b.forgetUnused(namespace)
 }
 
-func (b *Budget) forget(namespace string) {
-	if in := b.spaces[namespace]; in.taken == 0 && in.waiting == 0 {
-		delete(b.spaces, namespace)
+func (b *Budget) forgetUnused(namespace string) {
+	if in := b.namespaces[namespace]; in.used == 0 && in.waiting == 0 {
+		delete(b.namespaces, namespace)
 	}
 }

@@ -25,7 +25,7 @@ func minute(changes, perNamespace int) *Budget {
 	return New(Limits{Changes: changes, PerNamespace: perNamespace, Window: time.Minute})
 }
 
-// spend uses up n slots at that time.
+// spend uses n slots at that time.
 func spend(t *testing.T, b *Budget, now time.Time, n int) {
 	t.Helper()
 	for i := range n {
@@ -44,8 +44,8 @@ func asks(t *testing.T, b *Budget, now time.Time, key types.NamespacedName, want
 	}
 }
 
-// served lets everybody come who is woken, and returns them in order. Each change ends
-// at once.
+// served lets all requeued scalers ask, and returns the granted ones in order. Each change
+// ends at once.
 func served(b *Budget, now time.Time, wants map[types.NamespacedName]Want) (out []string) {
 	for {
 		wake, _ := b.Next(now)
@@ -61,21 +61,21 @@ func served(b *Budget, now time.Time, wants map[types.NamespacedName]Want) (out 
 	}
 }
 
-func TestAWindowIsCountedFromTheEndOfAChange(t *testing.T) {
+func TestAWindowStartsAtTheEndOfAChange(t *testing.T) {
 	b := minute(1, 1)
 	a, c := named("a", "a"), named("c", "c")
 	asks(t, b, at(0), a, Want{}, true)
 	asks(t, b, at(50), c, Want{}, false)
-	b.Done(at(50), a) // the API server may have taken it up any time before
+	b.Done(at(50), a) // The API server may have handled it at any time before.
 	for _, s := range []int{60, 109} {
 		if wake, next := b.Next(at(s)); len(wake) > 0 || !next.Equal(at(110)) {
-			t.Errorf("at %d s: %v are woken, the next at %s", s, wake, next.Sub(noon))
+			t.Errorf("at %d s: requeued %v, next at %s", s, wake, next.Sub(noon))
 		}
 	}
 	if wake, _ := b.Next(at(110)); !slices.Equal(wake, []types.NamespacedName{c}) {
-		t.Errorf("woken: %v", wake)
+		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(111), a, Want{Class: Urgent}, false) // the slot is kept for c
+	asks(t, b, at(111), a, Want{Class: Urgent}, false) // The slot is reserved for c.
 	asks(t, b, at(111), c, Want{}, true)
 }
 
@@ -83,10 +83,10 @@ func TestTheOrderIsByClassAndBenefit(t *testing.T) {
 	b := minute(6, 6)
 	spend(t, b, at(0), 6)
 	wants := map[types.NamespacedName]Want{
-		named("n", "4th"): {Raise, 5},
-		named("n", "6th"): {Lower, 1000},
+		named("n", "4th"): {ScaleUp, 5},
+		named("n", "6th"): {ScaleDown, 1000},
 		named("n", "2nd"): {Urgent, 1},
-		named("n", "5th"): {Raise, 4},
+		named("n", "5th"): {ScaleUp, 4},
 		named("n", "1st"): {Urgent, 2},
 		named("n", "3rd"): {Bounds, 0},
 	}
@@ -98,7 +98,7 @@ func TestTheOrderIsByClassAndBenefit(t *testing.T) {
 	}
 }
 
-func TestWhoWaitedLongerGoesFirstAmongEquals(t *testing.T) {
+func TestTheLongestWaitGoesFirstAmongEquals(t *testing.T) {
 	b := minute(3, 3)
 	spend(t, b, at(0), 3)
 	wants := map[types.NamespacedName]Want{}
@@ -121,10 +121,10 @@ func TestANamespaceHasItsOwnLimit(t *testing.T) {
 	}
 	asks(t, b, at(1), named("other", "x"), Want{}, true)
 	if wake, _ := b.Next(at(59)); len(wake) > 0 {
-		t.Errorf("woken: %v", wake)
+		t.Errorf("requeued: %v", wake)
 	}
 	if wake, _ := b.Next(at(60)); len(wake) != 2 {
-		t.Errorf("woken: %v", wake)
+		t.Errorf("requeued: %v", wake)
 	}
 }
 
@@ -133,40 +133,40 @@ func TestOneNamespaceDoesNotKeepOthersWaiting(t *testing.T) {
 	spend(t, b, at(0), 10)
 	wants := map[types.NamespacedName]Want{}
 	for i := range 1000 {
-		wants[named("noisy", fmt.Sprint(i))] = Want{Raise, 1000}
+		wants[named("noisy", fmt.Sprint(i))] = Want{ScaleUp, 1000}
 	}
 	for i := range 5 {
-		wants[named("quiet", fmt.Sprintf("quiet-%d", i))] = Want{Raise, 1}
+		wants[named("quiet", fmt.Sprintf("quiet-%d", i))] = Want{ScaleUp, 1}
 	}
 	for key, want := range wants {
 		asks(t, b, at(1), key, want, false)
 	}
 	quiet := 0
-	// Namespaces that were served in the last window count until it is over.
+	// Namespaces that were served in the last window count until it ends.
 	for _, name := range append(served(b, at(60), wants), served(b, at(120), wants)...) {
 		if len(name) > len("quiet-") {
 			quiet++
 		}
 	}
 	if quiet != 5 {
-		t.Errorf("%d of 5 of the quiet namespace had their turn within a window and a half", quiet)
+		t.Errorf("%d of 5 scalers of the quiet namespace were served within a window and a half", quiet)
 	}
 }
 
-func TestTheUrgentDoNotKeepTheOthersOutForEver(t *testing.T) {
+func TestUrgentChangesDoNotStarveOthers(t *testing.T) {
 	b := minute(2, 2)
 	spend(t, b, at(0), 2)
 	patient := named("n", "patient")
-	wants := map[types.NamespacedName]Want{patient: {Lower, 0}}
+	wants := map[types.NamespacedName]Want{patient: {ScaleDown, 0}}
 	asks(t, b, at(1), patient, wants[patient], false)
 	for window := 1; ; window++ {
-		for i := range 3 { // more than there are slots for
+		for i := range 3 { // more than there are slots
 			key := named("n", fmt.Sprintf("urgent %d of %d", i, window))
 			wants[key] = Want{Urgent, 1}
 			asks(t, b, at(60*window-1), key, wants[key], false)
 		}
 		isServed := slices.Contains(served(b, at(60*window), wants), patient.Name)
-		if isServed != (window == patience+1) {
+		if isServed != (window == overdueWindows+1) {
 			t.Fatalf("served in window %d: %v", window, isServed)
 		}
 		if isServed {
@@ -175,9 +175,9 @@ func TestTheUrgentDoNotKeepTheOthersOutForEver(t *testing.T) {
 	}
 }
 
-// The slots of two namespaces get free in turn, so that the one that is due to the
-// longest overdue is always the other namespace's.
-func TestTheUrgentDoNotKeepTheOthersOutOfTheirNamespace(t *testing.T) {
+// The slots of two namespaces become free alternately, so that the slot for the longest
+// overdue scaler is always in the other namespace.
+func TestUrgentChangesDoNotStarveOthersOfTheirNamespace(t *testing.T) {
 	b := minute(2, 1)
 	for i, key := range []types.NamespacedName{named("b", "x"), named("a", "x")} {
 		asks(t, b, at(30*i), key, Want{}, true)
@@ -191,7 +191,7 @@ func TestTheUrgentDoNotKeepTheOthersOutOfTheirNamespace(t *testing.T) {
 	patient := named("a", "patient")
 	wants[patient] = Want{}
 	asks(t, b, at(41), patient, Want{}, false)
-	for window := 1; window <= patience+2; window++ {
+	for window := 1; window <= overdueWindows+2; window++ {
 		if got := served(b, at(60*window), wants); len(got) != 1 {
 			t.Fatalf("served: %v", got)
 		}
@@ -205,27 +205,27 @@ func TestTheUrgentDoNotKeepTheOthersOutOfTheirNamespace(t *testing.T) {
 	t.Error("it was never served")
 }
 
-func TestAReservationThatNobodyComesForIsPassedOn(t *testing.T) {
+func TestAnUnusedReservationIsPassedOn(t *testing.T) {
 	b := minute(1, 1)
 	spend(t, b, at(0), 1)
 	first, second := named("a", "first"), named("b", "second")
 	asks(t, b, at(1), first, Want{Class: Urgent}, false)
 	asks(t, b, at(2), second, Want{}, false)
 	if wake, next := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{first}) || !next.Equal(at(70)) {
-		t.Errorf("woken: %v, the next at %s", wake, next.Sub(noon))
+		t.Errorf("requeued: %v, next at %s", wake, next.Sub(noon))
 	}
 	if wake, _ := b.Next(at(70)); !slices.Equal(wake, []types.NamespacedName{second}) {
-		t.Errorf("woken: %v", wake)
+		t.Errorf("requeued: %v", wake)
 	}
 	asks(t, b, at(71), first, Want{Class: Urgent}, false)
-	b.Leave(second) // its plan has changed
+	b.Leave(second) // Its plan has changed.
 	if wake, _ := b.Next(at(72)); !slices.Equal(wake, []types.NamespacedName{first}) {
-		t.Errorf("woken: %v", wake)
+		t.Errorf("requeued: %v", wake)
 	}
 	asks(t, b, at(73), first, Want{Class: Urgent}, true)
 }
 
-func TestNothingIsRememberedOfThoseWhoHaveGone(t *testing.T) {
+func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
 	b := minute(3, 2)
 	r := rand.New(rand.NewPCG(1, 1))
 	now := noon
@@ -246,8 +246,8 @@ func TestNothingIsRememberedOfThoseWhoHaveGone(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	b.Next(now)
-	if len(b.entries)+len(b.changing)+len(b.resting)+len(b.spaces)+len(b.wake)+b.taken+b.reserved != 0 {
-		t.Errorf("left over: %+v", b)
+	if len(b.entries)+len(b.changing)+len(b.cooling)+len(b.namespaces)+len(b.requeue)+b.used+b.reserved != 0 {
+		t.Errorf("remaining state: %+v", b)
 	}
 }
 
@@ -257,10 +257,9 @@ func TestDoneWithoutAGrantIsIgnored(t *testing.T) {
 	asks(t, b, at(0), named("a", "a"), Want{}, true)
 }
 
-// FuzzBudget lets scalers ask at random, leave, come late or not at all for their
-// reservations, and take their time over changes. At whatever instant between grant and
-// end the API server takes a change up: no window has more than there may be, and
-// nobody waits for longer than promised.
+// FuzzBudget lets scalers ask and leave at random, miss reservations, and take some time for
+// changes. The API server handles a change at a random time between its grant and its end. No
+// window has more changes than the limit, and no scaler waits longer than documented.
 func FuzzBudget(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed)
@@ -274,11 +273,11 @@ type simulation struct {
 	now     time.Time
 	wants   map[types.NamespacedName]Want
 	since   map[types.NamespacedName]time.Time
-	comes   map[types.NamespacedName]time.Time // woken, and asks then
+	comes   map[types.NamespacedName]time.Time // requeued, and asks then
 	ends    map[types.NamespacedName]time.Time
 	writes  map[string][]time.Time // by namespace, and "" for all
 	waited  time.Duration
-	most    int // that ever waited at once
+	most    int // scalers that waited at the same time
 	granted int
 }
 
@@ -295,11 +294,11 @@ func newSimulation(seed uint64) *simulation {
 
 func (s *simulation) run(t *testing.T) {
 	t.Helper()
-	const load = 3600 // seconds in which new ones come
-	spaces, crowd := 1+s.IntN(6), 1+s.IntN(150)
+	const load = 3600 // seconds with new requests
+	spaces, scalers := 1+s.IntN(6), 1+s.IntN(150)
 	for second := 0; second < load || len(s.since)+len(s.ends) > 0; second++ {
 		if second > 100*load {
-			t.Fatalf("after %d s, %d still wait", second, len(s.since))
+			t.Fatalf("after %d s, %d scalers still wait", second, len(s.since))
 		}
 		s.now = s.now.Add(time.Second)
 		for key, end := range s.ends {
@@ -309,10 +308,10 @@ func (s *simulation) run(t *testing.T) {
 			}
 		}
 		if second < load {
-			// Twice as many as can be served, and the urgent ones do not end.
+			// Twice as many as can be served, with urgent ones all the time.
 			for range s.Poisson(2 * float64(s.limits.Changes) / 60) {
-				space := min(s.IntN(spaces), s.IntN(spaces)) // some are noisier
-				key := named(fmt.Sprint("n", space), fmt.Sprint(s.IntN(crowd)))
+				space := min(s.IntN(spaces), s.IntN(spaces)) // some ask more often
+				key := named(fmt.Sprint("n", space), fmt.Sprint(s.IntN(scalers)))
 				s.ask(key, Want{Class(s.IntN(4)), s.Float64()})
 			}
 		}
@@ -335,14 +334,14 @@ func (s *simulation) run(t *testing.T) {
 			}
 			s.comes[key] = s.now.Add(time.Duration(late) * time.Second)
 		}
-		if s.taken > s.limits.Changes {
-			t.Fatalf("%d slots are taken, of %d", s.taken, s.limits.Changes)
+		if s.used > s.limits.Changes {
+			t.Fatalf("%d of %d slots are used", s.used, s.limits.Changes)
 		}
 	}
 	s.check(t)
 }
 
-// Poisson is how many come in a second at that rate.
+// Poisson is a random number of requests in a second at that rate.
 func (s *simulation) Poisson(rate float64) (n int) {
 	for left := rate - s.ExpFloat64(); left > 0; left -= s.ExpFloat64() {
 		n++
@@ -395,17 +394,17 @@ func (s *simulation) check(t *testing.T) {
 		slices.SortFunc(times, time.Time.Compare)
 		for i := range times {
 			if j := i + most; j < len(times) && times[j].Sub(times[i]) < s.limits.Window {
-				t.Fatalf("%d changes of %q within %s from %s on, of %d", most+1, space, times[j].Sub(times[i]), times[i].Sub(noon), most)
+				t.Fatalf("%d changes of %q within %s from %s, limit %d", most+1, space, times[j].Sub(times[i]), times[i].Sub(noon), most)
 			}
 		}
 	}
-	// No more than all that ever waited at once were ahead. A slot also rests while its
-	// change is under way and while nobody comes for it: a third of a window at most.
+	// At most all scalers that ever waited were ahead. A slot is also unavailable during its
+	// change and during an unused reservation: at most a third of a window.
 	windows := 5 + 2*(float64(s.most)/float64(s.limits.Changes)+float64(s.most)/float64(s.limits.PerNamespace)+2)
 	if most := time.Duration(1.34 * windows * float64(s.limits.Window)); s.waited > most {
-		t.Errorf("somebody waited for %s, promised are %s (%+v, %d waited)", s.waited, most, s.limits, s.most)
+		t.Errorf("a scaler waited for %s, the documented maximum is %s (%+v, %d waited)", s.waited, most, s.limits, s.most)
 	}
 	if s.granted == 0 {
-		t.Error("nobody was served")
+		t.Error("no scaler was served")
 	}
 }

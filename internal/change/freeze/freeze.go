@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package freeze is the switch that stops all changes: a ConfigMap in the operator's own
-// namespace. While it exists, no pod is resized and no pod template is written;
-// recommendations go on.
+// namespace. While it exists, no pod is resized and no pod template is written.
+// Recommendations go on.
 //
-// Its data need nothing. "namespaces" confines it to some, separated by commas or spaces.
-// "reason" is shown to users. What cannot be read as a list of namespaces holds all of
-// them: somebody meant to stop something.
+// The ConfigMap needs no data. "namespaces" limits the freeze to a list of namespaces,
+// separated by commas or spaces. "reason" is shown to users. A list that cannot be parsed
+// freezes all namespaces, because a user meant to stop something.
 //
-// The ConfigMap is watched (watch.go), and looked at right before each write (guard.go).
-// Where the watch is broken, what was seen last stands. Until it has been seen for the
-// first time, everything is held.
+// The ConfigMap is watched (watch.go) and checked right before each write (guard.go). While
+// the watch fails, the last known state stays. Until the first read, everything is frozen.
 package freeze
 
 import (
@@ -31,25 +30,25 @@ const (
 	keyReason     = "reason"
 )
 
-// longest is how much of a reason is shown, in bytes.
-const longest = 256
+// maxReason is the maximum length of a reason in bytes.
+const maxReason = 256
 
-// State is what the ConfigMap says.
+// State is the content of the ConfigMap.
 type State struct {
-	// Active says that it exists.
+	// Active says that the ConfigMap exists.
 	Active bool
-	// Namespaces are those that are held, sorted; none means all.
+	// Namespaces are the frozen namespaces, sorted; an empty list means all.
 	Namespaces []string
-	// Reason is what users are told; it may be empty.
+	// Reason is shown to users; it may be empty.
 	Reason string
 }
 
-// Read reads the ConfigMap; nil where there is none.
+// Read parses the ConfigMap; nil if it does not exist.
 func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
 	}
-	s := State{Active: true, Reason: tidy(c.Data[keyReason])}
+	s := State{Active: true, Reason: oneLine(c.Data[keyReason])}
 	for _, name := range strings.FieldsFunc(c.Data[keyNamespaces], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			s.Namespaces = nil
@@ -62,39 +61,39 @@ func Read(c *corev1.ConfigMap) State {
 	return s
 }
 
-// tidy makes one short line of a text.
-func tidy(text string) string {
+// oneLine turns a text into one short line.
+func oneLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "..."
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
 	}
 	return text
 }
 
-// Holds says whether nothing may be changed in the namespace.
-func (s State) Holds(namespace string) bool {
+// Freezes says whether the namespace is frozen.
+func (s State) Freezes(namespace string) bool {
 	return s.Active && (len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace))
 }
 
-// Switch tells whether changes are frozen. It is safe for concurrent use. Nil never is.
+// Switch says whether changes are frozen. It is safe for concurrent use. A nil Switch freezes nothing.
 type Switch struct {
-	// ConfigMap is the one that is watched.
+	// ConfigMap is the name of the watched ConfigMap.
 	ConfigMap types.NamespacedName
 
-	mu    sync.Mutex
-	known bool
-	state State
-	since chan struct{} // closed once it is known
+	mu     sync.Mutex
+	known  bool
+	state  State
+	synced chan struct{} // closed after the first read
 }
 
-// New makes a switch of which nothing is known yet.
+// New returns a switch whose state is not known yet.
 func New(configMap types.NamespacedName) *Switch {
-	return &Switch{ConfigMap: configMap, since: make(chan struct{})}
+	return &Switch{ConfigMap: configMap, synced: make(chan struct{})}
 }
 
-// Over says whether changes in the namespace are frozen, and why, in words that stay the
-// same as long as it is.
-func (s *Switch) Over(namespace string) (why string, frozen bool) {
+// Frozen says whether changes in the namespace are frozen, and why. The message stays the same
+// during a freeze.
+func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 	if s == nil {
 		return "", false
 	}
@@ -102,8 +101,8 @@ func (s *Switch) Over(namespace string) (why string, frozen bool) {
 	defer s.mu.Unlock()
 	switch {
 	case !s.known:
-		return fmt.Sprintf("ConfigMap %s could not be read yet, which would freeze all changes: nothing is changed until it is known not to exist", s.ConfigMap), true
-	case !s.state.Holds(namespace):
+		return fmt.Sprintf("ConfigMap %s could not be read yet: all changes are frozen until the operator knows whether it exists", s.ConfigMap), true
+	case !s.state.Freezes(namespace):
 		return "", false
 	case s.state.Reason == "":
 		return fmt.Sprintf("ConfigMap %s freezes changes", s.ConfigMap), true
@@ -111,15 +110,15 @@ func (s *Switch) Over(namespace string) (why string, frozen bool) {
 	return fmt.Sprintf("ConfigMap %s freezes changes: %s", s.ConfigMap, s.state.Reason), true
 }
 
-// Set is told what the ConfigMap says now, and says whether that is new.
+// Set stores the state of the ConfigMap, and says whether it is new.
 func (s *Switch) Set(state State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set(state)
 }
 
-// missing is Set for no ConfigMap, unless one is known.
-func (s *Switch) missing() bool {
+// setAbsent stores that the ConfigMap does not exist, unless a state is already known.
+func (s *Switch) setAbsent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.known && s.set(State{})
@@ -129,16 +128,16 @@ func (s *Switch) set(state State) bool {
 	isNew := !s.known || s.state.Active != state.Active || s.state.Reason != state.Reason || !slices.Equal(s.state.Namespaces, state.Namespaces)
 	if !s.known {
 		s.known = true
-		close(s.since)
+		close(s.synced)
 	}
 	s.state = state
 	return isNew
 }
 
-// Known is closed once the ConfigMap has been looked for.
-func (s *Switch) Known() <-chan struct{} { return s.since }
+// Known is closed after the first read of the ConfigMap.
+func (s *Switch) Known() <-chan struct{} { return s.synced }
 
-// Error says that a write was held.
+// Error is returned for a write that is frozen.
 type Error struct{ Why string }
 
 func (e *Error) Error() string { return e.Why }

@@ -30,61 +30,61 @@ func TestRead(t *testing.T) {
 		data map[string]string
 		want State
 	}{
-		"nothing in it":            {nil, State{Active: true}},
-		"some namespaces":          {map[string]string{"namespaces": "b, a\nc b"}, State{Active: true, Namespaces: []string{"a", "b", "c"}}},
-		"an empty list means all":  {map[string]string{"namespaces": " , "}, State{Active: true}},
-		"so does a star":           {map[string]string{"namespaces": "*"}, State{Active: true}},
-		"so does what is no name":  {map[string]string{"namespaces": "a Bee"}, State{Active: true}},
-		"a reason in one line":     {map[string]string{"reason": " incident\n  42 "}, State{Active: true, Reason: "incident 42"}},
-		"keys that nobody knows":   {map[string]string{"until": "noon"}, State{Active: true}},
-		"a reason that is no text": {map[string]string{"reason": "a\xff"}, State{Active: true, Reason: "a"}},
+		"no data":                     {nil, State{Active: true}},
+		"some namespaces":             {map[string]string{"namespaces": "b, a\nc b"}, State{Active: true, Namespaces: []string{"a", "b", "c"}}},
+		"an empty list means all":     {map[string]string{"namespaces": " , "}, State{Active: true}},
+		"so does a star":              {map[string]string{"namespaces": "*"}, State{Active: true}},
+		"so does an invalid name":     {map[string]string{"namespaces": "a Bee"}, State{Active: true}},
+		"a reason in one line":        {map[string]string{"reason": " incident\n  42 "}, State{Active: true, Reason: "incident 42"}},
+		"unknown keys":                {map[string]string{"until": "noon"}, State{Active: true}},
+		"a reason with invalid UTF-8": {map[string]string{"reason": "a\xff"}, State{Active: true, Reason: "a"}},
 	} {
 		if diff := cmp.Diff(c.want, Read(&corev1.ConfigMap{Data: c.data})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	if got := Read(nil); got.Active || got.Holds("a") {
+	if got := Read(nil); got.Active || got.Freezes("a") {
 		t.Errorf("no ConfigMap: %+v", got)
 	}
-	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > longest+3 || !utf8.ValidString(got) {
+	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > maxReason+3 || !utf8.ValidString(got) {
 		t.Errorf("a long reason: %d bytes", len(got))
 	}
 }
 
 func TestSwitch(t *testing.T) {
 	s := New(name)
-	if why, frozen := s.Over("a"); !frozen || !strings.Contains(why, "ConfigMap system/stop could not be read yet") {
-		t.Errorf("before it is known: %v, %q", frozen, why)
+	if why, frozen := s.Frozen("a"); !frozen || !strings.Contains(why, "ConfigMap system/stop could not be read yet") {
+		t.Errorf("before the first read: %v, %q", frozen, why)
 	}
-	if !s.missing() || s.missing() {
-		t.Error("that there is none is news once")
+	if !s.setAbsent() || s.setAbsent() {
+		t.Error("a missing ConfigMap is new exactly once")
 	}
-	if why, frozen := s.Over("a"); frozen {
+	if why, frozen := s.Frozen("a"); frozen {
 		t.Errorf("without a ConfigMap: %q", why)
 	}
 	state := State{Active: true, Namespaces: []string{"a"}, Reason: "incident 42"}
 	if !s.Set(state) || s.Set(state) {
-		t.Error("a state is news once")
+		t.Error("a state is new exactly once")
 	}
-	if s.missing() {
-		t.Error("the first look must not undo what was seen since")
+	if s.setAbsent() {
+		t.Error("the first read must not undo a newer event")
 	}
-	if why, frozen := s.Over("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
-		t.Errorf("while it is on: %v, %q", frozen, why)
+	if why, frozen := s.Frozen("a"); !frozen || why != "ConfigMap system/stop freezes changes: incident 42" {
+		t.Errorf("during a freeze: %v, %q", frozen, why)
 	}
-	if _, frozen := s.Over("b"); frozen {
+	if _, frozen := s.Frozen("b"); frozen {
 		t.Error("another namespace is frozen")
 	}
 	s.Set(State{})
-	if _, frozen := s.Over("a"); frozen {
-		t.Error("it is still on")
+	if _, frozen := s.Frozen("a"); frozen {
+		t.Error("still frozen")
 	}
-	if _, frozen := (*Switch)(nil).Over("a"); frozen {
-		t.Error("no switch freezes")
+	if _, frozen := (*Switch)(nil).Frozen("a"); frozen {
+		t.Error("a nil switch freezes")
 	}
 }
 
-// counted counts the writes that get through.
+// counted counts the writes that pass.
 type counted struct {
 	client.Client
 	writes int

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Guard makes a client that asks the switch right before each write to a pod, to one of
-// a pod's subresources, or to a Deployment, and returns an *Error while it is on. All
-// other writes pass: statuses, checkpoints, events.
+// Guard returns a client that checks the switch right before each write to a pod, a subresource
+// of a pod, or a Deployment. While changes are frozen, it returns an *Error. All other writes
+// pass: statuses, checkpoints, events.
 func Guard(c client.Client, s *Switch) client.Client {
 	if s == nil {
 		return c
@@ -29,37 +29,37 @@ type guarded struct {
 	freeze *Switch
 }
 
-func (g *guarded) check(obj client.Object) error {
+func (g *guarded) checkObject(obj client.Object) error {
 	switch obj.(type) {
 	case *corev1.Pod, *appsv1.Deployment:
-		return g.in(obj.GetNamespace())
+		return g.checkNamespace(obj.GetNamespace())
 	}
 	return nil
 }
 
-func (g *guarded) in(namespace string) error {
-	if why, frozen := g.freeze.Over(namespace); frozen {
+func (g *guarded) checkNamespace(namespace string) error {
+	if why, frozen := g.freeze.Frozen(namespace); frozen {
 		return &Error{why}
 	}
 	return nil
 }
 
 func (g *guarded) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	if err := g.check(obj); err != nil {
+	if err := g.checkObject(obj); err != nil {
 		return err
 	}
 	return g.Client.Create(ctx, obj, opts...)
 }
 
 func (g *guarded) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	if err := g.check(obj); err != nil {
+	if err := g.checkObject(obj); err != nil {
 		return err
 	}
 	return g.Client.Update(ctx, obj, opts...)
 }
 
 func (g *guarded) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	if err := g.check(obj); err != nil {
+	if err := g.checkObject(obj); err != nil {
 		return err
 	}
 	return g.Client.Patch(ctx, obj, patch, opts...)
@@ -67,7 +67,7 @@ func (g *guarded) Patch(ctx context.Context, obj client.Object, patch client.Pat
 
 func (g *guarded) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if d, ok := obj.(*appsv1ac.DeploymentApplyConfiguration); ok {
-		if err := g.in(ptr.Deref(d.GetNamespace(), "")); err != nil {
+		if err := g.checkNamespace(ptr.Deref(d.GetNamespace(), "")); err != nil {
 			return err
 		}
 	}
@@ -75,14 +75,14 @@ func (g *guarded) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opt
 }
 
 func (g *guarded) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	if err := g.check(obj); err != nil {
+	if err := g.checkObject(obj); err != nil {
 		return err
 	}
 	return g.Client.Delete(ctx, obj, opts...)
 }
 
 func (g *guarded) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	if err := g.check(obj); err != nil {
+	if err := g.checkObject(obj); err != nil {
 		return err
 	}
 	return g.Client.DeleteAllOf(ctx, obj, opts...)
@@ -98,21 +98,21 @@ type guardedSubResource struct {
 }
 
 func (g *guardedSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	if err := g.guard.check(obj); err != nil {
+	if err := g.guard.checkObject(obj); err != nil {
 		return err
 	}
 	return g.SubResourceClient.Create(ctx, obj, sub, opts...)
 }
 
 func (g *guardedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	if err := g.guard.check(obj); err != nil {
+	if err := g.guard.checkObject(obj); err != nil {
 		return err
 	}
 	return g.SubResourceClient.Update(ctx, obj, opts...)
 }
 
 func (g *guardedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	if err := g.guard.check(obj); err != nil {
+	if err := g.guard.checkObject(obj); err != nil {
 		return err
 	}
 	return g.SubResourceClient.Patch(ctx, obj, patch, opts...)

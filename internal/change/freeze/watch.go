@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Watch keeps the switch as the ConfigMap says until the context ends, and calls changed
-// each time that it has been set anew.
+// Watch updates the switch from the ConfigMap until the context ends, and calls changed after
+// each new state.
 //
-// It lists and watches that one object: the API server counts a list by
-// metadata.name as one of that name, so that rights on the name are enough.
+// It lists and watches one object by metadata.name, which the API server authorizes by name.
+// Permissions on that name are enough.
 func (s *Switch) Watch(ctx context.Context, client corev1client.ConfigMapsGetter, changed func()) error {
 	logger := log.FromContext(ctx).WithName("freeze").WithValues("ConfigMap", s.ConfigMap)
 	selector := fields.OneTermEqualSelector("metadata.name", s.ConfigMap.Name).String()
@@ -38,21 +38,21 @@ func (s *Switch) Watch(ctx context.Context, client corev1client.ConfigMapsGetter
 	}, &corev1.ConfigMap{}, 0)
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 		if ctx.Err() == nil {
-			logger.Info("The freeze switch cannot be watched: what was last seen stands", "error", err.Error())
+			logger.Info("Cannot watch the freeze switch; the last known state stays", "error", err.Error())
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("watching the freeze switch: %w", err)
 	}
-	tell := func(isNew bool, state State) {
+	notify := func(isNew bool, state State) {
 		if isNew {
-			logger.Info("The freeze switch is set", "frozen", state.Active, "namespaces", state.Namespaces, "reason", state.Reason)
+			logger.Info("Freeze switch changed", "frozen", state.Active, "namespaces", state.Namespaces, "reason", state.Reason)
 			changed()
 		}
 	}
 	set := func(c *corev1.ConfigMap) {
 		state := Read(c)
-		tell(s.Set(state), state)
+		notify(s.Set(state), state)
 	}
 	read := func(obj any) {
 		if c, ok := obj.(*corev1.ConfigMap); ok {
@@ -69,9 +69,9 @@ func (s *Switch) Watch(ctx context.Context, client corev1client.ConfigMapsGetter
 	}
 	go informer.RunWithContext(ctx)
 	go func() {
-		// An empty list tells by no event that there is none.
+		// An empty list causes no event.
 		if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
-			tell(s.missing(), State{}) // unless it has been made and seen meanwhile
+			notify(s.setAbsent(), State{}) // no effect if an event has arrived since
 		}
 	}()
 	return nil

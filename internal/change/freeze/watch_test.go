@@ -17,7 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// server plays an API server that has one ConfigMap at most, or cannot be reached.
+// server is an API server that has at most one ConfigMap, or is unreachable.
 type server struct {
 	corev1client.ConfigMapInterface
 
@@ -57,7 +57,7 @@ func (s *server) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface
 	return s.watch, nil
 }
 
-// breaks ends the watch, and lets no other begin; or lets them again.
+// breaks ends the watch and makes requests fail, or lets them succeed again.
 func (s *server) breaks(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,13 +79,13 @@ func (s *server) failed() int {
 	return s.failures
 }
 
-// eventually waits until it is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until the condition is true.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !so() {
+	for !condition() {
 		select {
 		case <-deadline:
 			t.Fatalf("never: %s", what)
@@ -94,29 +94,29 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func TestWhatWasSeenLastStands(t *testing.T) {
+func TestABrokenWatchKeepsTheLastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the waits between attempts take no time
 		s, api := New(name), &server{broken: true}
 		changes := make(chan struct{}, 10)
 		if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
 			t.Fatal(err)
 		}
-		frozen := func() bool { _, is := s.Over("a"); return is }
+		frozen := func() bool { _, is := s.Frozen("a"); return is }
 		eventually(t, "two attempts", func() bool { return api.failed() > 1 })
 		if !frozen() {
-			t.Error("nothing is known, and nothing is held")
+			t.Error("not frozen before the first read")
 		}
 		api.breaks(false)
-		eventually(t, "there is none", func() bool { return !frozen() })
+		eventually(t, "the ConfigMap is known to be missing", func() bool { return !frozen() })
 		<-changes
 		if want := "metadata.name=stop"; api.selector != want {
 			t.Errorf("listed with %q, not %q", api.selector, want)
 		}
 
-		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "stop", ResourceVersion: "2"}}
+		created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "stop", ResourceVersion: "2"}}
 		eventually(t, "a watch", func() bool { return api.watcher() != nil })
-		api.watcher().Add(made)
-		eventually(t, "the switch is on", frozen)
+		api.watcher().Add(created)
+		eventually(t, "the freeze begins", frozen)
 		<-changes
 
 		before := api.failed()
@@ -125,8 +125,8 @@ func TestWhatWasSeenLastStands(t *testing.T) {
 		if !frozen() {
 			t.Error("a broken watch has ended the freeze")
 		}
-		api.breaks(false) // it is gone by now
-		eventually(t, "the switch is off", func() bool { return !frozen() })
+		api.breaks(false) // It was deleted meanwhile.
+		eventually(t, "the freeze ends", func() bool { return !frozen() })
 		<-changes
 	})
 }

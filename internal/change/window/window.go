@@ -1,11 +1,11 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package window tells when changes may be made: maintenance windows that open by a
-// cron expression in a time zone, and stay open for a while.
+// Package window says when changes may be made: maintenance windows that open by a cron
+// expression in a time zone, and stay open for some time.
 //
-// It is pure. Its promise: a window that cannot be understood never opens, and what
-// does not name a direction does not hold it up.
+// It is pure. A window that cannot be parsed never opens. A window applies only to the
+// directions that it names.
 package window
 
 import (
@@ -14,12 +14,12 @@ import (
 	"regexp"
 	"slices"
 	"time"
-	_ "time/tzdata" // an image without a zone database must not make every name a wrong one
+	_ "time/tzdata" // without it, no zone name is valid in an image without a zone database
 
 	"github.com/robfig/cron/v3"
 )
 
-// Direction is which way a request moves.
+// Direction is the direction in which a request changes.
 type Direction string
 
 // The directions.
@@ -28,39 +28,39 @@ const (
 	ScaleDown Direction = "ScaleDown"
 )
 
-// Spec is a window as people write it.
+// Spec is a window as users write it.
 type Spec struct {
-	// Schedule is a cron expression of five fields: when the window opens.
+	// Schedule is a cron expression with five fields: when the window opens.
 	Schedule string
-	// TimeZone is the IANA name of the zone that the schedule is in; UTC if empty.
+	// TimeZone is the IANA name of the zone of the schedule; UTC if empty.
 	TimeZone string
-	// Duration is how long the window stays open, as the clock runs: where a day has 23
-	// hours, it closes an hour later by the wall.
+	// Duration is how long the window stays open in elapsed time. On a day of 23 hours, it
+	// closes an hour later in local time.
 	Duration time.Duration
-	// Directions are those that the window is for.
+	// Directions are the directions that the window allows.
 	Directions []Direction
 }
 
-// Window is when changes in some directions may be made.
+// Window is a time in which changes in some directions may be made.
 type Window struct {
 	spec     Spec
 	schedule cron.Schedule // nil never opens
 }
 
-// Windows are open while one of them is.
+// Windows are open while at least one of them is.
 type Windows []Window
 
-// fields are five, of numbers, names and signs. The parser would read a time zone and
-// words such as @daily too, and end the process over some of them.
-var fields = regexp.MustCompile(`^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$`)
+// fiveFields matches five fields of numbers, names and signs. The parser also accepts a time zone
+// and words such as @daily, and panics on some of them.
+var fiveFields = regexp.MustCompile(`^[0-9A-Za-z*?,/-]+( +[0-9A-Za-z*?,/-]+){4}$`)
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// Parse reads a window. With an error comes one that never opens.
+// Parse parses a window. With an error it returns a window that never opens.
 func Parse(spec Spec) (Window, error) {
 	w := Window{spec: spec}
-	if !fields.MatchString(spec.Schedule) {
-		return w, fmt.Errorf("schedule %q is no cron expression of five fields", spec.Schedule)
+	if !fiveFields.MatchString(spec.Schedule) {
+		return w, fmt.Errorf("schedule %q is not a cron expression with five fields", spec.Schedule)
 	}
 	parsed, err := parser.Parse(spec.Schedule)
 	if err != nil {
@@ -68,10 +68,10 @@ func Parse(spec Spec) (Window, error) {
 	}
 	schedule, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return w, fmt.Errorf("schedule %q is no cron expression of five fields", spec.Schedule)
+		return w, fmt.Errorf("schedule %q is not a cron expression with five fields", spec.Schedule)
 	}
 	if spec.TimeZone == "Local" {
-		return w, errors.New(`timeZone "Local" is where the operator happens to run: name one`)
+		return w, errors.New(`timeZone "Local" depends on where the operator runs: use an IANA name`)
 	}
 	if schedule.Location, err = time.LoadLocation(spec.TimeZone); err != nil {
 		return w, fmt.Errorf("timeZone %q is not known", spec.TimeZone)
@@ -83,7 +83,7 @@ func Parse(spec Spec) (Window, error) {
 	return w, nil
 }
 
-// Equal says whether two windows were written alike.
+// Equal says whether two windows have the same spec.
 func (w Window) Equal(other Window) bool {
 	return w.spec.Schedule == other.spec.Schedule && w.spec.TimeZone == other.spec.TimeZone &&
 		w.spec.Duration == other.spec.Duration && slices.Equal(w.spec.Directions, other.spec.Directions)
@@ -98,7 +98,7 @@ func (w Window) isOpen(now time.Time) bool {
 	return !first.IsZero() && !first.After(now)
 }
 
-// Opens says whether changes in a direction may be made now, and else how long it is
+// Opens says whether changes in a direction may be made now, and otherwise how long it takes
 // until they may; 0 for never. A direction that no window names is always open.
 func (ws Windows) Opens(d Direction, now time.Time) (open bool, in time.Duration) {
 	open = true

@@ -33,7 +33,7 @@ func parsed(t *testing.T, specs ...Spec) (ws Windows) {
 	return ws
 }
 
-func TestWhenAWindowIsOpen(t *testing.T) {
+func TestOpens(t *testing.T) {
 	const open = "open"
 	nightly := Spec{Schedule: "0 2 * * *", TimeZone: "Europe/Berlin", Duration: 2 * time.Hour, Directions: both}
 	cases := map[string]struct {
@@ -48,7 +48,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 				"2026-06-10T04:00:00+02:00": "22h0m0s",
 			},
 		},
-		"the zone of who asks does not matter": {
+		"the zone of the given time does not matter": {
 			[]Spec{nightly},
 			map[string]string{"2026-06-10T00:00:00Z": open, "2026-06-09T19:00:00-04:00": "1h0m0s"},
 		},
@@ -56,7 +56,7 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 			[]Spec{{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both}},
 			map[string]string{"2026-06-10T02:00:00Z": open, "2026-06-10T00:00:00Z": "2h0m0s"},
 		},
-		"it may last over midnight, over days and over its next opening": {
+		"it may last past midnight, for days and past its next opening": {
 			[]Spec{{Schedule: "0 22 * * SAT", Duration: 30 * time.Hour, Directions: both}, {Schedule: "0 * * * WED", Duration: 90 * time.Minute, Directions: both}},
 			map[string]string{
 				"2026-06-14T12:00:00Z": open, "2026-06-15T04:00:00Z": "44h0m0s",
@@ -111,51 +111,51 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoWindow(t *testing.T) {
+func TestInvalidWindowsNeverOpen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		schedule, zone, want string
 	}{
-		"four fields":               {"0 2 * *", "UTC", "no cron expression of five fields"},
-		"seconds":                   {"0 0 2 * * *", "UTC", "no cron expression of five fields"},
-		"a word for a schedule":     {"@daily", "UTC", "no cron expression of five fields"},
-		"a zone in the schedule":    {"TZ=UTC 0 2 * *", "UTC", "no cron expression of five fields"},
-		"what ends the parser":      {"TZ=", "UTC", "no cron expression of five fields"},
-		"minute 60":                 {"60 * * * *", "UTC", "above maximum"},
-		"day 0":                     {"* * 0 * *", "UTC", "below minimum"},
-		"day 32":                    {"* * 32 * *", "UTC", "above maximum"},
-		"month 13":                  {"* * * 13 *", "UTC", "above maximum"},
-		"day of week 7":             {"* * * * 7", "UTC", "above maximum"},
-		"a name of no day":          {"* * * * FOO", "UTC", "failed to parse"},
-		"signs without numbers":     {"- - - - -", "UTC", "failed to parse"},
-		"hour 24":                   {"0 24 * * *", "UTC", "above maximum"},
-		"a range that is backwards": {"0 5-2 * * *", "UTC", "beyond end of range"},
-		"a step of nothing":         {"*/0 * * * *", "UTC", "step of range should be a positive number"},
-		"a day that no year has":    {"0 0 30 2 *", "UTC", "no year has"},
-		"a zone that is not there":  {"0 2 * * *", "Mars/Olympus", "not known"},
-		"a path as a zone":          {"0 2 * * *", "../../etc/passwd", "not known"},
-		"wherever we are":           {"0 2 * * *", "Local", "happens to run"},
+		"four fields":                  {"0 2 * *", "UTC", "not a cron expression with five fields"},
+		"seconds":                      {"0 0 2 * * *", "UTC", "not a cron expression with five fields"},
+		"a word as a schedule":         {"@daily", "UTC", "not a cron expression with five fields"},
+		"a zone in the schedule":       {"TZ=UTC 0 2 * *", "UTC", "not a cron expression with five fields"},
+		"input that panics the parser": {"TZ=", "UTC", "not a cron expression with five fields"},
+		"minute 60":                    {"60 * * * *", "UTC", "above maximum"},
+		"day 0":                        {"* * 0 * *", "UTC", "below minimum"},
+		"day 32":                       {"* * 32 * *", "UTC", "above maximum"},
+		"month 13":                     {"* * * 13 *", "UTC", "above maximum"},
+		"day of week 7":                {"* * * * 7", "UTC", "above maximum"},
+		"a name of no day":             {"* * * * FOO", "UTC", "failed to parse"},
+		"signs without numbers":        {"- - - - -", "UTC", "failed to parse"},
+		"hour 24":                      {"0 24 * * *", "UTC", "above maximum"},
+		"a reversed range":             {"0 5-2 * * *", "UTC", "beyond end of range"},
+		"a step of zero":               {"*/0 * * * *", "UTC", "step of range should be a positive number"},
+		"a day that no year has":       {"0 0 30 2 *", "UTC", "no year has"},
+		"an unknown zone":              {"0 2 * * *", "Mars/Olympus", "not known"},
+		"a path as a zone":             {"0 2 * * *", "../../etc/passwd", "not known"},
+		"the local zone":               {"0 2 * * *", "Local", "depends on where the operator runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := Parse(Spec{Schedule: tc.schedule, TimeZone: tc.zone, Duration: time.Hour, Directions: both})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Fatalf("Parse() says %v, want %s", err, tc.want)
+				t.Fatalf("Parse() = %v, want %s", err, tc.want)
 			}
 			for h := range 48 {
 				if open, in := (Windows{w}).Opens(ScaleUp, at(t, "2026-06-10T00:00:00Z").Add(time.Duration(h)*time.Hour)); open || in != 0 {
 					t.Fatalf("it opens: %t, in %s", open, in)
 				}
 			}
-			// A good one beside it still opens.
+			// A valid window beside it still opens.
 			good := parsed(t, Spec{Schedule: "0 2 * * *", Duration: time.Hour, Directions: both})
 			if open, _ := append(good, w).Opens(ScaleUp, at(t, "2026-06-10T02:10:00Z")); !open {
-				t.Error("one that is not understood closes another")
+				t.Error("an invalid window closes another")
 			}
 		})
 	}
 }
 
 // What Opens promises must come true, at the second: closed until then, open from then.
-func TestAWindowOpensWhenItSays(t *testing.T) {
+func TestAWindowOpensAtTheAnnouncedTime(t *testing.T) {
 	schedules := []string{"0 2 * * *", "30 2 * * SUN", "*/17 1,3 * * *", "0 0 1 * *", "59 23 * * 1-5", "0 12 29 2 *", "15 2 28-31 3,10 *"}
 	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Havana", "Pacific/Apia"}
 	for seed := range uint64(3000) {

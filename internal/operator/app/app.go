@@ -311,7 +311,7 @@ func watchedVPAs(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
 		return nil, fmt.Errorf("making a client for VerticalPodAutoscalers: %w", err)
 	}
 	namespaces, _ := scope.readable()
-	return &inventory.VPAs{Client: reader, Namespaces: namespaces, LookAgain: inventory.LookAgainForVPAs, Clock: clock.RealClock{}}, nil
+	return &inventory.VPAs{Client: reader, Namespaces: namespaces, RetryPeriod: inventory.VPARetryPeriod, Clock: clock.RealClock{}}, nil
 }
 
 // addChecks adds what the probes ask for.

@@ -1,12 +1,10 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds in the cache the pods of a Deployment, and the Deployments of
-// their owner.
+// Package inventory finds the pods of a Deployment and the Deployments of an owner in the cache.
 //
-// Labels decide nothing here: a pod belongs to a Deployment when its controller is
-// a ReplicaSet whose controller is that Deployment, by UID. A pod that merely
-// carries the same labels is never touched.
+// It does not use labels. A pod belongs to a Deployment if its controller is a ReplicaSet whose
+// controller is that Deployment, by UID. A pod that only has the same labels is never changed.
 package inventory
 
 import (
@@ -27,18 +25,18 @@ import (
 // controllerIndex indexes objects by the UID of their controller.
 const controllerIndex = "metadata.controllerUID"
 
-// revisionAnnotation orders the ReplicaSets of a Deployment: the highest has the
-// newest template.
+// revisionAnnotation orders the ReplicaSets of a Deployment: the highest revision has the latest
+// template.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// ReplicaSetMetadata is how ReplicaSets are cached: their metadata says it all.
+// ReplicaSetMetadata is the type under which ReplicaSets are cached: only metadata is needed.
 func ReplicaSetMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet"},
 	}
 }
 
-// Index prepares the cache for PodsOf and DeploymentsOf.
+// Index adds the indexes that PodsOf and DeploymentsOf need.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, kind := range []client.Object{ReplicaSetMetadata(), &corev1.Pod{}, &appsv1.Deployment{}} {
 		if err := indexer.IndexField(ctx, kind, controllerIndex, controllerUID); err != nil {
@@ -77,8 +75,8 @@ func PodsOf(ctx context.Context, cached client.Reader, d *appsv1.Deployment) ([]
 	return out, nil
 }
 
-// DeploymentsOf reads the Deployments that an object controls from the cache. They are
-// not copied: they must not be changed.
+// DeploymentsOf reads the Deployments that an object controls from the cache. They are not copied
+// and must not be modified.
 func DeploymentsOf(ctx context.Context, cached client.Reader, owner client.Object) ([]appsv1.Deployment, error) {
 	var deployments appsv1.DeploymentList
 	if err := listControlledBy(ctx, cached, &deployments, owner.GetNamespace(), owner.GetUID()); err != nil {
@@ -87,7 +85,7 @@ func DeploymentsOf(ctx context.Context, cached client.Reader, owner client.Objec
 	return deployments.Items, nil
 }
 
-// listControlledBy lists without copying: the pods are only read.
+// listControlledBy lists without copying: the objects are only read.
 func listControlledBy(ctx context.Context, cached client.Reader, list client.ObjectList, namespace string, uid types.UID) error {
 	return cached.List(ctx, list, client.InNamespace(namespace),
 		client.MatchingFields{controllerIndex: string(uid)}, client.UnsafeDisableDeepCopy)
@@ -98,7 +96,7 @@ func newestOf(sets []metav1.PartialObjectMetadata) (uid types.UID) {
 	for i := range sets {
 		revision, err := strconv.ParseInt(sets[i].Annotations[revisionAnnotation], 10, 64)
 		if err != nil {
-			revision = 0 // not numbered yet, so it was made just now or not by us to judge
+			revision = 0 // not set yet, or invalid
 		}
 		if revision > best {
 			best, uid = revision, sets[i].UID
@@ -107,9 +105,9 @@ func newestOf(sets []metav1.PartialObjectMetadata) (uid types.UID) {
 	return uid
 }
 
-// DeploymentNameOf guesses from a pod alone which Deployment it belongs to: its
-// ReplicaSet is named after the Deployment and the pod-template-hash. Good enough
-// to wake somebody, not to act upon.
+// DeploymentNameOf guesses from a pod alone which Deployment it belongs to: its ReplicaSet is
+// named after the Deployment and the pod-template-hash. The result may trigger a reconcile, but
+// is not enough to make changes.
 func DeploymentNameOf(pod client.Object) (string, bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "ReplicaSet" {

@@ -38,10 +38,10 @@ func TestPodsOf(t *testing.T) {
 
 	cases := map[string]struct {
 		objects []client.Object
-		want    []string // names, "*" behind those of the newest template
+		want    []string // names; "*" marks the latest template
 	}{
 		"no ReplicaSet, no pods": {},
-		"the pods of its ReplicaSets are its own": {
+		"the pods of its ReplicaSets": {
 			objects: []client.Object{
 				set("web-1", 1, ownedBy(web)), pod("web-1-a", ownedBySet("web-1")),
 				set("web-2", 2, ownedBy(web)), pod("web-2-a", ownedBySet("web-2")), pod("web-2-b", ownedBySet("web-2")),
@@ -80,7 +80,7 @@ func TestPodsOf(t *testing.T) {
 			objects: []client.Object{set("web-none", 0, ownedBy(web)), pod("a", ownedBySet("web-none"))},
 			want:    []string{"a*"},
 		},
-		"the same labels do not make it an own pod": {
+		"a pod that only has the same labels is left out": {
 			objects: []client.Object{
 				set("web-1", 1, ownedBy(web)), pod("web-1-a", ownedBySet("web-1")),
 				pod("lonely", nil),
@@ -91,16 +91,16 @@ func TestPodsOf(t *testing.T) {
 			},
 			want: []string{"web-1-a*"},
 		},
-		"the same name does not make it the same Deployment": {
+		"a Deployment with the same name and another UID is left out": {
 			objects: []client.Object{set("web-1", 1, ownedBy(former)), pod("orphan", ownedBySet("web-1"))},
 		},
-		"an owner that is no controller does not count": {
+		"an owner that is not the controller is ignored": {
 			objects: []client.Object{
 				set("web-1", 1, notController(ownedBy(web))), pod("a", ownedBySet("web-1")),
 				set("web-2", 2, ownedBy(web)), pod("b", notController(ownedBySet("web-2"))),
 			},
 		},
-		"another namespace does not count": {
+		"another namespace is ignored": {
 			objects: []client.Object{
 				in("bank", set("web-1", 1, ownedBy(web))), in("bank", pod("a", ownedBySet("web-1"))),
 				set("web-2", 2, ownedBy(web)), in("bank", pod("b", ownedBySet("web-2"))),
@@ -129,7 +129,7 @@ func TestPodsOf(t *testing.T) {
 	}
 }
 
-func TestPodsOfPassesErrorsOn(t *testing.T) {
+func TestPodsOfReturnsErrors(t *testing.T) {
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}}
 	broken := errors.New("the cache is broken")
 	for want, fails := range map[string]string{
@@ -181,8 +181,7 @@ func TestDeploymentNameOf(t *testing.T) {
 	}
 }
 
-// Whatever the revisions are and in whatever order the cache tells them, the newest
-// is that with the highest number.
+// With any revisions in any order, the latest ReplicaSet is the one with the highest number.
 func FuzzNewest(f *testing.F) {
 	f.Add("1,2,10,9", uint64(1))
 	f.Add("9223372036854775807,99,,-5,0x10", uint64(2))
@@ -207,7 +206,7 @@ func FuzzNewest(f *testing.F) {
 			if s.UID == uid {
 				for _, other := range sets {
 					if number(other) > number(s) {
-						t.Errorf("of %s, %d is newest, not %d", revisions, number(other), number(s))
+						t.Errorf("revisions %s: %d is the latest, not %d", revisions, number(other), number(s))
 					}
 				}
 			}
@@ -215,7 +214,7 @@ func FuzzNewest(f *testing.F) {
 	})
 }
 
-// cacheOf answers as our cache does: trimmed, and by our index.
+// cacheOf is a cache with our trim function and our index.
 func cacheOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -231,7 +230,7 @@ func cacheOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) cl
 	return builder.Build()
 }
 
-// indexer hands the indexes of a cache to the fake client.
+// indexer adds the indexes of a cache to the fake client.
 type indexer struct{ builder *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
@@ -250,7 +249,7 @@ func set(name string, revision int, owner *metav1.OwnerReference) *appsv1.Replic
 	return s
 }
 
-// pod makes a pod with the labels that all pods here have.
+// pod is a pod with the labels that all pods in these tests have.
 func pod(name string, owner *metav1.OwnerReference) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	if owner != nil {

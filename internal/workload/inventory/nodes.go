@@ -16,11 +16,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Nodes knows what the largest node can give. It keeps count as nodes come, go and
-// change, so that asking costs the same with five nodes and five thousand.
+// Nodes knows the allocatable resources of the largest node. It is updated by node events, so a
+// read costs the same with five nodes and five thousand.
 //
-// Every node counts, whether pods may be scheduled to it now or not: a node that is
-// cordoned for an hour still holds the pods that it has.
+// Every node counts, even if it is unschedulable: a node that is cordoned for an hour keeps its
+// pods.
 type Nodes struct {
 	registration toolscache.ResourceEventHandlerRegistration
 
@@ -29,7 +29,7 @@ type Nodes struct {
 	largest     quantity.Amounts
 }
 
-// WatchNodes begins to watch nodes through the cache.
+// WatchNodes starts to watch nodes through the cache.
 func WatchNodes(ctx context.Context, c cache.Cache) (*Nodes, error) {
 	informer, err := c.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
@@ -47,8 +47,8 @@ func WatchNodes(ctx context.Context, c cache.Cache) (*Nodes, error) {
 	return n, nil
 }
 
-// Largest is, for each resource, what the node can give that has the most of it. 0
-// stands for not known: there are no nodes, or not all of them have been seen yet.
+// Largest is the largest allocatable amount of each resource on any node. 0 means unknown: there
+// are no nodes, or the cache has not synced yet.
 func (n *Nodes) Largest() quantity.Amounts {
 	if n.registration != nil && !n.registration.HasSynced() {
 		return quantity.Amounts{}
@@ -68,7 +68,7 @@ func (n *Nodes) set(obj any) {
 	defer n.mu.Unlock()
 	before, known := n.allocatable[node.Name]
 	if known && now == before {
-		return // nearly all updates are heartbeats
+		return // Most updates are heartbeats.
 	}
 	if n.allocatable == nil {
 		n.allocatable = map[string]quantity.Amounts{}

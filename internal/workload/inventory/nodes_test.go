@@ -37,12 +37,12 @@ func TestTheLargestNode(t *testing.T) {
 		{"none", func() {}, quantity.Amounts{}},
 		{"one", func() { n.set(node("a", "4", "8Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 8 * gibi}},
 		{"another, larger in memory only", func() { n.set(node("b", "2", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
-		{"it grows", func() { n.set(node("b", "8", "16Gi")) }, quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}},
-		{"it shrinks", func() { n.set(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
-		{"what cannot be read counts for nothing", func() { n.set(node("c", "-1", "1e999")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
-		{"one goes", func() { n.remove(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 8 * gibi}},
-		{"one went unseen", func() { n.remove(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("a", "4", "8Gi")}) }, quantity.Amounts{}},
-		{"something else", func() { n.set(&corev1.Pod{}); n.remove("a") }, quantity.Amounts{}},
+		{"a node grows", func() { n.set(node("b", "8", "16Gi")) }, quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}},
+		{"a node shrinks", func() { n.set(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
+		{"an invalid amount is ignored", func() { n.set(node("c", "-1", "1e999")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 16 * gibi}},
+		{"a node is deleted", func() { n.remove(node("b", "1", "16Gi")) }, quantity.Amounts{CPUMillis: 4000, MemoryBytes: 8 * gibi}},
+		{"a deletion was missed", func() { n.remove(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("a", "4", "8Gi")}) }, quantity.Amounts{}},
+		{"an object of another kind", func() { n.set(&corev1.Pod{}); n.remove("a") }, quantity.Amounts{}},
 	} {
 		step.do()
 		if got := n.Largest(); got != step.want {
@@ -51,8 +51,8 @@ func TestTheLargestNode(t *testing.T) {
 	}
 }
 
-// However nodes came, went and changed, the largest is that of those that are left.
-func TestTheLargestNodeDependsOnNoHistory(t *testing.T) {
+// After any sequence of events, the result depends only on the nodes that exist.
+func TestTheLargestNodeDoesNotDependOnHistory(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		var n Nodes
@@ -67,17 +67,17 @@ func TestTheLargestNodeDependsOnNoHistory(t *testing.T) {
 			left[name] = node(name, fmt.Sprint(1+r.IntN(8)), fmt.Sprintf("%dGi", 1+r.IntN(8)))
 			n.set(left[name])
 		}
-		var anew Nodes
+		var recounted Nodes
 		for _, node := range left {
-			anew.set(node)
+			recounted.set(node)
 		}
-		if n.Largest() != anew.Largest() {
-			t.Fatalf("seed %d: %+v, and counted anew %+v", seed, n.Largest(), anew.Largest())
+		if n.Largest() != recounted.Largest() {
+			t.Fatalf("seed %d: %+v, recounted %+v", seed, n.Largest(), recounted.Largest())
 		}
 	}
 }
 
-func TestNothingIsKnownBeforeAllNodesWereSeen(t *testing.T) {
+func TestLargestIsUnknownBeforeTheCacheSyncs(t *testing.T) {
 	n := Nodes{registration: registered(false)}
 	n.set(node("a", "4", "8Gi"))
 	if got := n.Largest(); got != (quantity.Amounts{}) {
@@ -94,7 +94,7 @@ type registered bool
 func (r registered) HasSynced() bool                     { return bool(r) }
 func (r registered) HasSyncedChecker() cache.DoneChecker { return nil }
 
-func TestATrimmedNodeIsItsSizeOnly(t *testing.T) {
+func TestATrimmedNodeHasOnlyItsSize(t *testing.T) {
 	n := node("a", "4", "8Gi")
 	n.Labels, n.Annotations = map[string]string{"zone": "a"}, map[string]string{"note": "long"}
 	n.Spec = corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "dedicated"}}}

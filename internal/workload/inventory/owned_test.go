@@ -21,23 +21,23 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// controlledBy makes the Deployment's controller of that kind.
+// controlledBy sets the controller of the Deployment.
 func controlledBy(d *appsv1.Deployment, apiVersion, kind string, uid types.UID) *appsv1.Deployment {
 	d.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: uid, Controller: ptr.To(true)}}
 	return d
 }
 
-// A ScaledDeployment is compared with the whole of its Deployment, so nothing of the
-// spec and the status goes.
-func TestTrimKeepsWhatAnOwnerCompares(t *testing.T) {
+// A ScaledDeployment is compared with its whole Deployment, so the spec and the status stay
+// complete.
+func TestTrimKeepsOwnedDeployments(t *testing.T) {
 	for name, tc := range map[string]struct {
 		apiVersion, kind string
 		keeps            bool
 	}{
-		"a ScaledDeployment's":                      {"autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", true},
-		"a ScaledDeployment's of a version to come": {"autoscaling.verticalscaler.io/v1", "ScaledDeployment", true},
-		"another group's":                           {"example.com/v1beta1", "ScaledDeployment", false},
-		"another kind's":                            {"autoscaling.verticalscaler.io/v1beta1", "VerticalScaler", false},
+		"of a ScaledDeployment":                     {"autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", true},
+		"of a ScaledDeployment in a future version": {"autoscaling.verticalscaler.io/v1", "ScaledDeployment", true},
+		"of another API group":                      {"example.com/v1beta1", "ScaledDeployment", false},
+		"of another kind":                           {"autoscaling.verticalscaler.io/v1beta1", "VerticalScaler", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := controlledBy(richDeployment(1), tc.apiVersion, tc.kind, "owner-1")
@@ -68,7 +68,7 @@ func TestTrimKeepsWhatAnOwnerCompares(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an owner that is no controller has no say", func(t *testing.T) {
+	t.Run("an owner that is not the controller is ignored", func(t *testing.T) {
 		d := controlledBy(richDeployment(1), "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "owner-1")
 		d.OwnerReferences[0].Controller = nil
 		if d = trimmed(t, d); d.Spec.Template.Spec.Volumes != nil {
@@ -90,7 +90,7 @@ func TestDeploymentsOf(t *testing.T) {
 		controlledBy(deployment("shop", "two"), version, "ScaledDeployment", "owner-1"),
 		controlledBy(deployment("shop", "of-a-namesake"), version, "ScaledDeployment", "owner-2"),
 		controlledBy(deployment("bank", "elsewhere"), version, "ScaledDeployment", "owner-1"),
-		deployment("shop", "nobodys"), foreign,
+		deployment("shop", "unowned"), foreign,
 	}
 	found, err := DeploymentsOf(t.Context(), cacheOf(t, interceptor.Funcs{}, objects...), owner)
 	if err != nil {
@@ -108,6 +108,6 @@ func TestDeploymentsOf(t *testing.T) {
 		return errors.New("no cache")
 	}})
 	if _, err := DeploymentsOf(t.Context(), broken, owner); err == nil {
-		t.Error("a cache that fails is no error")
+		t.Error("no error from a failing cache")
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Trim keeps of a cached object only what we read, since the cache holds every
-// Deployment and pod that we watch. A trimmed object must never be sent back.
+// Trim removes the fields of a cached object that the operator does not read, because the cache
+// holds every watched Deployment and pod. A trimmed object must never be sent to the API server.
 func Trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -28,7 +28,7 @@ func Trim(obj any) (any, error) {
 	case *metav1.PartialObjectMetadata:
 		o.ManagedFields = nil
 		o.Labels = nil
-		o.Annotations = keep(o.Annotations, revisionAnnotation)
+		o.Annotations = keepKey(o.Annotations, revisionAnnotation)
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}
@@ -46,33 +46,33 @@ func trimDeployment(d *appsv1.Deployment) {
 		Containers: trimContainers(d.Spec.Template.Spec.Containers),
 		Resources:  d.Spec.Template.Spec.Resources,
 	}}
-	d.Status.Conditions = givenUp(d.Status.Conditions)
+	d.Status.Conditions = trimDeploymentConditions(d.Status.Conditions)
 }
 
-// givenUp keeps that a rollout does not get on, without the times and words that change
-// meanwhile.
-func givenUp(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
+// trimDeploymentConditions keeps only an exceeded progress deadline, without the times and
+// messages that change.
+func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []appsv1.DeploymentCondition) {
 	for _, c := range conditions {
-		if workload.HasGivenUp(c) {
+		if workload.IsDeadlineExceeded(c) {
 			out = append(out, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
 	}
 	return out
 }
 
-// trimOwnDeployment keeps what is compared with the ScaledDeployment, and which of its
-// fields we have applied, for a scaler or for the ScaledDeployment.
+// trimOwnDeployment keeps what is compared with the ScaledDeployment, and the managed fields of
+// scalers and ScaledDeployments.
 func trimOwnDeployment(d *appsv1.Deployment) {
-	d.Labels = keep(d.Labels, v1beta1.ScaledDeploymentLabel)
-	d.Annotations = keep(d.Annotations, v1beta1.AppliedAnnotation)
+	d.Labels = keepKey(d.Labels, v1beta1.ScaledDeploymentLabel)
+	d.Annotations = keepKey(d.Annotations, v1beta1.AppliedAnnotation)
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager != ownership.Scalers && entry.Manager != ownership.Owners
 	})
 }
 
 func trimPod(p *corev1.Pod) {
-	p.ManagedFields, p.Annotations = resizeTime(p.ManagedFields), nil
-	p.Labels = keep(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	p.ManagedFields, p.Annotations = lastResize(p.ManagedFields), nil
+	p.Labels = keepKey(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	p.Spec = corev1.PodSpec{
 		Containers:     trimContainers(p.Spec.Containers),
 		InitContainers: trimContainers(p.Spec.InitContainers),
@@ -85,7 +85,7 @@ func trimPod(p *corev1.Pod) {
 			Name:                 s.Name,
 			RestartCount:         s.RestartCount,
 			Resources:            s.Resources,
-			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: backingOff(s.State.Waiting)},
+			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: trimWaiting(s.State.Waiting)},
 			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
 		})
 	}
@@ -110,8 +110,8 @@ func trimNode(n *corev1.Node) {
 	n.Status = corev1.NodeStatus{Allocatable: allocatable}
 }
 
-// resizeTime keeps when the pod was last resized in place; nil for never.
-func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
+// lastResize keeps the time of the last resize in place; nil for never.
+func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
 	for _, entry := range entries {
 		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
 			continue
@@ -123,7 +123,7 @@ func resizeTime(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFields
 	return out
 }
 
-// trimConditions keeps what is said of a resize, and since when the pod is ready, or not.
+// trimConditions keeps the resize conditions, and the status and transition time of Ready.
 func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
 		switch c.Type {
@@ -136,9 +136,9 @@ func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition
 	return out
 }
 
-// backingOff keeps that a container is not started for now. The kubelet's words change
-// with each of its tries.
-func backingOff(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
+// trimWaiting keeps only CrashLoopBackOff, without the message, which changes with each
+// attempt.
+func trimWaiting(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
 	if !workload.IsBackingOff(waiting) {
 		return nil
 	}
@@ -153,7 +153,7 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-func keep(m map[string]string, key string) map[string]string {
+func keepKey(m map[string]string, key string) map[string]string {
 	if v, ok := m[key]; ok {
 		return map[string]string{key: v}
 	}

@@ -28,10 +28,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Trimming may take away only what nobody reads. So every field of an object gets a
-// value, at random from words that mean something somewhere, and reading the
-// trimmed object must lead to the same as reading the whole. Who begins to read
-// another field is told here that it is not in the cache.
+// Trimming must only remove fields that are not read. So every field of an object gets a random
+// value, from words that have a meaning somewhere, and reading the trimmed object must return
+// the same as reading the whole. A new reader of a trimmed field fails here.
 func TestTrimKeepsWhatIsRead(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -92,7 +91,7 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-// The random objects above must not all be read as nothing.
+// The random objects above must reach every value that is read.
 func TestTheRandomObjectsAreRead(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(1500) {
@@ -128,7 +127,7 @@ func hasProcess(pod workload.Pod) bool {
 	return false
 }
 
-func TestTrimDropsWhatIsNot(t *testing.T) {
+func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 	d := trimmed(t, richDeployment(1))
 	got, err := yaml.Marshal(d)
 	if err != nil {
@@ -166,7 +165,7 @@ func TestTrimDropsWhatIsNot(t *testing.T) {
 	}
 }
 
-func TestTrimIsTheSameTwice(t *testing.T) {
+func TestTrimIsIdempotent(t *testing.T) {
 	for seed := range uint64(200) {
 		pod := randomPod(rand.New(rand.NewPCG(seed, 2)))
 		once := trimmed(t, &pod)
@@ -176,7 +175,7 @@ func TestTrimIsTheSameTwice(t *testing.T) {
 	}
 }
 
-func TestTrimOfOtherThings(t *testing.T) {
+func TestTrimOtherObjects(t *testing.T) {
 	t.Run("a scaler loses its managed fields only", func(t *testing.T) {
 		scaler := &v1beta1.VerticalScaler{
 			ObjectMeta: metav1.ObjectMeta{
@@ -200,8 +199,8 @@ func TestTrimOfOtherThings(t *testing.T) {
 	})
 }
 
-// BenchmarkHeapPerDeployment measures what a Deployment costs in the cache, whole
-// and trimmed. The report is in bytes per Deployment.
+// BenchmarkHeapPerDeployment measures the memory of a cached Deployment, whole and trimmed, in
+// bytes.
 func BenchmarkHeapPerDeployment(b *testing.B) {
 	data, err := json.Marshal(richDeployment(1))
 	if err != nil {
@@ -210,7 +209,7 @@ func BenchmarkHeapPerDeployment(b *testing.B) {
 	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
 		b.Run(name, func(b *testing.B) {
 			heapPer(b, func(i int) any {
-				// Decoded one by one, as a watch does: nothing is shared.
+				// Decoded one by one, as in a watch, so that nothing is shared.
 				var d appsv1.Deployment
 				if err := json.Unmarshal(data, &d); err != nil {
 					b.Fatal(err)
@@ -252,7 +251,7 @@ func BenchmarkHeapPerPod(b *testing.B) {
 	}
 }
 
-// heapPer reports the heap that an object takes, of a thousand that are kept.
+// heapPer reports the heap of one object, measured with a thousand objects.
 func heapPer(b *testing.B, make1 func(i int) any) {
 	b.Helper()
 	const kept = 1000
@@ -267,7 +266,7 @@ func heapPer(b *testing.B, make1 func(i int) any) {
 		runtime.KeepAlive(objects)
 	}
 	b.ReportMetric(bytes/float64(b.N), "B/object")
-	b.ReportMetric(0, "ns/op") // says nothing: it is the garbage collector's
+	b.ReportMetric(0, "ns/op") // meaningless: it measures the garbage collector
 }
 
 func heap() uint64 {
@@ -278,7 +277,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// richDeployment is what a chart of some size makes.
+// richDeployment is a Deployment as a typical chart creates it.
 func richDeployment(containers int) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
@@ -373,8 +372,8 @@ func trimmed[T any](t *testing.T, obj T) T {
 	return out.(T)
 }
 
-// randomPod is a Deployment's in every other case, which is too much to hope for
-// from chance.
+// randomPod belongs to a Deployment in half of the cases, which random values alone would
+// never reach.
 func randomPod(r *rand.Rand) (pod corev1.Pod) {
 	fill(r, reflect.ValueOf(&pod).Elem())
 	if r.IntN(2) == 0 {
@@ -384,14 +383,14 @@ func randomPod(r *rand.Rand) (pod corev1.Pod) {
 	return pod
 }
 
-// words are what strings are filled with: those that some reader looks for.
+// words are the values of strings: those that some reader looks for.
 var words = []string{
 	"app", "sidecar", "web", "cpu", "memory", "Running", "Pending", "True", "False", "PodResizePending", "PodResizeInProgress", "Ready", "Deferred", "Infeasible", "Error",
 	"OOMKilled", "RestartContainer", "NotRequired", "Burstable", "ReplicaSet", "Deployment", "web-5d4f8c", "5d4f8c", "Container", "Pod", "Resource", "ContainerResource",
 	"Utilization", "resize", "pod-template-hash", "deployment.kubernetes.io/revision", "7", "Always", "CrashLoopBackOff", "ProgressDeadlineExceeded",
 }
 
-// wordsOf are those for types that know few.
+// wordsOf are the words of enum types.
 var wordsOf = map[reflect.Type][]string{
 	reflect.TypeFor[corev1.PodConditionType](): {"PodResizePending", "PodResizeInProgress", "Ready"},
 	reflect.TypeFor[corev1.ConditionStatus]():  {"True", "True", "False"},
@@ -400,7 +399,7 @@ var wordsOf = map[reflect.Type][]string{
 	reflect.TypeFor[appsv1.DeploymentConditionType](): {"Progressing", "Available"},
 }
 
-// fill gives every field of a value, and of all below it, a random value.
+// fill sets every field of a value to a random value, recursively.
 func fill(r *rand.Rand, v reflect.Value) {
 	switch v.Addr().Interface().(type) {
 	case *resource.Quantity:

@@ -26,33 +26,32 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// VPAResource is where the VerticalPodAutoscalers are. Their API is installed apart from
-// Kubernetes, if at all, and may come and go.
+// VPAResource is the resource of VerticalPodAutoscalers. Their API is installed separately from
+// Kubernetes, and may appear and disappear.
 var VPAResource = schema.GroupVersionResource{Group: "autoscaling.k8s.io", Version: "v1", Resource: "verticalpodautoscalers"}
 
-// LookAgainForVPAs is how often it is asked whether there are VerticalPodAutoscalers,
-// where there were none to be read.
-const LookAgainForVPAs = time.Minute
+// VPARetryPeriod is how often VerticalPodAutoscalers are listed again after the list failed.
+const VPARetryPeriod = time.Minute
 
-// VPAs knows the VerticalPodAutoscalers of some namespaces. Caches of the manager are
-// not up to it: one of a kind that is not served never syncs, and holds up the others.
+// VPAs knows the VerticalPodAutoscalers of some namespaces. The manager's cache cannot be used: an
+// informer for a kind that is not served never syncs, and blocks the others.
 type VPAs struct {
-	// Client reads them.
+	// Client reads VerticalPodAutoscalers.
 	Client dynamic.Interface
-	// Namespaces are those to read in; none means all.
+	// Namespaces are the namespaces to read; an empty list means all.
 	Namespaces []string
-	// LookAgain is LookAgainForVPAs, but in tests.
-	LookAgain time.Duration
+	// RetryPeriod is VPARetryPeriod, except in tests.
+	RetryPeriod time.Duration
 	// Clock is the time.
 	Clock clock.Clock
 
-	asked sync.WaitGroup // until each namespace has had an answer
+	unanswered sync.WaitGroup // namespaces without a first answer
 
 	mu    sync.Mutex
 	known map[string]map[string]workload.VPA // by namespace and name
 }
 
-// Of are the VerticalPodAutoscalers of a namespace, by name.
+// Of returns the VerticalPodAutoscalers of a namespace, sorted by name.
 func (v *VPAs) Of(namespace string) (out []workload.VPA) {
 	if v == nil {
 		return nil
@@ -65,25 +64,25 @@ func (v *VPAs) Of(namespace string) (out []workload.VPA) {
 	return out
 }
 
-// Follow begins to watch, until the context ends. changed is told of each that comes,
-// goes or changes, in what matters of it.
+// Follow watches until the context ends. changed is called with each VerticalPodAutoscaler that is
+// created, deleted, or changed in a value of workload.VPA.
 func (v *VPAs) Follow(ctx context.Context, changed func(workload.VPA)) {
 	namespaces := v.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	v.asked.Add(len(namespaces))
+	v.unanswered.Add(len(namespaces))
 	for _, namespace := range namespaces {
-		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.asked.Done)})
+		go v.follow(ctx, &vpaStore{vpas: v, namespace: namespace, changed: changed, answered: sync.OnceFunc(v.unanswered.Done)})
 	}
 }
 
-// Wait waits until each namespace was asked for once. That there is no answer counts, or
-// somebody else's API that is out of order would keep the operator from its work.
+// Wait waits until each namespace was listed once. A failed list counts, because a broken API of
+// another project must not block the operator.
 func (v *VPAs) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		v.asked.Wait()
+		v.unanswered.Wait()
 		close(done)
 	}()
 	select {
@@ -104,34 +103,34 @@ func (v *VPAs) follow(ctx context.Context, store *vpaStore) {
 			return client.Watch(ctx, o)
 		},
 	}}
-	told := ""
+	lastError := ""
 	for ctx.Err() == nil {
 		err := toolscache.NewReflectorWithOptions(source, kind, store, toolscache.ReflectorOptions{Name: "VerticalPodAutoscalers"}).
 			ListAndWatchWithContext(ctx)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			store.clear()
 		}
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != told {
-			told = err.Error() // once, not every minute
-			log.FromContext(ctx).Info("VerticalPodAutoscalers cannot be read, and are not looked out for", "namespace", store.namespace, "error", told)
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil && err.Error() != lastError {
+			lastError = err.Error() // Log an error once, not every minute.
+			log.FromContext(ctx).Info("Cannot read VerticalPodAutoscalers; conflicts with them are not detected", "namespace", store.namespace, "error", lastError)
 		}
 		store.answered()
 		select {
 		case <-ctx.Done():
-		case <-v.Clock.After(v.LookAgain):
+		case <-v.Clock.After(v.RetryPeriod):
 		}
 	}
 	store.answered()
 }
 
-// listThenWatch lists before it watches. That there is nothing to list is known at once,
-// where a watch that streams the list would be tried first.
+// listThenWatch lists before it watches. So an unknown resource fails at once, without an attempt
+// to stream the list first.
 type listThenWatch struct{ *toolscache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is what the reflector asks.
+// IsWatchListSemanticsUnSupported implements the interface that the reflector checks.
 func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
-// vpaStore keeps what is read in one namespace, or in all.
+// vpaStore stores the VerticalPodAutoscalers of one namespace, or of all.
 type vpaStore struct {
 	vpas      *VPAs
 	namespace string
@@ -219,7 +218,7 @@ func (s *vpaStore) set(vpa workload.VPA) {
 	v.known[vpa.Namespace][vpa.Name] = vpa
 	v.mu.Unlock()
 	if known && reflect.DeepEqual(before, vpa) {
-		return // nearly all updates are of its status
+		return // Most updates only change the status.
 	}
 	if known && before.Target != vpa.Target {
 		s.changed(before)
@@ -235,11 +234,11 @@ func (s *vpaStore) drop(vpa workload.VPA) {
 	s.changed(vpa)
 }
 
-// readVPA reads what cannot be understood as one that sizes nothing.
+// readVPA reads a VerticalPodAutoscaler. One that cannot be decoded sizes nothing.
 func readVPA(obj any) (workload.VPA, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return workload.VPA{}, fmt.Errorf("a %T is no VerticalPodAutoscaler", obj)
+		return workload.VPA{}, fmt.Errorf("%T is not a VerticalPodAutoscaler", obj)
 	}
 	var spec workload.VPASpec
 	if content, ok := u.Object["spec"].(map[string]any); ok {

@@ -36,7 +36,7 @@ func vpaOf(namespace, name, deployment string) *unstructured.Unstructured {
 	return vpa
 }
 
-// served is an API server that has the API, or says why not.
+// served is an API server that serves the API, or returns an error.
 type served struct {
 	*fake.FakeDynamicClient
 	refusal atomic.Pointer[apierrors.StatusError]
@@ -69,7 +69,7 @@ var (
 	broken    = apierrors.NewServiceUnavailable("the conversion webhook is down")
 )
 
-// news is what somebody was told of.
+// news records the changes that were reported.
 type news struct {
 	mu   sync.Mutex
 	told string
@@ -81,24 +81,24 @@ func (n *news) tell(vpa workload.VPA) {
 	n.told += fmt.Sprintf("%s/%s of %s; ", vpa.Namespace, vpa.Name, vpa.Target.Name)
 }
 
-// are waits for the news, and forgets them.
+// are waits for these changes, and clears them.
 func (n *news) are(t *testing.T, want string) {
 	t.Helper()
 	testkit.Eventually(t, time.Minute, func() string {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.told != want {
-			return fmt.Sprintf("told of %q, not of %q", n.told, want)
+			return fmt.Sprintf("changes %q, want %q", n.told, want)
 		}
 		n.told = ""
 		return ""
 	})
 }
 
-// follow watches, and returns what it tells of.
+// follow starts to watch, and returns the changes.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Namespaces: namespaces, LookAgain: time.Millisecond, Clock: clock.RealClock{}}
+	v := &inventory.VPAs{Client: s, Namespaces: namespaces, RetryPeriod: time.Millisecond, Clock: clock.RealClock{}}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -126,19 +126,19 @@ func has(t *testing.T, v *inventory.VPAs, namespace, want string) {
 	})
 }
 
-func TestVPAsAreKnownBeforeTheFirstPass(t *testing.T) {
+func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
 	v, _ := follow(t, serve(vpaOf("shop", "b", "web"), vpaOf("shop", "a", "api"), vpaOf("other", "c", "web")))
 	if got := fmt.Sprint(names(v.Of("shop")), names(v.Of("other")), names(v.Of("none"))); got != "[a of api b of web] [c of web] []" {
 		t.Errorf("VPAs: %s", got)
 	}
 }
 
-func TestVPAsComeChangeAndGo(t *testing.T) {
+func TestVPAChangesAreReported(t *testing.T) {
 	s := serve()
 	v, told := follow(t, s, "shop")
 	has(t, v, "shop", "[]")
 	vpas := s.Resource(inventory.VPAResource).Namespace("shop")
-	// The fake has no resource versions: what comes between its list and its watch is lost.
+	// The fake has no resource versions: changes between its list and its watch are lost.
 	testkit.Eventually(t, time.Minute, func() string {
 		for _, action := range s.Actions() {
 			if action.GetVerb() == "watch" {
@@ -157,7 +157,7 @@ func TestVPAsComeChangeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, v, "shop", "[v of api]")
-	told.are(t, "shop/v of web; shop/v of api; ") // what it has left, and what it came to
+	told.are(t, "shop/v of web; shop/v of api; ") // the old target and the new one
 	moved.Object["status"] = map[string]any{"recommendation": "something"}
 	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -166,15 +166,15 @@ func TestVPAsComeChangeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, v, "shop", "[]")
-	told.are(t, "shop/v of api; ") // and not of the status
+	told.are(t, "shop/v of api; ") // not of the status
 }
 
-func TestTheAPIOfVPAsComes(t *testing.T) {
+func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 	for name, refusal := range map[string]*apierrors.StatusError{"not served": notServed, "forbidden": forbidden, "broken": broken} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(vpaOf("shop", "v", "web"))
 			s.refuse(refusal)
-			v, _ := follow(t, s, "shop") // does not wait for it
+			v, _ := follow(t, s, "shop") // does not wait for the API
 			has(t, v, "shop", "[]")
 			s.refuse(nil)
 			has(t, v, "shop", "[v of web]")

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package refusal
+package apierror
 
 import (
 	"context"
@@ -23,8 +23,8 @@ func answer(code int32, reason metav1.StatusReason, message string, causes ...me
 	}}
 }
 
-// The messages are those of a kube-apiserver 1.37.
-func TestRefusals(t *testing.T) {
+// The messages are those of kube-apiserver 1.37.
+func TestOf(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	field := func(name string) metav1.StatusCause {
 		return metav1.StatusCause{Type: "FieldValueInvalid", Field: name}
@@ -33,15 +33,15 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a missing right": {
+		"a missing permission": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: User "system:serviceaccount:vs:vs" cannot patch resource "pods/resize" in API group "" in the namespace "shop"`),
 			"Forbidden",
 		},
-		"a missing right to read": {
+		"a missing permission to read": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: User "system:serviceaccount:vs:vs" cannot get resource "deployments" in API group "apps" in the namespace "shop"`),
 			"Forbidden",
 		},
-		"a missing right to make one": {
+		"a missing permission to create": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: User "system:serviceaccount:vs:vs" cannot create resource "deployments" in API group "apps" in the namespace "shop"`),
 			"Forbidden",
 		},
@@ -49,11 +49,11 @@ func TestRefusals(t *testing.T) {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" didn't have enough allocatable resources: cpu, requested: 64000, allocatable: 4000`, metav1.StatusCause{Type: "NodeCapacity"}),
 			"NodeCapacity",
 		},
-		"a platform that cannot": {
+		"an unsupported platform": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: windows`, metav1.StatusCause{Type: "UnsupportedPlatform"}),
 			"Unsupported",
 		},
-		"a node that is gone": {answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" not found`), "Rejected"},
+		"a deleted node": {answer(403, "Forbidden", `pods "web-1" is forbidden: node "n" not found`), "Rejected"},
 		"a ResourceQuota": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=1, limited: requests.cpu=1`),
 			"QuotaExceeded",
@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 		"Pod Security": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false`), "Rejected",
 		},
-		"a namespace that ends": {
+		"a terminating namespace": {
 			answer(403, "Forbidden", `pods "web-1" is forbidden: unable to create new content in namespace shop because it is being terminated`, metav1.StatusCause{Type: "NamespaceTerminating", Field: "metadata.namespace"}),
 			"NamespaceTerminating",
 		},
@@ -82,7 +82,7 @@ func TestRefusals(t *testing.T) {
 			answer(422, "Invalid", `Pod "web-1" is invalid: spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`, field("spec.containers[0].resources.requests")),
 			"Rejected",
 		},
-		"a limit that goes": {
+		"a removed limit": {
 			answer(422, "Invalid", `Pod "web-1" is invalid: spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed`, field("spec.containers[0].resources.limits")),
 			"Rejected",
 		},
@@ -94,27 +94,27 @@ func TestRefusals(t *testing.T) {
 			answer(422, "Invalid", `pods "web-1" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false`),
 			"Rejected",
 		},
-		"an admission policy of ours": {
+		"our own admission policy": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'verticalscaler-operator-deployments' with binding 'verticalscaler-operator-deployments' denied request: The operator may change nothing of a Deployment but CPU and memory of its containers, and this changes its metadata`),
 			"Rejected",
 		},
-		"a webhook that denies with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},
+		"a webhook that rejects with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},
 		"an API server that cannot resize": {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", pods, "web-1", "404 page not found", 0, true), "Unsupported",
 		},
 
-		// These are no verdicts on the change.
-		"another pod by that name": {answer(422, "Invalid", `Pod "web-1" is invalid: metadata.uid: Invalid value: "x": field is immutable`, field("metadata.uid")), ""},
-		"a pod that has changed":   {apierrors.NewConflict(pods, "web-1", errors.New("the object has been modified")), ""},
-		"a pod that has gone":      {apierrors.NewNotFound(pods, "web-1"), ""},
-		"an owner of a kind that is new to admission": {
+		// These do not reject the write.
+		"another pod with that name": {answer(422, "Invalid", `Pod "web-1" is invalid: metadata.uid: Invalid value: "x": field is immutable`, field("metadata.uid")), ""},
+		"a pod that has changed":     {apierrors.NewConflict(pods, "web-1", errors.New("the object has been modified")), ""},
+		"a deleted pod":              {apierrors.NewNotFound(pods, "web-1"), ""},
+		"an owner kind that admission does not know yet": {
 			answer(403, "Forbidden", `deployments.apps "web" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion autoscaling.verticalscaler.io/v1beta1 Kind ScaledDeployment: no matches for kind "ScaledDeployment" in version "autoscaling.verticalscaler.io/v1beta1"`), "",
 		},
-		"too many requests":       {apierrors.NewTooManyRequests("later", 1), ""},
-		"an error of the server":  {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
-		"a timeout of the server": {apierrors.NewTimeoutError("later", 1), ""},
-		"no answer":               {context.DeadlineExceeded, ""},
-		"nothing":                 {nil, ""},
+		"too many requests": {apierrors.NewTooManyRequests("later", 1), ""},
+		"an internal error": {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
+		"a timeout":         {apierrors.NewTimeoutError("later", 1), ""},
+		"no answer":         {context.DeadlineExceeded, ""},
+		"no error":          {nil, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

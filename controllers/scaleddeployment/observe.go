@@ -1,0 +1,151 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaleddeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// observe is a phase: it reads the owner's VerticalScaler, its Deployments, and the HPA
+// that scales the Deployment directly.
+func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err error) {
+	if s.scaler, s.foreignScaler, err = r.scalerOf(ctx, s.owner); err != nil {
+		return false, err
+	}
+	deployments, err := r.deploymentsOf(ctx, s.owner)
+	if err != nil {
+		return false, err
+	}
+	for i := range deployments {
+		if deployments[i].Name == deploymentName(s.owner) {
+			s.deployment = &deployments[i]
+		} else {
+			s.previous = &deployments[i]
+		}
+	}
+	s.scaledBy, err = r.directHPA(ctx, s.owner, s.deployment)
+	return false, err
+}
+
+// claimName is a phase: it stops the reconcile while a Deployment that the owner does not
+// control has the name that the owner wants. The operator never adopts a Deployment.
+func (r *Reconciler) claimName(ctx context.Context, s *scope) (done bool, err error) {
+	if s.deployment != nil {
+		return false, nil
+	}
+	foreign, err := r.foreignObject(ctx, s.owner, &appsv1.Deployment{}, deploymentName(s.owner))
+	if err != nil || foreign == "" {
+		return false, err
+	}
+	s.deployment = s.previous
+	s.reject(apierror.Rejection{Reason: v1beta1.ReasonNotControlled, Message: foreign})
+	return true, nil
+}
+
+// scalerOf returns the owner's VerticalScaler, or nil. foreign describes a VerticalScaler
+// with the owner's name that the owner does not control.
+func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployment) (own *v1beta1.VerticalScaler, foreign string, err error) {
+	var found v1beta1.VerticalScaler
+	if foreign, err = r.foreignObject(ctx, owner, &found, owner.Name); foreign != "" || err != nil || found.Name == "" {
+		return nil, foreign, err
+	}
+	return &found, "", nil
+}
+
+// deploymentsOf returns the Deployments that the owner controls, by UID. The cache may
+// lack a Deployment that we have just created, so the API server is asked before another
+// one is created.
+func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {
+	cached, err := inventory.DeploymentsOf(ctx, r.Client, owner)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(cached, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
+		return cached, nil
+	}
+	var live appsv1.DeploymentList
+	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	return slices.DeleteFunc(live.Items, func(d appsv1.Deployment) bool { return !metav1.IsControlledBy(&d, owner) }), nil
+}
+
+// foreignObject reads the object with that name. It describes an object that the owner
+// does not control, and returns "" for any other and for none.
+func (r *Reconciler) foreignObject(ctx context.Context, owner *v1beta1.ScaledDeployment, object client.Object, name string) (string, error) {
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: name}
+	if err := r.Client.Get(ctx, key, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return "", fmt.Errorf("reading %s: %w", key, err)
+	}
+	if metav1.IsControlledBy(object, owner) {
+		return "", nil
+	}
+	return describeForeignObject(object), nil
+}
+
+// directHPA names the HPA that scales the Deployment itself instead of its owner; "" for
+// none. An HPA neither scales to zero replicas nor from zero.
+func (r *Reconciler) directHPA(ctx context.Context, owner *v1beta1.ScaledDeployment, deployment *appsv1.Deployment) (string, error) {
+	if deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		return "", nil
+	}
+	var hpas autoscalingv2.HorizontalPodAutoscalerList
+	if err := r.Client.List(ctx, &hpas, client.InNamespace(owner.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", owner.Namespace, err)
+	}
+	return workload.ScaledBy(hpas.Items, deployment), nil
+}
+
+// checkOwnerExists returns a conflict if the owner was deleted and the cache has not seen
+// it yet. It is called before anything is created for the owner.
+func (r *Reconciler) checkOwnerExists(ctx context.Context, owner *v1beta1.ScaledDeployment) error {
+	live := &metav1.PartialObjectMetadataList{}
+	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.ScaledDeploymentKind + "List"))
+	err := r.Live.List(ctx, live, client.InNamespace(owner.Namespace), client.MatchingFields{metav1.ObjectNameField: owner.Name})
+	if err != nil {
+		return fmt.Errorf("looking for ScaledDeployment %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	if len(live.Items) == 0 || live.Items[0].UID != owner.UID || live.Items[0].DeletionTimestamp != nil {
+		return apierrors.NewConflict(schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "scaleddeployments"}, owner.Name, errors.New("it was just deleted"))
+	}
+	return nil
+}
+
+// checkNameAvailable returns a conflict if an object with that name exists and the cache
+// has not seen it yet. Server-side apply reports no conflict with an object whose fields
+// are already equal to the document, and would make it the owner's.
+func (r *Reconciler) checkNameAvailable(ctx context.Context, desired *unstructured.Unstructured) error {
+	kind := desired.GroupVersionKind()
+	live := &metav1.PartialObjectMetadataList{}
+	live.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := r.Live.List(ctx, live, client.InNamespace(desired.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: desired.GetName()})
+	if err != nil {
+		return fmt.Errorf("looking for %s %s/%s: %w", kind.Kind, desired.GetNamespace(), desired.GetName(), err)
+	}
+	if len(live.Items) > 0 {
+		return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, desired.GetName(), errors.New("it was just created"))
+	}
+	return nil
+}
