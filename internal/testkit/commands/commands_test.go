@@ -29,24 +29,24 @@ func TestACommandThatNamesNothingIsRefused(t *testing.T) {
 		"make fmt nothing":    false,
 		"hack/verify.sh":      true,
 		"hack/nothing.sh":     false,
-		"go test ./internal/testkit/commands -run TestCommands":                 true,
-		"go test ./internal/testkit/commands -run 'TestCommands|TestACommand'":  true,
-		"go test ./internal/testkit/commands -run 'TestCommands|TestNoSuchThing'":   false,
-		"go test ./internal/testkit/commands -run TestCommands/a":               true,
-		"go test ./internal/nothing -run TestCommands":                          false,
-		"go test ./internal/testkit/...":                                        true,
-		"go test ./test/cluster -run TestAnOOMKill":                             false, // needs a tag
-		"go test -tags cluster ./test/cluster -run TestAnOOMKill":               true,
-		"make test PKG=./internal/testkit/commands ARGS='-run TestCommands -v'": true,
-		"make test PKG=./internal/testkit/commands ARGS='-run TestNoSuchThing -v'":  false,
-		"make test ARGS='-run TestCommands'":                                    true,
-		"make test ARGS='-run TestNoSuchThing'":                                     false,
-		"make test PKG=./test/cluster ARGS='-run TestAnOOMKill'":                false, // another target's
-		"make test-cluster ARGS='-run TestAnOOMKill -v'":                        true,
-		"make test-cluster ARGS='-run TestNoSuchThing -v'":                          false,
-		"make test-integration ARGS=-v":                                         true,
-		"make bench PKG=./test/benchmark ARGS='-benchtime 1500x'":               true,
-		"make test ARGS='-run TestCommands":                                     false, // a quote is open
+		"go test ./internal/testkit/commands -run TestCommands":                    true,
+		"go test ./internal/testkit/commands -run 'TestCommands|TestACommand'":     true,
+		"go test ./internal/testkit/commands -run 'TestCommands|TestNoSuchThing'":  false,
+		"go test ./internal/testkit/commands -run TestCommands/a":                  true,
+		"go test ./internal/nothing -run TestCommands":                             false,
+		"go test ./internal/testkit/...":                                           true,
+		"go test ./test/cluster -run TestAnOOMKill":                                false, // needs a tag
+		"go test -tags cluster ./test/cluster -run TestAnOOMKill":                  true,
+		"make test PKG=./internal/testkit/commands ARGS='-run TestCommands -v'":    true,
+		"make test PKG=./internal/testkit/commands ARGS='-run TestNoSuchThing -v'": false,
+		"make test ARGS='-run TestCommands'":                                       true,
+		"make test ARGS='-run TestNoSuchThing'":                                    false,
+		"make test PKG=./test/cluster ARGS='-run TestAnOOMKill'":                   false, // another target's
+		"make test-cluster ARGS='-run TestAnOOMKill -v'":                           true,
+		"make test-cluster ARGS='-run TestNoSuchThing -v'":                         false,
+		"make test-integration ARGS=-v":                                            true,
+		"make bench PKG=./test/benchmark ARGS='-benchtime 1500x'":                  true,
+		"make test ARGS='-run TestCommands":                                        false, // a quote is open
 	} {
 		if err := commands.Check("../../..", command); (err == nil) != good {
 			t.Errorf("%s: %v", command, err)

@@ -36,7 +36,7 @@ type Process struct {
 // Start starts a program, which appends to the log. The program is in a process group
 // of its own: Ctrl-C is ours to pass on, in order.
 func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
-	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the caller's log
+	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making the log of %s: %w", name, err)
 	}
