@@ -30,7 +30,7 @@ type Evidence struct {
 	Missing []string
 }
 
-// Explanation is all that there is to say about a scaler.
+// Explanation is all that is known about a scaler.
 type Explanation struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
@@ -48,8 +48,7 @@ type Explanation struct {
 	// Pods is the number of pods at their size of all pods, such as "4/6"; empty where it
 	// is not known.
 	Pods string `json:"pods,omitempty"`
-	// Findings are the reasons for that, what they mean and what ends them. The first is
-	// the one that matters most.
+	// Findings are the reasons for that, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
 	// Containers are the containers of the Deployment, and how their numbers came about.
 	Containers []Container `json:"containers,omitempty"`
@@ -57,7 +56,7 @@ type Explanation struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
-	// Missing says what could not be read, and so is not told.
+	// Missing says what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -91,8 +90,7 @@ type Container struct {
 type Resource struct {
 	// Resource is cpu or memory.
 	Resource string `json:"resource"`
-	// Unmanaged is why the resource is left alone by the scaler's policy; empty if it is
-	// not.
+	// Unmanaged is why the scaler's policy excludes the resource; empty if it does not.
 	Unmanaged string `json:"unmanaged,omitempty"`
 	// Target is what is recommended, and the bounds say when a request is moved.
 	Target     *Amount `json:"target,omitempty"`
@@ -100,22 +98,21 @@ type Resource struct {
 	UpperBound *Amount `json:"upperBound,omitempty"`
 	// Steps lead from usage to the target.
 	Steps []Step `json:"steps,omitempty"`
-	// Recomputed is what the steps lead to. It is the target, unless the status was
-	// written by somebody else.
+	// Recomputed is the result of the steps. It is the target, unless another writer
+	// changed the status.
 	Recomputed *Amount `json:"recomputed,omitempty"`
 	Agrees     bool    `json:"agrees"`
 	MinAllowed *Amount `json:"minAllowed,omitempty"`
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
 	// Decided is the request that was decided.
 	Decided *Amount `json:"decided,omitempty"`
-	// LastGood is the request before, while the decided one is on trial: it is put back
-	// where the changed pods fare clearly worse than the others. TriedSince is when it was
-	// left.
-	LastGood   *Amount      `json:"lastGood,omitempty"`
-	TriedSince *metav1.Time `json:"triedSince,omitempty"`
-	// Failed are requests that were put back, the last first.
-	Failed []Failed `json:"failed,omitempty"`
-	// TolerancePercent is the least change that is worth making, in percent of the request.
+	// LastGood is the previous request, while the decided one is verified: it is restored
+	// if the changed pods are clearly less healthy. VerifyingSince is when that began.
+	LastGood       *Amount      `json:"lastGood,omitempty"`
+	VerifyingSince *metav1.Time `json:"verifyingSince,omitempty"`
+	// Reverted are reverted requests, the last first.
+	Reverted []Reverted `json:"reverted,omitempty"`
+	// TolerancePercent is the smallest change, in percent of the request.
 	TolerancePercent int32 `json:"tolerancePercent"`
 	// Moves says that requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
@@ -125,13 +122,13 @@ type Resource struct {
 	Pods     []Size `json:"pods,omitempty"`
 }
 
-// Failed is a request that was put back.
-type Failed struct {
-	// Value is what failed, and LastGood what was put back.
+// Reverted is a reverted request.
+type Reverted struct {
+	// Value was reverted to LastGood.
 	Value    *Amount     `json:"value"`
 	LastGood *Amount     `json:"lastGood"`
 	Time     metav1.Time `json:"time"`
-	// Message says what was seen, and on which pods.
+	// Message says what happened, on which pods.
 	Message string `json:"message,omitempty"`
 }
 
@@ -148,7 +145,7 @@ func Of(e Evidence) Explanation {
 	s := e.Scaler
 	out := Explanation{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
-		Purpose:         fmt.Sprintf("It keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
+		Purpose:         fmt.Sprintf("Keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
 		Mode:            modeName(s),
 		ModeMeans:       modeMeans(s),
 		Profile:         string(scaler.Profile(&s.Spec)),
@@ -189,44 +186,44 @@ func modeMeans(s *v1beta1.VerticalScaler) string {
 	}
 	switch fallback := scaler.Fallback(&s.Spec); scaler.Mode(&s.Spec) {
 	case v1beta1.UpdateModeRecommend:
-		return "it only recommends, and changes nothing"
+		return "only recommends, and changes nothing"
 	case v1beta1.UpdateModeInitial:
-		return "new pods are made at their sizes, and those that run are left as they are"
+		return "new pods start at the decided sizes, and running pods keep theirs"
 	case v1beta1.UpdateModeInPlace:
 		if fallback == v1beta1.FallbackRecreate {
-			return "running pods are resized without a restart; one that cannot be is evicted, and the new one is made at its size"
+			return "resizes running pods without a restart; evicts a pod that cannot be resized, and its replacement starts at the decided size"
 		}
 		if fallback == v1beta1.FallbackRollout {
-			return "running pods are resized without a restart; where one cannot be, sizes are written into the pod template, and the Deployment rolls them out"
+			return "resizes running pods without a restart; if a pod cannot be resized, the Deployment rolls out the sizes in its pod template"
 		}
-		return "running pods are resized without a restart; one that cannot be is left as it is"
+		return "resizes running pods without a restart; a pod that cannot be resized keeps its size"
 	case v1beta1.UpdateModeRollout:
-		return "sizes are written into the pod template, and the Deployment rolls them out"
+		return "writes the sizes into the pod template, and the Deployment rolls them out"
 	}
 	return ""
 }
 
-// The reasons that no operator gives: it has not said anything yet, or not about this.
+// Reasons that no operator gives: it has not observed the object yet, or not its spec.
 var (
 	notObserved = Reason{
-		"NotObserved", "No operator has seen the object yet.", ByAPerson,
-		"See that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
+		"NotObserved", "No operator has observed the object yet.", ByUser,
+		"Check that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
 	}
 	outdated = Reason{
-		"Outdated", "The scaler was changed, and what is told here is about its former spec.", ByItself,
-		"Ask again in a moment; if it stays, see that the operator runs.",
+		"Outdated", "The scaler was edited, and this status is that of its previous spec.", ByItself,
+		"Try again in a moment; if it stays, check that the operator runs.",
 	}
 )
 
-// findings are the reasons that stand in the way of something, the one that most needs to
-// be known first; those of Applied in any case. Reasons with the same advice are told once.
+// findings are the reasons that block something, the most important first, and always that
+// of Applied. Of reasons with the same advice, only the first is included.
 func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 	if len(s.Status.Conditions) == 0 {
 		return []Finding{{Reason: notObserved}}
 	}
-	tell := func(kind string, isTold func(metav1.Condition) bool) {
+	add := func(kind string, isIncluded func(metav1.Condition) bool) {
 		c := meta.FindStatusCondition(s.Status.Conditions, kind)
-		if c == nil || !isTold(*c) {
+		if c == nil || !isIncluded(*c) {
 			return
 		}
 		reason, _ := ReasonFor(c.Reason)
@@ -236,15 +233,15 @@ func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
 	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
-	tell(v1beta1.ConditionStalled, isTrue)
-	tell(v1beta1.ConditionTargetFound, isNot)
-	tell(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
-	tell(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		// That there is nothing to size is what TargetFound is about.
+	add(v1beta1.ConditionStalled, isTrue)
+	add(v1beta1.ConditionTargetFound, isNot)
+	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
+	add(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
+		// TargetFound reports that there is nothing to size.
 		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
-	tell(v1beta1.ConditionReady, isNot)
-	tell(v1beta1.ConditionClusterAccess, isNot)
+	add(v1beta1.ConditionReady, isNot)
+	add(v1beta1.ConditionClusterAccess, isNot)
 	if s.Status.ObservedGeneration < s.Generation {
 		out = append([]Finding{{Reason: outdated}}, out...)
 	}
@@ -323,13 +320,13 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		out.Decided = amount(requestsOf(d.Containers, container))
 		if d.Verification != nil {
 			if out.LastGood = amount(requestsOf(d.Verification.LastGood, container)); out.LastGood != nil {
-				out.TriedSince = &d.Verification.StartTime
+				out.VerifyingSince = &d.Verification.StartTime
 			}
 		}
 	}
 	for _, f := range e.Scaler.Status.RevertedChanges {
 		if f.ContainerName == container && string(f.Resource) == resource {
-			out.Failed = append(out.Failed, Failed{
+			out.Reverted = append(out.Reverted, Reverted{
 				Value:    amount(v1beta1.Amounts{CPU: &f.Value, Memory: &f.Value}),
 				LastGood: amount(v1beta1.Amounts{CPU: &f.LastGood, Memory: &f.LastGood}),
 				Time:     f.Time, Message: f.Message,
@@ -393,7 +390,7 @@ func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {
 	case policy.Mode == v1beta1.ContainerModeOff:
 		return "the container's mode is Off"
 	}
-	return "it is not among the controlledResources"
+	return "controlledResources does not include it"
 }
 
 // observed is for how long usage was observed.
