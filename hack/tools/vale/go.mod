@@ -1,4 +1,4 @@
-// The linter of prose.
+// The linter of documentation, CRD descriptions and messages.
 module github.com/verticalscaler/verticalscaler-operator/hack/tools/vale
 
 go 1.26.3
