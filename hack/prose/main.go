@@ -94,6 +94,9 @@ func (t texts) add(line int, text string) {
 	}
 	prefix := "- "
 	for i, part := range strings.Split(text, "\n") {
+		if strings.HasPrefix(part, "  ") { // a table or an example, which Markdown takes for code
+			part = "    " + part
+		}
 		t[line+i], prefix = prefix+part, "  "
 	}
 }
