@@ -19,12 +19,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Evidence is what an explanation rests on.
+// Evidence is the input of an explanation.
 type Evidence struct {
 	Scaler *v1beta1.VerticalScaler
-	// Deployment is the scaler's; nil where there is none, or it may not be read.
+	// Deployment is the scaler's; nil if there is none, or the user may not read it.
 	Deployment *appsv1.Deployment
-	// Pods are the Deployment's that run and stay; nil where they may not be read.
+	// Pods are the Deployment's running pods; nil if the user may not read them.
 	Pods []workload.Pod
 	// Missing says what could not be read and why.
 	Missing []string
@@ -37,22 +37,22 @@ type Explanation struct {
 	Deployment string `json:"deployment"`
 	// Purpose is what the scaler is for, in a sentence.
 	Purpose string `json:"purpose"`
-	// Mode is its update mode, and what that means.
+	// Mode is its update mode, and ModeMeans its meaning.
 	Mode      string `json:"mode"`
 	ModeMeans string `json:"modeMeans"`
 	Profile   string `json:"profile"`
-	// CooldownSeconds is the least time between two changes.
+	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
 	// Applied says whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
-	// Pods is the number of pods at their size of all pods, such as "4/6"; empty where it
-	// is not known.
+	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
+	// if unknown.
 	Pods string `json:"pods,omitempty"`
 	// Findings are the reasons for that, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
-	// Containers are the containers of the Deployment, and how their numbers came about.
+	// Containers are the containers of the Deployment, with the steps to their targets.
 	Containers []Container `json:"containers,omitempty"`
-	// Decision is what was decided last; nil before.
+	// Decision is the last decision; nil before the first.
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
@@ -60,28 +60,27 @@ type Explanation struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Finding is a reason that the status gives.
+// Finding is a reason in the status.
 type Finding struct {
 	Reason `json:",inline"`
-	// Condition is the type of the condition that gives the reason; empty where there is
-	// none yet.
+	// Condition is the type of the condition with that reason; empty without conditions.
 	Condition string `json:"condition,omitempty"`
 	// Message is the operator's own.
 	Message string `json:"message,omitempty"`
-	// Since is when the condition became what it is; nil where that is not known.
+	// Since is the last transition of the condition; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// Decision is what was decided last, and why.
+// Decision is the last decision and its cause.
 type Decision struct {
 	Cause `json:",inline"`
 	Time  metav1.Time `json:"time"`
 }
 
-// Container is what is known of one container.
+// Container explains one container.
 type Container struct {
 	Name string `json:"name"`
-	// ObservedSeconds is the length of the usage that the numbers rest on.
+	// ObservedSeconds is the length of the usage that the targets are based on.
 	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
 	Resources       []Resource `json:"resources"`
 }
@@ -92,7 +91,7 @@ type Resource struct {
 	Resource string `json:"resource"`
 	// Unmanaged is why the scaler's policy excludes the resource; empty if it does not.
 	Unmanaged string `json:"unmanaged,omitempty"`
-	// Target is what is recommended, and the bounds say when a request is moved.
+	// Target is the recommended request. A request outside of the bounds changes.
 	Target     *Amount `json:"target,omitempty"`
 	LowerBound *Amount `json:"lowerBound,omitempty"`
 	UpperBound *Amount `json:"upperBound,omitempty"`
@@ -104,7 +103,7 @@ type Resource struct {
 	Agrees     bool    `json:"agrees"`
 	MinAllowed *Amount `json:"minAllowed,omitempty"`
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
-	// Decided is the request that was decided.
+	// Decided is the request of the last decision.
 	Decided *Amount `json:"decided,omitempty"`
 	// LastGood is the previous request, while the decided one is verified: it is restored
 	// if the changed pods are clearly less healthy. VerifyingSince is when that began.
@@ -117,7 +116,7 @@ type Resource struct {
 	// Moves says that requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
 	Moves bool `json:"moves"`
-	// Template is what the Deployment's pod template has, and Pods what the pods have.
+	// Template is the size in the Deployment's pod template, and Pods are those of its pods.
 	Template *Size  `json:"template,omitempty"`
 	Pods     []Size `json:"pods,omitempty"`
 }
@@ -132,7 +131,7 @@ type Reverted struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Size is what some pods have of a resource.
+// Size is a request and limit, and how many pods have it.
 type Size struct {
 	Request *Amount `json:"request,omitempty"`
 	Limit   *Amount `json:"limit,omitempty"`
@@ -255,8 +254,8 @@ func sinceOf(c metav1.Condition) *metav1.Time {
 	return &c.LastTransitionTime
 }
 
-// containersOf names the containers, in the template's order; without a template those
-// that the status knows.
+// containersOf names the containers, in the template's order; without a template, those of
+// the status.
 func containersOf(e Evidence) (names []string) {
 	if e.Deployment != nil {
 		for _, c := range e.Deployment.Spec.Template.Spec.Containers {
@@ -356,7 +355,7 @@ func sizeOf(resource string, c workload.Container) Size {
 	return Size{Request: amountOf(resource, of(resource, c.Requests)), Limit: amountOf(resource, of(resource, c.Limits))}
 }
 
-// sizesOf counts the pods by what they have, the most frequent first.
+// sizesOf counts the pods by their size, the most frequent first.
 func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
 	same := func(a, b *Amount) bool { return a == b || a != nil && b != nil && *a == *b }
 	for _, pod := range pods {
@@ -393,5 +392,5 @@ func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {
 	return "controlledResources does not include it"
 }
 
-// observed is for how long usage was observed.
+// observed is the length of the observed usage.
 func (c Container) observed() time.Duration { return time.Duration(c.ObservedSeconds) * time.Second }
