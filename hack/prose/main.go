@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,10 +28,10 @@ func main() {
 	flag.Parse()
 	for _, root := range flag.Args() {
 		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			return extract(path, *out)
+			return extract(path, filepath.Join(*out, path+".md"))
 		}); err != nil {
 			fmt.Fprintln(os.Stderr, "prose:", err)
 			os.Exit(1)
@@ -39,86 +40,70 @@ func main() {
 }
 
 // extract writes the texts of one file, if it has any.
-func extract(path, out string) error {
-	read := map[string]func([]byte) (texts, error){".go": ofGo, ".yaml": ofYAML}[filepath.Ext(path)]
-	if read == nil || strings.HasSuffix(path, "_test.go") {
-		return nil
-	}
+func extract(path, to string) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	found, err := read(source)
+	var found texts
+	switch filepath.Ext(path) {
+	case ".go":
+		found, err = ofGo(source)
+	case ".yaml":
+		found = ofYAML(source)
+	}
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	path = filepath.Join(out, path+".md")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(found.markdown()), 0o644)
+	return os.WriteFile(to, []byte(strings.Join(found, "\n")+"\n"), 0o644)
 }
 
-// texts are lines of Markdown, by the number of their line.
-type texts map[int]string
+// texts are lines of Markdown.
+type texts []string
 
-func (t texts) markdown() string {
-	var b strings.Builder
-	for line, left := 1, len(t); left > 0; line++ {
-		if text, ok := t[line]; ok {
-			b.WriteString(text)
-			left--
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-var (
-	words = regexp.MustCompile(`(?s)\pL\S* .*\S* \S*\pL`)
-	ends  = regexp.MustCompile(`[.!?…:;]["')]*$`)
-)
-
-// add adds a text of one or several lines. Texts of fewer than three words are names or codes.
-func (t texts) add(line int, text string) {
-	if !words.MatchString(text) {
+// add adds a text that begins on a line. Texts of one or two words are names or codes.
+func (t *texts) add(line int, text string) {
+	text = strings.ReplaceAll(strings.TrimSpace(text), "<", "&lt;")
+	if len(strings.Fields(text)) < 3 {
 		return
 	}
-	if text = strings.TrimSpace(text); !ends.MatchString(text) {
+	if !strings.ContainsAny(text[len(text)-1:], ".!?:;") {
 		text += "."
-	}
-	text = strings.ReplaceAll(text, "<", "&lt;")
-	if before, ok := t[line]; ok {
-		t[line] = before + " " + strings.ReplaceAll(text, "\n", " ")
-		return
 	}
 	prefix := "- "
 	for i, part := range strings.Split(text, "\n") {
-		if strings.HasPrefix(part, "  ") { // a table or an example, which Markdown takes for code
+		if strings.HasPrefix(part, "  ") { // a table or an example: code in Markdown
 			part = "    " + part
 		}
-		t[line+i], prefix = prefix+part, "  "
+		if missing := line + i - len(*t); missing > 0 {
+			*t = append(*t, slices.Repeat([]string{""}, missing)...)
+		} else {
+			prefix = " " // a second text on the line
+		}
+		(*t)[line+i-1] += prefix + part
+		prefix = "  "
 	}
 }
 
 // ofGo finds string literals. Concatenated ones are one text.
-func ofGo(source []byte) (texts, error) {
+func ofGo(source []byte) (found texts, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	found := texts{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field:
-			_, isField := n.(*ast.Field)
-			return isField && n.(*ast.Field).Tag == nil
+		case *ast.ImportSpec:
+			return false
+		case *ast.Field:
+			n.Tag = nil
 		case *ast.BasicLit, *ast.BinaryExpr:
 			text, ok := literal(n.(ast.Expr))
-			if ok {
-				found.add(files.Position(n.Pos()).Line, text)
-			}
+			found.add(files.Position(n.Pos()).Line, text)
 			return !ok
 		}
 		return true
@@ -126,22 +111,19 @@ func ofGo(source []byte) (texts, error) {
 	return found, nil
 }
 
-// literal is the text of a literal, or of several with other values between them.
+// literal is the text of a literal, or of several that are added, with X for other values.
 func literal(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		if e.Kind != token.STRING {
-			return "", false
-		}
 		text, err := strconv.Unquote(e.Value)
-		return text, err == nil
+		return text, err == nil && e.Kind == token.STRING
 	case *ast.BinaryExpr:
-		left, leftOK := literal(e.X)
-		right, rightOK := literal(e.Y)
-		if e.Op != token.ADD || !leftOK && !rightOK {
-			return "", false
+		left, isLeft := literal(e.X)
+		right, isRight := literal(e.Y)
+		if e.Op == token.ADD && (isLeft || isRight) {
+			return left + right, true
 		}
-		return left + right, true
+		return "", false
 	}
 	return "X", false
 }
@@ -149,22 +131,21 @@ func literal(e ast.Expr) (text string, ok bool) {
 var key = regexp.MustCompile(`^(\s*(?:- )?)(?:description|summary|message): (.+)$`)
 
 // ofYAML finds descriptions, summaries and messages, of one or several lines.
-func ofYAML(source []byte) (texts, error) {
-	found := texts{}
+func ofYAML(source []byte) (found texts) {
 	lines := strings.Split(string(source), "\n")
 	for i := 0; i < len(lines); i++ {
 		m := key.FindStringSubmatch(lines[i])
 		if m == nil {
 			continue
 		}
-		start, parts := i, []string{strings.Trim(m[2], `"'`)}
-		if strings.HasPrefix(m[2], "|") || strings.HasPrefix(m[2], ">") {
-			start, parts = i+1, nil
+		start, text := i+1, strings.Trim(m[2], `"'`)
+		if strings.ContainsAny(text[:1], "|>") {
+			start, text = i+2, ""
 		}
-		for ; i+1 < len(lines) && (strings.TrimSpace(lines[i+1]) == "" || strings.HasPrefix(lines[i+1], strings.Repeat(" ", len(m[1])+1))); i++ {
-			parts = append(parts, strings.TrimSpace(lines[i+1]))
+		for deeper := strings.Repeat(" ", len(m[1])+1); i+1 < len(lines) && (lines[i+1] == "" || strings.HasPrefix(lines[i+1], deeper)); i++ {
+			text += "\n" + strings.TrimSpace(lines[i+1])
 		}
-		found.add(start+1, strings.Join(parts, "\n"))
+		found.add(start, strings.TrimPrefix(text, "\n"))
 	}
-	return found, nil
+	return found
 }
