@@ -65,6 +65,19 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 fmt: $(GOLANGCI_LINT) ## Format the Go code.
 	$(GOLANGCI_LINT) fmt
 
+# Documentation, and what users read of CRDs, the bundle, alerts, policies and Go code.
+PROSE_DOCS := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
+PROSE_SOURCES := config/crd/bases config/manifests/bases config/components internal/operator/provision/objects cmd controllers internal
+
+lint: lint-prose
+
+.PHONY: lint-prose
+lint-prose: $(VALE) ## Check the language of documentation, CRDs and messages.
+	@hack/vale/check.sh $(VALE)
+	@rm -rf bin/vale
+	@go run ./hack/prose -out bin/vale $(PROSE_SOURCES)
+	$(VALE) --output=line $(PROSE_DOCS) bin/vale
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import whom among them.
 	$(GOLANGCI_LINT) config verify

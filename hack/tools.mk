@@ -46,12 +46,12 @@ OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
 TOOLS := $(CONTROLLER_GEN) $(KUSTOMIZE) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(OPERATOR_SDK)
 OLM_TOOLS := $(SCORECARD_TEST) $(OPM) $(OLM_OPERATOR) $(OLM_CATALOG) $(OLM_CPB) $(OLM_COPY_CONTENT)
 
-# $(call build-tool,<module folder>,<package>,<tags>,<linker flags>): builds the target. It gets its name last, so that
-# a build that was interrupted leaves nothing that looks finished.
+# $(call build-tool,<module folder>,<package>,<tags>,<linker flags>,<cgo>): builds the target. It gets its name last, so
+# that an interrupted build leaves nothing that looks finished.
 define build-tool
 @mkdir -p $(TOOLS_DIR)
 @echo "Building $(@F)"
-@cd hack/tools/$(1) && CGO_ENABLED=0 GOOS= GOARCH= GOWORK=off GOFLAGS=-mod=readonly \
+@cd hack/tools/$(1) && CGO_ENABLED=$(or $(5),0) GOOS= GOARCH= GOWORK=off GOFLAGS=-mod=readonly \
 	go build -trimpath -buildvcs=false -tags '$(3)' -ldflags '-s -w $(4)' -o $(CURDIR)/$@.new $(2)
 @mv $@.new $@
 endef
@@ -104,3 +104,11 @@ $(CYCLONEDX_GOMOD):
 
 $(GRPC_HEALTH_PROBE):
 	$(call build-tool,probe,github.com/grpc-ecosystem/grpc-health-probe)
+
+# The linter of prose. Its parsers are written in C, so it needs a C compiler.
+VALE_VERSION := $(call version,vale,github.com/vale-cli/vale/v3)
+VALE         := $(TOOLS_DIR)/vale-$(VALE_VERSION)
+TOOLS        += $(VALE)
+
+$(VALE):
+	$(call build-tool,vale,github.com/vale-cli/vale/v3/cmd/vale,,-X main.version=$(VALE_VERSION),1)

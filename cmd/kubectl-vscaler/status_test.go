@@ -289,12 +289,12 @@ func TestExplain(t *testing.T) {
 		absent    string
 	}{
 		"all that there is": {[]string{"web"}, nil, 0, []string{
-			"VerticalScaler shop/web\n", "In force: yes; 2 of 2 pods have the decided size\n", "Container app\n", "    2 pods request 230m, no limit\n", "The pod template requests 500m, no limit",
-		}, "Not told here"},
-		"without pods":         {[]string{"web"}, []string{"/api/v1"}, 0, []string{"The pod template requests 500m", "Not told here\n  The pods of Deployment shop/web: you may not\n"}, "2 pods request"},
-		"without a Deployment": {[]string{"web"}, []string{"/api/v1", apps}, 0, []string{"Container app\n", "Decided: 230m", "Not told here\n  The pod template and the pods of Deployment shop/web: you may not\n"}, "The pod template requests"},
-		"waiting":              {[]string{"late"}, nil, 0, []string{"In force: not known\n", "unblock   Create the Deployment"}, "Not told here"},
-		"JSON":                 {[]string{"web", "-o", "json"}, nil, 0, []string{`"applied": "True"`, `"advice": "Nothing has to be done."`}, ""},
+			"VerticalScaler shop/web\n", "Applied: yes; 2 of 2 pods have the decided size\n", "Container app\n", "    2 pods request 230m, no limit\n", "The pod template requests 500m, no limit",
+		}, "Not included"},
+		"without pods":         {[]string{"web"}, []string{"/api/v1"}, 0, []string{"The pod template requests 500m", "Not included\n  The pods of Deployment shop/web: you may not\n"}, "2 pods request"},
+		"without a Deployment": {[]string{"web"}, []string{"/api/v1", apps}, 0, []string{"Container app\n", "Decided: 230m", "Not included\n  The pod template and the pods of Deployment shop/web: you may not\n"}, "The pod template requests"},
+		"waiting":              {[]string{"late"}, nil, 0, []string{"Applied: unknown\n", "action    Create the Deployment"}, "Not included"},
+		"JSON":                 {[]string{"web", "-o", "json"}, nil, 0, []string{`"applied": "True"`, `"advice": "No action needed."`}, ""},
 		"YAML":                 {[]string{"web", "-o", "yaml"}, nil, 0, []string{"applied: \"True\"\n"}, ""},
 		"no name":              {nil, nil, 2, []string{"name one VerticalScaler to explain"}, ""},
 		"a bad output":         {[]string{"web", "-o", "table"}, nil, 2, []string{`--output "table" is not one of text, json, yaml`}, ""},

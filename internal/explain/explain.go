@@ -19,70 +19,68 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Evidence is what an explanation rests on.
+// Evidence is the input of an explanation.
 type Evidence struct {
 	Scaler *v1beta1.VerticalScaler
-	// Deployment is the scaler's; nil where there is none, or it may not be read.
+	// Deployment is the scaler's; nil if there is none, or the user may not read it.
 	Deployment *appsv1.Deployment
-	// Pods are the Deployment's that run and stay; nil where they may not be read.
+	// Pods are the Deployment's running pods; nil if the user may not read them.
 	Pods []workload.Pod
 	// Missing says what could not be read and why.
 	Missing []string
 }
 
-// Explanation is all that there is to say about a scaler.
+// Explanation is all that is known about a scaler.
 type Explanation struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
 	// Purpose is what the scaler is for, in a sentence.
 	Purpose string `json:"purpose"`
-	// Mode is its update mode, and what that means.
+	// Mode is its update mode, and ModeMeans its meaning.
 	Mode      string `json:"mode"`
 	ModeMeans string `json:"modeMeans"`
 	Profile   string `json:"profile"`
-	// CooldownSeconds is the least time between two changes.
+	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
 	// Applied says whether the pods have the sizes: True, False or Unknown.
 	Applied metav1.ConditionStatus `json:"applied"`
-	// Pods is the number of pods at their size of all pods, such as "4/6"; empty where it
-	// is not known.
+	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
+	// if unknown.
 	Pods string `json:"pods,omitempty"`
-	// Findings are the reasons for that, what they mean and what ends them. The first is
-	// the one that matters most.
+	// Findings are the reasons for that, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
-	// Containers are the containers of the Deployment, and how their numbers came about.
+	// Containers are the containers of the Deployment, with the steps to their targets.
 	Containers []Container `json:"containers,omitempty"`
-	// Decision is what was decided last; nil before.
+	// Decision is the last decision; nil before the first.
 	Decision *Decision `json:"decision,omitempty"`
 	// History are the last changes, newest first.
 	History []v1beta1.HistoryEntry `json:"history,omitempty"`
-	// Missing says what could not be read, and so is not told.
+	// Missing says what could not be read.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Finding is a reason that the status gives.
+// Finding is a reason in the status.
 type Finding struct {
 	Reason `json:",inline"`
-	// Condition is the type of the condition that gives the reason; empty where there is
-	// none yet.
+	// Condition is the type of the condition with that reason; empty without conditions.
 	Condition string `json:"condition,omitempty"`
 	// Message is the operator's own.
 	Message string `json:"message,omitempty"`
-	// Since is when the condition became what it is; nil where that is not known.
+	// Since is the last transition of the condition; nil if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// Decision is what was decided last, and why.
+// Decision is the last decision and its cause.
 type Decision struct {
 	Cause `json:",inline"`
 	Time  metav1.Time `json:"time"`
 }
 
-// Container is what is known of one container.
+// Container explains one container.
 type Container struct {
 	Name string `json:"name"`
-	// ObservedSeconds is the length of the usage that the numbers rest on.
+	// ObservedSeconds is the length of the usage that the targets are based on.
 	ObservedSeconds int64      `json:"observedSeconds,omitempty"`
 	Resources       []Resource `json:"resources"`
 }
@@ -91,51 +89,49 @@ type Container struct {
 type Resource struct {
 	// Resource is cpu or memory.
 	Resource string `json:"resource"`
-	// Unmanaged is why the resource is left alone by the scaler's policy; empty if it is
-	// not.
+	// Unmanaged is why the scaler's policy excludes the resource; empty if it does not.
 	Unmanaged string `json:"unmanaged,omitempty"`
-	// Target is what is recommended, and the bounds say when a request is moved.
+	// Target is the recommended request. A request outside of the bounds changes.
 	Target     *Amount `json:"target,omitempty"`
 	LowerBound *Amount `json:"lowerBound,omitempty"`
 	UpperBound *Amount `json:"upperBound,omitempty"`
 	// Steps lead from usage to the target.
 	Steps []Step `json:"steps,omitempty"`
-	// Recomputed is what the steps lead to. It is the target, unless the status was
-	// written by somebody else.
+	// Recomputed is the result of the steps. It is the target, unless another writer
+	// changed the status.
 	Recomputed *Amount `json:"recomputed,omitempty"`
 	Agrees     bool    `json:"agrees"`
 	MinAllowed *Amount `json:"minAllowed,omitempty"`
 	MaxAllowed *Amount `json:"maxAllowed,omitempty"`
-	// Decided is the request that was decided.
+	// Decided is the request of the last decision.
 	Decided *Amount `json:"decided,omitempty"`
-	// LastGood is the request before, while the decided one is on trial: it is put back
-	// where the changed pods fare clearly worse than the others. TriedSince is when it was
-	// left.
-	LastGood   *Amount      `json:"lastGood,omitempty"`
-	TriedSince *metav1.Time `json:"triedSince,omitempty"`
-	// Failed are requests that were put back, the last first.
-	Failed []Failed `json:"failed,omitempty"`
-	// TolerancePercent is the least change that is worth making, in percent of the request.
+	// LastGood is the previous request, while the decided one is verified: it is restored
+	// if the changed pods are clearly less healthy. VerifyingSince is when that began.
+	LastGood       *Amount      `json:"lastGood,omitempty"`
+	VerifyingSince *metav1.Time `json:"verifyingSince,omitempty"`
+	// Reverted are reverted requests, the last first.
+	Reverted []Reverted `json:"reverted,omitempty"`
+	// TolerancePercent is the smallest change, in percent of the request.
 	TolerancePercent int32 `json:"tolerancePercent"`
 	// Moves says that requests are moved at all: the update mode is not Off, and the
 	// resource is not left alone.
 	Moves bool `json:"moves"`
-	// Template is what the Deployment's pod template has, and Pods what the pods have.
+	// Template is the size in the Deployment's pod template, and Pods are those of its pods.
 	Template *Size  `json:"template,omitempty"`
 	Pods     []Size `json:"pods,omitempty"`
 }
 
-// Failed is a request that was put back.
-type Failed struct {
-	// Value is what failed, and LastGood what was put back.
+// Reverted is a reverted request.
+type Reverted struct {
+	// Value was reverted to LastGood.
 	Value    *Amount     `json:"value"`
 	LastGood *Amount     `json:"lastGood"`
 	Time     metav1.Time `json:"time"`
-	// Message says what was seen, and on which pods.
+	// Message says what happened, on which pods.
 	Message string `json:"message,omitempty"`
 }
 
-// Size is what some pods have of a resource.
+// Size is a request and limit, and how many pods have it.
 type Size struct {
 	Request *Amount `json:"request,omitempty"`
 	Limit   *Amount `json:"limit,omitempty"`
@@ -148,7 +144,7 @@ func Of(e Evidence) Explanation {
 	s := e.Scaler
 	out := Explanation{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
-		Purpose:         fmt.Sprintf("It keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
+		Purpose:         fmt.Sprintf("Keeps the CPU and memory of the pods of Deployment %s at what they need.", s.Spec.DeploymentName),
 		Mode:            modeName(s),
 		ModeMeans:       modeMeans(s),
 		Profile:         string(scaler.Profile(&s.Spec)),
@@ -189,44 +185,44 @@ func modeMeans(s *v1beta1.VerticalScaler) string {
 	}
 	switch fallback := scaler.Fallback(&s.Spec); scaler.Mode(&s.Spec) {
 	case v1beta1.UpdateModeRecommend:
-		return "it only recommends, and changes nothing"
+		return "only recommends, and changes nothing"
 	case v1beta1.UpdateModeInitial:
-		return "new pods are made at their sizes, and those that run are left as they are"
+		return "new pods start at the decided sizes, and running pods keep theirs"
 	case v1beta1.UpdateModeInPlace:
 		if fallback == v1beta1.FallbackRecreate {
-			return "running pods are resized without a restart; one that cannot be is evicted, and the new one is made at its size"
+			return "resizes running pods without a restart; evicts a pod that cannot be resized, and its replacement starts at the decided size"
 		}
 		if fallback == v1beta1.FallbackRollout {
-			return "running pods are resized without a restart; where one cannot be, sizes are written into the pod template, and the Deployment rolls them out"
+			return "resizes running pods without a restart; if a pod cannot be resized, the Deployment rolls out the sizes in its pod template"
 		}
-		return "running pods are resized without a restart; one that cannot be is left as it is"
+		return "resizes running pods without a restart; a pod that cannot be resized keeps its size"
 	case v1beta1.UpdateModeRollout:
-		return "sizes are written into the pod template, and the Deployment rolls them out"
+		return "writes the sizes into the pod template, and the Deployment rolls them out"
 	}
 	return ""
 }
 
-// The reasons that no operator gives: it has not said anything yet, or not about this.
+// Reasons that no operator gives: it has not observed the object yet, or not its spec.
 var (
 	notObserved = Reason{
-		"NotObserved", "No operator has seen the object yet.", ByAPerson,
-		"See that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
+		"NotObserved", "No operator has observed the object yet.", ByUser,
+		"Check that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
 	}
 	outdated = Reason{
-		"Outdated", "The scaler was changed, and what is told here is about its former spec.", ByItself,
-		"Ask again in a moment; if it stays, see that the operator runs.",
+		"Outdated", "The scaler was edited, and this status is that of its previous spec.", ByItself,
+		"Try again in a moment; if it stays, check that the operator runs.",
 	}
 )
 
-// findings are the reasons that stand in the way of something, the one that most needs to
-// be known first; those of Applied in any case. Reasons with the same advice are told once.
+// findings are the reasons that block something, the most important first, and always that
+// of Applied. Of reasons with the same advice, only the first is included.
 func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 	if len(s.Status.Conditions) == 0 {
 		return []Finding{{Reason: notObserved}}
 	}
-	tell := func(kind string, isTold func(metav1.Condition) bool) {
+	add := func(kind string, isIncluded func(metav1.Condition) bool) {
 		c := meta.FindStatusCondition(s.Status.Conditions, kind)
-		if c == nil || !isTold(*c) {
+		if c == nil || !isIncluded(*c) {
 			return
 		}
 		reason, _ := ReasonFor(c.Reason)
@@ -236,15 +232,15 @@ func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 	}
 	isTrue := func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }
 	isNot := func(c metav1.Condition) bool { return !isTrue(c) }
-	tell(v1beta1.ConditionStalled, isTrue)
-	tell(v1beta1.ConditionTargetFound, isNot)
-	tell(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
-	tell(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
-		// That there is nothing to size is what TargetFound is about.
+	add(v1beta1.ConditionStalled, isTrue)
+	add(v1beta1.ConditionTargetFound, isNot)
+	add(v1beta1.ConditionApplied, func(metav1.Condition) bool { return true })
+	add(v1beta1.ConditionRecommendationProvided, func(c metav1.Condition) bool {
+		// TargetFound reports that there is nothing to size.
 		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
-	tell(v1beta1.ConditionReady, isNot)
-	tell(v1beta1.ConditionClusterAccess, isNot)
+	add(v1beta1.ConditionReady, isNot)
+	add(v1beta1.ConditionClusterAccess, isNot)
 	if s.Status.ObservedGeneration < s.Generation {
 		out = append([]Finding{{Reason: outdated}}, out...)
 	}
@@ -258,8 +254,8 @@ func sinceOf(c metav1.Condition) *metav1.Time {
 	return &c.LastTransitionTime
 }
 
-// containersOf names the containers, in the template's order; without a template those
-// that the status knows.
+// containersOf names the containers, in the template's order; without a template, those of
+// the status.
 func containersOf(e Evidence) (names []string) {
 	if e.Deployment != nil {
 		for _, c := range e.Deployment.Spec.Template.Spec.Containers {
@@ -323,13 +319,13 @@ func resourceOf(e Evidence, container, resource string, rec v1beta1.ContainerRec
 		out.Decided = amount(requestsOf(d.Containers, container))
 		if d.Verification != nil {
 			if out.LastGood = amount(requestsOf(d.Verification.LastGood, container)); out.LastGood != nil {
-				out.TriedSince = &d.Verification.StartTime
+				out.VerifyingSince = &d.Verification.StartTime
 			}
 		}
 	}
 	for _, f := range e.Scaler.Status.RevertedChanges {
 		if f.ContainerName == container && string(f.Resource) == resource {
-			out.Failed = append(out.Failed, Failed{
+			out.Reverted = append(out.Reverted, Reverted{
 				Value:    amount(v1beta1.Amounts{CPU: &f.Value, Memory: &f.Value}),
 				LastGood: amount(v1beta1.Amounts{CPU: &f.LastGood, Memory: &f.LastGood}),
 				Time:     f.Time, Message: f.Message,
@@ -359,7 +355,7 @@ func sizeOf(resource string, c workload.Container) Size {
 	return Size{Request: amountOf(resource, of(resource, c.Requests)), Limit: amountOf(resource, of(resource, c.Limits))}
 }
 
-// sizesOf counts the pods by what they have, the most frequent first.
+// sizesOf counts the pods by their size, the most frequent first.
 func sizesOf(pods []workload.Pod, container, resource string) (sizes []Size) {
 	same := func(a, b *Amount) bool { return a == b || a != nil && b != nil && *a == *b }
 	for _, pod := range pods {
@@ -393,8 +389,8 @@ func unmanaged(policy v1beta1.ContainerPolicy, resource string) string {
 	case policy.Mode == v1beta1.ContainerModeOff:
 		return "the container's mode is Off"
 	}
-	return "it is not among the controlledResources"
+	return "controlledResources does not include it"
 }
 
-// observed is for how long usage was observed.
+// observed is the length of the observed usage.
 func (c Container) observed() time.Duration { return time.Duration(c.ObservedSeconds) * time.Second }

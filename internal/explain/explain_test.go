@@ -65,7 +65,7 @@ func checkout(changes ...change) explain.Evidence {
 					Containers: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("230m", "480Mi")}},
 				},
 				History: []v1beta1.HistoryEntry{
-					{Time: ago(2 * time.Hour), Message: "Lower: app cpu 500m->230m"},
+					{Time: ago(2 * time.Hour), Message: "ScaleDown: app cpu 500m->230m"},
 					{Time: ago(26 * time.Hour), Message: "OOMKill: app memory 256Mi->480Mi"},
 				},
 			},
@@ -79,9 +79,9 @@ func checkout(changes ...change) explain.Evidence {
 		Pods: []workload.Pod{pod(230, 480), pod(230, 480)},
 	}
 	conditions(
-		"Ready True Working The scaler works", "TargetFound True DeploymentFound Deployment shop/checkout is found",
+		"Ready True OperatingNormally Operating normally", "TargetFound True DeploymentFound Deployment shop/checkout is found",
 		"RecommendationProvided True EnoughHistory There is enough usage to recommend from", "Applied True Applied All pods have the decided size",
-		"Reconciling False Working No change is under way", "Stalled False Working Nothing waits for a person",
+		"Reconciling False OperatingNormally No change is in progress", "Stalled False OperatingNormally No action required",
 	)(&e)
 	for _, change := range changes {
 		change(&e)
@@ -138,25 +138,25 @@ func cases() map[string]explain.Evidence {
 	return map[string]explain.Evidence{
 		"applied": checkout(),
 		"learning": checkout(undecided, conditions(
-			"Ready True Learning Usage is being observed; a few minutes are needed",
-			"RecommendationProvided False CollectingHistory Usage is being observed; a few minutes are needed",
+			"Ready True Learning Collecting usage; the first recommendation takes a few minutes",
+			"RecommendationProvided False CollectingHistory Collecting usage; the first recommendation takes a few minutes",
 			"Applied False NoRecommendation There is no recommendation yet")),
 		"resizing": checkout(halfway, conditions("Applied False Resizing Pods are being resized in place", "Reconciling True Resizing Pods are being resized in place")),
-		"on-trial": checkout(halfway, func(e *explain.Evidence) {
+		"verifying": checkout(halfway, func(e *explain.Evidence) {
 			e.Scaler.Status.Decision.Time = ago(time.Minute)
 			e.Scaler.Status.Decision.Verification = &v1beta1.Verification{StartTime: ago(time.Minute), LastGood: []v1beta1.ContainerDecision{{
 				ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("500m"))},
 			}}}
 		}, spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](5) }), conditions(
-			"Applied False Verifying The pods that were lowered first are watched before the others are lowered, too",
-			"Reconciling True Verifying The pods that were lowered first are watched before the others are lowered, too")),
-		"change-failed": checkout(func(e *explain.Evidence) {
+			"Applied False Verifying Verifying the first resized pods before lowering the rest",
+			"Reconciling True Verifying Verifying the first resized pods before lowering the rest")),
+		"change-reverted": checkout(func(e *explain.Evidence) {
 			e.Scaler.Status.Decision.Reason = "Reverted"
 			e.Scaler.Status.RevertedChanges = []v1beta1.RevertedChange{{
 				ContainerName: "app", Resource: "memory", Value: resource.MustParse("320Mi"), LastGood: resource.MustParse("480Mi"), Time: ago(2 * time.Hour),
-				Message: "pod checkout-1: container app was killed for want of memory",
+				Message: "pod checkout-1: container app was OOM-killed",
 			}}
-		}, conditions("Applied True ChangeReverted All pods have the decided size. app memory: stays, since 320Mi was put back")),
+		}, conditions("Applied True ChangeReverted All pods have the decided size. app memory: stays, because 320Mi was reverted")),
 		"hpa-conflict": checkout(conditions(
 			"Applied True HPAConflict All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization")),
 		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout")),
@@ -180,7 +180,7 @@ func cases() map[string]explain.Evidence {
 			"Ready False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"RecommendationProvided False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"Stalled True MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served")),
-		"off": checkout(func(e *explain.Evidence) {
+		"recommend": checkout(func(e *explain.Evidence) {
 			e.Scaler.Spec.UpdatePolicy.UpdateMode, e.Scaler.Status.Decision = "Recommend", nil
 			e.Scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 				ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{"cpu"},

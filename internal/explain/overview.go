@@ -38,23 +38,23 @@ type Row struct {
 	Owner   string `json:"owner,omitempty"`
 	Mode    string `json:"mode"`
 	Profile string `json:"profile"`
-	// CPU and Memory are what a pod requests, now and as it shall be, such as
-	// "500m->310m". Pods is the number of pods at their size, of all pods.
+	// CPU and Memory are the requests of a pod, present and decided, such as "500m->310m".
+	// Pods is the number of pods with the decided size, of all pods.
 	CPU    string `json:"cpu,omitempty"`
 	Memory string `json:"memory,omitempty"`
 	Pods   string `json:"pods,omitempty"`
-	// Ready is the status of the condition, and Reason says most about the scaler: that of
-	// Ready, or of Applied where Ready has nothing to tell.
+	// Ready is the status of the condition. Reason is that of Ready, or of Applied if the
+	// scaler operates normally.
 	Ready   metav1.ConditionStatus `json:"ready"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message,omitempty"`
-	// Ends and Advice say what ends the state that the reason tells of.
+	// Ends and Advice say what resolves the state.
 	Ends   End    `json:"ends"`
 	Advice string `json:"advice"`
 	// Changed is the time of the last change; nil before the first.
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Saved is what the pods at their size request less than the template would have
-	// them; less than 0 for more. Nil where it is not known.
+	// Saved is how much less the resized pods request than their original template;
+	// negative for more, nil if unknown.
 	Saved *Saved `json:"saved,omitempty"`
 }
 
@@ -80,8 +80,8 @@ type OwnedRow struct {
 	Advice string `json:"advice"`
 }
 
-// RowOf sums a scaler up. deployment is the scaler's; nil where there is none, or it may
-// not be read.
+// RowOf summarizes a scaler. deployment is the scaler's; nil if there is none, or the user
+// may not read it.
 func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
 	out := Row{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
@@ -106,7 +106,7 @@ func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
 	return out
 }
 
-// OwnedRowOf sums a ScaledDeployment up.
+// OwnedRowOf summarizes a ScaledDeployment.
 func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
 	out := OwnedRow{
 		Namespace: d.Namespace, Name: d.Name, Deployment: d.Spec.DeploymentName,
@@ -131,9 +131,8 @@ func sumUp(ready, told *metav1.Condition) (status metav1.ConditionStatus, reason
 	return ready.Status, told.Reason, told.Message, known.Ends, known.Advice
 }
 
-// savedBy compares what was decided with the pod template as its author wrote it, for as
-// many pods as have the decided size. It is nil where that cannot be told: without a
-// decision in force, a template, or a number of pods.
+// savedBy compares the decision with the original pod template, for the pods with the
+// decided size. It is nil without a decision, a template, or a number of pods.
 func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 	if deployment == nil || s.Status.Decision == nil || s.Status.Summary == nil {
 		return nil
@@ -148,7 +147,7 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 		if c.Unreadable {
 			return nil
 		}
-		before := withHeld(s, deployment, c)
+		before := originalRequests(s, deployment, c)
 		for _, d := range s.Status.Decision.Containers {
 			if d.ContainerName != c.Name {
 				continue
@@ -171,10 +170,10 @@ func savedBy(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) *Saved {
 // mostPods is more than any Deployment has.
 const mostPods = 1_000_000
 
-// withHeld is what the template's author requests for a container: what is held of it,
-// where the scaler has taken the template over, else what it says. Where it requests
-// nothing, the API server takes the limit.
-func withHeld(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
+// originalRequests are the requests of the original template: the recorded values if the
+// scaler has taken it over, else those of the template. Without a request, the API server
+// uses the limit.
+func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c workload.Container) quantity.Amounts {
 	requests, limits := c.Requests, c.Limits
 	if h := s.Status.OriginalResources; h != nil && h.UID == deployment.UID {
 		for _, held := range h.Containers {
@@ -201,16 +200,16 @@ func withHeld(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, c worklo
 
 func rounded(v, part float64) float64 { return math.Round(v*part) / part }
 
-// NotReady says whether any of them is not Ready.
+// NotReady is true if any of them is not Ready.
 func (o Overview) NotReady() bool {
 	return slices.ContainsFunc(o.Scalers, func(r Row) bool { return r.Ready != metav1.ConditionTrue }) ||
 		slices.ContainsFunc(o.ScaledDeployments, func(r OwnedRow) bool { return r.Ready != metav1.ConditionTrue })
 }
 
-// WriteJSON writes the overview for programs.
+// WriteJSON writes the overview as JSON.
 func (o Overview) WriteJSON(w io.Writer) error { return writeJSON(w, o) }
 
-// WriteYAML writes the same as YAML.
+// WriteYAML writes it as YAML.
 func (o Overview) WriteYAML(w io.Writer) error { return writeYAML(w, o) }
 
 // Columns chooses what a table shows.
@@ -219,7 +218,7 @@ type Columns struct {
 	Namespace, Wide, Bare bool
 }
 
-// WriteTable writes the overview for people. now is what ages are told from.
+// WriteTable writes the overview as a table. Ages are relative to now.
 func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error {
 	var b strings.Builder
 	if len(o.Scalers) > 0 {
@@ -286,8 +285,7 @@ func (r OwnedRow) cells(columns Columns) []string {
 	return cells
 }
 
-// table aligns columns, without spaces at the end of lines. A cell with nothing to say is
-// a dash.
+// table aligns columns, without trailing spaces. An empty cell is a dash.
 func table(b *strings.Builder, header []string, lines [][]string) {
 	var aligned strings.Builder
 	t := tabwriter.NewWriter(&aligned, 0, 0, 3, ' ', 0)

@@ -103,11 +103,11 @@ func TestAdvice(t *testing.T) {
 				t.Errorf("the %s of %s is no sentence: %q", what, r.Reason, text)
 			}
 		}
-		if !slices.Contains([]explain.End{explain.Fine, explain.ByItself, explain.ByAPerson}, r.Ends) {
+		if !slices.Contains([]explain.End{explain.Fine, explain.ByItself, explain.ByUser}, r.Ends) {
 			t.Errorf("%s ends %q", r.Reason, r.Ends)
 		}
-		if waits := strings.HasPrefix(r.Advice, "Wait"); waits && r.Ends == explain.ByAPerson {
-			t.Errorf("%s ends when a person acts, and the advice is %q", r.Reason, r.Advice)
+		if waits := strings.HasPrefix(r.Advice, "Wait"); waits && r.Ends == explain.ByUser {
+			t.Errorf("%s is resolved by a user, and the advice is %q", r.Reason, r.Advice)
 		}
 	}
 	if r, ok := explain.ReasonFor("MadeUp"); ok || r.Reason != "MadeUp" {
@@ -124,7 +124,7 @@ func TestDocumentedReasons(t *testing.T) {
 	}
 	var reasons, steps, causes [][]string
 	for _, r := range explain.Reasons() {
-		ends := map[explain.End]string{explain.Fine: "", explain.ByItself: "itself", explain.ByAPerson: "a person"}[r.Ends]
+		ends := map[explain.End]string{explain.Fine: "", explain.ByItself: "itself", explain.ByUser: "user"}[r.Ends]
 		reasons = append(reasons, []string{"`" + r.Reason + "`", r.Means, ends, r.Advice})
 	}
 	for _, s := range explain.Steps() {
@@ -135,9 +135,9 @@ func TestDocumentedReasons(t *testing.T) {
 	}
 	after := string(before)
 	for name, table := range map[string]string{
-		"reasons": markdown([]string{"Reason", "Means", "Ends by", "To do"}, reasons),
-		"steps":   markdown([]string{"Step", "The number"}, steps),
-		"causes":  markdown([]string{"Decided", "Because"}, causes),
+		"reasons": markdown([]string{"Reason", "Meaning", "Resolved by", "Action"}, reasons),
+		"steps":   markdown([]string{"Step", "Amount"}, steps),
+		"causes":  markdown([]string{"Reason", "Because"}, causes),
 	} {
 		begin, end := "<!-- "+name+": go test ./internal/explain -update -->\n", "<!-- end -->\n"
 		head, rest, ok := strings.Cut(after, begin)

@@ -13,8 +13,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// Amount is an amount of one resource: millicores or bytes. It is written as a quantity,
-// exactly, and said for people, rounded.
+// Amount is an amount of one resource: millicores or bytes. JSON has the exact quantity,
+// text a rounded one.
 type Amount struct {
 	resource string
 	amount   int64
@@ -29,7 +29,7 @@ func (a Amount) MarshalJSON() ([]byte, error) {
 	return json.Marshal(q.String())
 }
 
-// String says the amount for people.
+// String is the rounded amount.
 func (a Amount) String() string {
 	if a.resource == recommend.CPU {
 		return quantity.FormatCPU(a.amount)
@@ -52,50 +52,50 @@ func of(resource string, a quantity.Amounts) int64 {
 	return a.MemoryBytes
 }
 
-// Step is one step from usage to a number.
+// Step is one step from usage to a target.
 type Step struct {
 	// Code is the code, one of the constants in internal/recommend.
 	Code string `json:"code"`
 	// Means is what the step does, in words.
 	Means string `json:"means"`
 	// MarginPercent is what it adds, in percent of the amount before it; 0 for a step
-	// that leads to Value whatever was before.
+	// that sets the amount to Value.
 	MarginPercent float64 `json:"marginPercent,omitempty"`
 	// Value is the amount after the step, as the status has it.
 	Value *Amount `json:"value,omitempty"`
 }
 
-// StepMeans is what a step does, in words, and false for one that is not known here.
+// StepMeans is the meaning of a step. It is false for an unknown one.
 func StepMeans(code string) (means string, ok bool) {
 	i := slices.IndexFunc(stepWords, func(s Step) bool { return s.Code == code })
 	if i < 0 {
-		return "is a step that this version does not know", false
+		return "a step that this version does not know", false
 	}
 	return stepWords[i].Means, true
 }
 
-// Steps are all that there are, in words.
+// Steps are all steps, in words.
 func Steps() []Step { return slices.Clone(stepWords) }
 
-// Whoever adds a step to internal/recommend adds a line here; a test asks for it.
+// Each step in internal/recommend needs a line here; a test checks it.
 var stepWords = []Step{
-	{Code: recommend.RecentPeak, Means: "holds the highest usage of the last quarter of an hour to three hours"},
-	{Code: recommend.RecentUsage, Means: "holds the mean usage of about the last half-hour, and what usage strays from it"},
-	{Code: recommend.DayPeak, Means: "holds the highest usage of a day"},
-	{Code: recommend.WeekPeak, Means: "holds the highest usage of eight days"},
-	{Code: recommend.SameTime, Means: "holds the highest usage around this time of the last days"},
-	{Code: recommend.Peak, Means: "is the highest usage of eight days"},
-	{Code: recommend.Volatility, Means: "for how much the peaks of usage change"},
-	{Code: recommend.LimitedHistory, Means: "until a day of usage is known"},
-	{Code: recommend.SafetyMargin, Means: "is the policy's safetyMarginPercent"},
-	{Code: recommend.OOMFloor, Means: "is what an OOM kill has proven necessary"},
-	{Code: recommend.Minimum, Means: "is the least that is ever recommended"},
-	{Code: recommend.NotLowered, Means: "is kept: it was set with more usage than is known now, and nothing is lowered with less"},
-	{Code: recommend.MinAllowed, Means: "is the policy's minAllowed"},
-	{Code: recommend.MaxAllowed, Means: "is the policy's maxAllowed"},
+	{Code: recommend.RecentPeak, Means: "the highest usage of the last 15 minutes to 3 hours"},
+	{Code: recommend.RecentUsage, Means: "the mean usage of about the last half hour, plus its deviation"},
+	{Code: recommend.DayPeak, Means: "the highest usage of a day"},
+	{Code: recommend.WeekPeak, Means: "the highest usage of eight days"},
+	{Code: recommend.SameTime, Means: "the highest usage around this time of day, in the last days"},
+	{Code: recommend.Peak, Means: "the highest usage of eight days"},
+	{Code: recommend.Volatility, Means: "a margin for how much usage peaks vary"},
+	{Code: recommend.LimitedHistory, Means: "a margin until a day of usage is known"},
+	{Code: recommend.SafetyMargin, Means: "the policy's safetyMarginPercent"},
+	{Code: recommend.OOMFloor, Means: "the amount that an OOM kill has shown to be necessary"},
+	{Code: recommend.Minimum, Means: "the smallest recommendation"},
+	{Code: recommend.NotLowered, Means: "the previous target: it is not lowered with less history than it was set with"},
+	{Code: recommend.MinAllowed, Means: "the policy's minAllowed"},
+	{Code: recommend.MaxAllowed, Means: "the policy's maxAllowed"},
 }
 
-// stepsOf are the steps of one resource that the status tells of, in words and as values.
+// stepsOf are the steps of one resource in the status, in words and as values.
 func stepsOf(rec v1beta1.ContainerRecommendation, resource string) (steps []Step, values []recommend.Reason) {
 	for _, r := range rec.Reasons {
 		if string(r.Resource) != resource {

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WriteJSON writes the explanation for programs.
+// WriteJSON writes the explanation as JSON.
 func (x Explanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
 
-// WriteYAML writes the same as YAML.
+// WriteYAML writes it as YAML.
 func (x Explanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
 
 func writeJSON(w io.Writer, what any) error {
@@ -38,8 +38,8 @@ func writeYAML(w io.Writer, what any) error {
 	return err
 }
 
-// WriteText writes the explanation for a person, to be read from top to bottom. now is
-// what ages are told from.
+// WriteText writes the explanation as text, to be read from top to bottom. Ages are
+// relative to now.
 func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
@@ -49,7 +49,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	line("  Profile %s. %s", x.Profile, x.cooldown())
 
 	line("")
-	line("In force: %s", x.inForce())
+	line("Applied: %s", x.appliedTo())
 	for _, f := range x.Findings {
 		since := ""
 		if f.Since != nil {
@@ -57,11 +57,13 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 		}
 		line("  %s%s", f.Reason.Reason, since)
 		if f.Message != "" {
-			line("    says      %s", f.Message)
+			line("    message   %s", f.Message)
 		}
-		line("    means     %s", f.Means)
-		line("    ends      %s", f.Ends.words())
-		line("    %-9s %s", f.Ends.verb(), f.Advice)
+		line("    meaning   %s", f.Means)
+		if f.Ends != Fine {
+			line("    resolved  %s", f.Ends.words())
+		}
+		line("    action    %s", f.Advice)
 	}
 	if d := x.Decision; d != nil {
 		line("  The sizes were decided %s ago, because %s (%s).", age(now, d.Time), d.Means, d.Cause.Cause)
@@ -80,7 +82,7 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	}
 	if len(x.Missing) > 0 {
 		line("")
-		line("Not told here")
+		line("Not included")
 		for _, m := range x.Missing {
 			line("  %s", m)
 		}
@@ -91,44 +93,36 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 
 func (x Explanation) cooldown() string {
 	if x.CooldownSeconds == 0 {
-		return "Changes do not wait for each other."
+		return "No cooldown between changes."
 	}
-	return fmt.Sprintf("A change waits until %s after the last one; OOM kills and too little CPU do not.",
+	return fmt.Sprintf("Cooldown of %s between changes, except after OOM kills and for usage above the request.",
 		duration.HumanDuration(time.Duration(x.CooldownSeconds)*time.Second))
 }
 
-func (x Explanation) inForce() string {
-	said := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "yes", metav1.ConditionFalse: "no"}[x.Applied]
-	if said == "" {
-		said = "not known"
+func (x Explanation) appliedTo() string {
+	answer := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "yes", metav1.ConditionFalse: "no"}[x.Applied]
+	if answer == "" {
+		answer = "unknown"
 	}
 	if x.Pods != "" && (x.Decision != nil || x.Applied == metav1.ConditionTrue) {
-		said += fmt.Sprintf("; %s pods have the decided size", strings.Replace(x.Pods, "/", " of ", 1))
+		answer += fmt.Sprintf("; %s pods have the decided size", strings.Replace(x.Pods, "/", " of ", 1))
 	}
-	return said
+	return answer
 }
 
 func (e End) words() string {
 	switch e {
 	case ByItself:
 		return "by itself"
-	case ByAPerson:
-		return "when a person acts"
+	case ByUser:
+		return "by user"
 	}
-	return "need not end"
-}
-
-// verb is the word before the advice.
-func (e End) verb() string {
-	if e == ByAPerson {
-		return "unblock"
-	}
-	return "do"
+	return ""
 }
 
 func (c Container) write(line func(string, ...any), now time.Time) {
 	if c.ObservedSeconds > 0 {
-		line("Container %s, by %s of observed usage", c.Name, duration.HumanDuration(c.observed()))
+		line("Container %s (based on %s of usage)", c.Name, duration.HumanDuration(c.observed()))
 	} else {
 		line("Container %s", c.Name)
 	}
@@ -142,9 +136,9 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	case r.Unmanaged != "":
 		line("  %s is left alone: %s", r.Resource, r.Unmanaged)
 	case r.Target == nil:
-		line("  %s: nothing is recommended yet", r.Resource)
+		line("  %s: no recommendation yet", r.Resource)
 	default:
-		line("  %s: %s is recommended", r.Resource, r.Target)
+		line("  %s: target %s", r.Resource, r.Target)
 	}
 	for _, s := range r.Steps {
 		value := "?"
@@ -153,19 +147,15 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 		}
 		means := s.Means
 		if s.MarginPercent > 0 {
-			means = fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), strings.TrimPrefix(s.Means, "is "))
+			means = fmt.Sprintf("%s %% more: %s", strconv.FormatFloat(s.MarginPercent, 'f', -1, 64), s.Means)
 		}
 		line("    %8s  %s (%s)", value, means, s.Code)
 	}
-	switch {
-	case len(r.Steps) == 0:
-	case r.Agrees:
-		line("    The steps lead to the same number again.")
-	default:
-		line("    The steps lead to %s instead: the status was changed, or is another version's.", sayAmount(r.Recomputed))
+	if !r.Agrees {
+		line("    The steps result in %s, not in the target: another writer changed the status, or it is of another version.", sayAmount(r.Recomputed))
 	}
 	if r.Moves && r.LowerBound != nil && r.UpperBound != nil {
-		line("    A request below %s is raised at once, one more than %d %% below the target after the cooldown, and one above %s is lowered then.", r.LowerBound, r.TolerancePercent, r.UpperBound)
+		line("    A request below %s is raised at once. After the cooldown, one more than %d %% below the target is raised, and one above %s is lowered.", r.LowerBound, r.TolerancePercent, r.UpperBound)
 	}
 	if allowed := r.allowed(); allowed != "" {
 		line("    The policy allows %s.", allowed)
@@ -173,11 +163,11 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	if r.Decided != nil {
 		line("    Decided: %s", r.Decided)
 	}
-	if r.LastGood != nil && r.TriedSince != nil {
-		line("    On trial for %s: where the changed pods fare clearly worse, %s is put back.", age(now, *r.TriedSince), r.LastGood)
+	if r.LastGood != nil && r.VerifyingSince != nil {
+		line("    Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(now, *r.VerifyingSince), r.LastGood)
 	}
-	for _, f := range r.Failed {
-		line("    %s failed %s ago, and %s was put back: %s", sayAmount(f.Value), age(now, f.Time), sayAmount(f.LastGood), f.Message)
+	for _, f := range r.Reverted {
+		line("    %s was reverted to %s %s ago: %s", sayAmount(f.Value), sayAmount(f.LastGood), age(now, f.Time), f.Message)
 	}
 	for _, s := range r.Pods {
 		line("    %s %s", pods(s.Pods), s.words())
@@ -220,20 +210,20 @@ func pods(n int) string {
 
 func sayAmount(a *Amount) string {
 	if a == nil {
-		return "nothing"
+		return "none"
 	}
 	return a.String()
 }
 
-// age is how long ago something was, at least 0: clocks differ.
+// age is how long ago something was. It is at least 0, because clocks differ.
 func age(now time.Time, then metav1.Time) string {
 	if then.IsZero() {
-		return "some time"
+		return "an unknown time"
 	}
 	return duration.HumanDuration(max(0, now.Sub(then.Time)))
 }
 
-// printable keeps what objects say from being more than text on a terminal.
+// printable removes control characters, so that text of objects cannot control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' {

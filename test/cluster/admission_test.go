@@ -84,16 +84,16 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		change func(*appsv1.Deployment)
 		says   string
 	}{
-		"the image":           {container(func(c *corev1.Container) { c.Image = "example.com/other:1" }), "else in a container"},
-		"the command":         {container(func(c *corev1.Container) { c.Command = []string{"sh"} }), "else in a container"},
-		"the environment":     {container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }), "else in a container"},
-		"the resize policy":   {container(func(c *corev1.Container) { c.ResizePolicy = restartAlways }), "else in a container"},
-		"a security context":  {container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)} }), "else in a container"},
+		"the image":           {container(func(c *corev1.Container) { c.Image = "example.com/other:1" }), "other fields of a container"},
+		"the command":         {container(func(c *corev1.Container) { c.Command = []string{"sh"} }), "other fields of a container"},
+		"the environment":     {container(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }), "other fields of a container"},
+		"the resize policy":   {container(func(c *corev1.Container) { c.ResizePolicy = restartAlways }), "other fields of a container"},
+		"a security context":  {container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)} }), "other fields of a container"},
 		"a device":            {container(func(c *corev1.Container) { device(c) }), "another resource"},
 		"storage":             {container(func(c *corev1.Container) { c.Resources.Requests["ephemeral-storage"] = resource.MustParse("1Gi") }), "another resource"},
-		"a container more":    {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "else in a container"},
-		"a container less":    {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "else in a container"},
-		"containers' order":   {pod(func(p *corev1.PodSpec) { p.Containers[0], p.Containers[1] = p.Containers[1], p.Containers[0] }), "else in a container"},
+		"a container more":    {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "other fields of a container"},
+		"a container less":    {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "other fields of a container"},
+		"containers' order":   {pod(func(p *corev1.PodSpec) { p.Containers[0], p.Containers[1] = p.Containers[1], p.Containers[0] }), "other fields of a container"},
 		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "else in the pod template"},
 		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "else in the pod template"},
 		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "else in the pod template"},
@@ -101,18 +101,18 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		"the pod's resources": {pod(func(p *corev1.PodSpec) {
 			p.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
 		}), "else in the pod template"},
-		"the pods' labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels["b"] = "c" }, "else in the pod template"},
-		"the pods' annotations": {func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"a": "b"} }, "else in the pod template"},
-		"replicas":              {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }, "beside the pod template"},
-		"paused":                {func(d *appsv1.Deployment) { d.Spec.Paused = true }, "beside the pod template"},
-		"the strategy":          {func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{Type: "Recreate"} }, "beside the pod template"},
+		"the pods' labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels["b"] = "c" }, "other fields of the pod template"},
+		"the pods' annotations": {func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"a": "b"} }, "other fields of the pod template"},
+		"replicas":              {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }, "outside of the pod template"},
+		"paused":                {func(d *appsv1.Deployment) { d.Spec.Paused = true }, "outside of the pod template"},
+		"the strategy":          {func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{Type: "Recreate"} }, "outside of the pod template"},
 		"labels":                {func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }, "its metadata"},
 		"annotations":           {func(d *appsv1.Deployment) { d.Annotations["a"] = "b" }, "its metadata"},
 		"finalizers":            {func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/a"} }, "its metadata"},
 		"an owner":              {func(d *appsv1.Deployment) { d.OwnerReferences = []metav1.OwnerReference{someOwner("x")} }, "its metadata"},
 		"a size, and an image": {container(func(c *corev1.Container) {
 			c.Resources.Requests["cpu"], c.Image = resource.MustParse("150m"), "example.com/other:1"
-		}), "else in a container"},
+		}), "other fields of a container"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := before.DeepCopy()
@@ -121,17 +121,17 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		})
 	}
 	t.Run("no Deployment is made", func(t *testing.T) {
-		refused(t, thief.Create(t.Context(), testkit.Deployment(w.namespace, "made")), "operator-deployments", "may make and delete no Deployments")
+		refused(t, thief.Create(t.Context(), testkit.Deployment(w.namespace, "made")), "operator-deployments", "may only create and delete Deployments")
 		other := testkit.Deployment(w.namespace, "made")
 		other.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(before, appsv1.SchemeGroupVersion.WithKind("ScaledDeployment"))}
-		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may make and delete no Deployments")
+		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may only create and delete Deployments")
 		owner := someOwner("x")
 		owner.Controller = nil
 		other.OwnerReferences = []metav1.OwnerReference{owner}
-		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may make and delete no Deployments")
+		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may only create and delete Deployments")
 	})
 	t.Run("none is deleted", func(t *testing.T) {
-		refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-deployments", "may make and delete no Deployments")
+		refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-deployments", "may only create and delete Deployments")
 	})
 	t.Run("none is scaled, though it were given the right", func(t *testing.T) {
 		w := w.in(t)
@@ -227,7 +227,7 @@ func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 		sidecar(p)
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 	})
-	refused(t, err, "operator-pods", "something beside them")
+	refused(t, err, "operator-pods", "other fields")
 	// Anybody else may do that.
 	after := before.DeepCopy()
 	sidecar(after)
@@ -279,11 +279,11 @@ func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := before.DeepCopy()
 			change(after)
-			refused(t, thief.Patch(t.Context(), after, client.MergeFrom(before)), "operator-scalers", "but its own finalizer")
+			refused(t, thief.Patch(t.Context(), after, client.MergeFrom(before)), "operator-scalers", "may only change its own finalizer")
 		})
 	}
-	refused(t, thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web")), "operator-scalers", "may make and delete no scalers")
-	refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-scalers", "may make and delete no scalers")
+	refused(t, thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web")), "operator-scalers", "may only create and delete scalers")
+	refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-scalers", "may only create and delete scalers")
 	for _, finalizers := range [][]string{{"autoscaling.verticalscaler.io/restore-original-resources"}, nil} {
 		after := w.scaler("web")
 		now := after.DeepCopy()

@@ -123,7 +123,7 @@ func TestThePluginExplains(t *testing.T) {
 
 	w.scale("web")
 	w.says("web", "Applied", "Unknown", "WaitingForDeployment")
-	if x := p.explain("web", "DeploymentNotFound"); x.Applied != "Unknown" || x.Findings[0].Ends != "ByAPerson" {
+	if x := p.explain("web", "DeploymentNotFound"); x.Applied != "Unknown" || x.Findings[0].Ends != "ByUser" {
 		t.Errorf("%+v", x)
 	}
 	w.deploy("web")
@@ -218,7 +218,7 @@ func TestThePluginDoesWithoutRights(t *testing.T) {
 		t.Errorf("status: %s%s", errOut, out)
 	}
 	out, errOut, code := p.run("explain", "web")
-	for _, want := range []string{"In force: yes; 3 of 3 pods", "The steps lead to the same number again.", "Not told here\n  The pod template and the pods of Deployment " + w.namespace + "/web: "} {
+	for _, want := range []string{"Applied: yes; 3 of 3 pods", "Not included\n  The pod template and the pods of Deployment " + w.namespace + "/web: "} {
 		if code != 0 || errOut != "" || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %s%s\nwant %s", code, errOut, out, want)
 		}

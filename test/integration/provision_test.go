@@ -352,7 +352,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 		if !tc.wrong(s.get(tc.kind)) {
 			t.Fatalf("%s: the change has not been made", tc.what)
 		}
-		s.says(s.round(p, true), "Put back what had been changed")
+		s.says(s.round(p, true), "Reverted changes")
 		if u := s.get(tc.kind); tc.wrong(u) {
 			t.Errorf("%s was not put back: %v", tc.what, u.Object)
 		}
@@ -365,7 +365,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 	if err := env.Client.Update(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	s.says(s.round(p, true), "Put back what had been changed")
+	s.says(s.round(p, true), "Reverted changes")
 	u = s.get(serviceMonitor)
 	if u.GetLabels()["release"] != "prometheus" || u.GetAnnotations()["note"] != "ours" || u.GetLabels()["app.kubernetes.io/name"] != "verticalscaler-operator" {
 		t.Errorf("labels %v, annotations %v", u.GetLabels(), u.GetAnnotations())
@@ -383,7 +383,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 	if err := env.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(former), client.ForceOwnership, client.FieldOwner(provision.Manager)); err != nil {
 		t.Fatal(err)
 	}
-	s.says(s.round(p, true), "Put back what had been changed")
+	s.says(s.round(p, true), "Reverted changes")
 	if got := fmt.Sprint(s.get(serviceMonitor).Object["spec"]); strings.Contains(got, "jobLabel") || !strings.Contains(got, "endpoints") {
 		t.Errorf("after an earlier version: %s", got)
 	}
@@ -405,7 +405,7 @@ func TestProvisionedAndSwitchedOff(t *testing.T) {
 	s := newSite(t).may()
 	s.round(s.provisioner(), true)
 	off := s.provisioner(func(o *provision.Options) { o.Monitoring = false })
-	s.says(s.round(off, true), "Removed what is switched off", "Removed what is switched off")
+	s.says(s.round(off, true), "Removed a disabled object", "Removed a disabled object")
 	if s.get(serviceMonitor) != nil || s.get(prometheusRule) != nil || s.get(networkPolicy) == nil {
 		t.Error("the wrong objects are gone")
 	}
@@ -423,7 +423,7 @@ func TestProvisioningLeavesAloneWhatBelongsToOthers(t *testing.T) {
 	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nameOfKind[networkPolicy]}}
 	create(t, foreign)
 	p := s.provisioner()
-	s.says(s.round(p, true), `"Provisioned" "ServiceMonitor"`, `"Provisioned" "PrometheusRule"`, "belongs to somebody else, and is left alone")
+	s.says(s.round(p, true), `"Provisioned" "ServiceMonitor"`, `"Provisioned" "PrometheusRule"`, "belongs to another owner")
 	s.says(s.round(p, true)) // said once
 	s.says(s.round(s.provisioner(func(o *provision.Options) { o.NetworkPolicy = false }), true))
 	if got := s.get(networkPolicy); got == nil || got.GetResourceVersion() != foreign.ResourceVersion {

@@ -95,7 +95,7 @@ func TestOf(t *testing.T) {
 			"Rejected",
 		},
 		"our own admission policy": {
-			answer(403, "Forbidden", `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'verticalscaler-operator-deployments' with binding 'verticalscaler-operator-deployments' denied request: The operator may change nothing of a Deployment but CPU and memory of its containers, and this changes its metadata`),
+			answer(403, "Forbidden", `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'verticalscaler-operator-deployments' with binding 'verticalscaler-operator-deployments' denied request: The operator may only change CPU and memory of a Deployment's containers, but this request changes its metadata`),
 			"Rejected",
 		},
 		"a webhook that rejects with a 400": {answer(400, "BadRequest", `admission webhook "w" denied the request: no`), "Rejected"},

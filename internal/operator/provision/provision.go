@@ -86,11 +86,11 @@ type Provisioner struct {
 func New(c *rest.Config, o Options) (*Provisioner, error) {
 	api, err := dynamic.NewForConfig(c)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for what is provisioned: %w", err)
+		return nil, fmt.Errorf("creating a client for provisioned objects: %w", err)
 	}
 	found, err := discovery.NewDiscoveryClientForConfig(c)
 	if err != nil {
-		return nil, fmt.Errorf("making a discovery client: %w", err)
+		return nil, fmt.Errorf("creating a discovery client: %w", err)
 	}
 	return &Provisioner{Options: o, Clock: clock.RealClock{}, api: api, discovery: found, told: map[string]string{}}, nil
 }
@@ -161,14 +161,14 @@ const (
 	// What has been done.
 	unchanged outcome = ""
 	created   outcome = "Provisioned"
-	repaired  outcome = "Put back what had been changed"
-	removed   outcome = "Removed what is switched off"
+	repaired  outcome = "Reverted changes"
+	removed   outcome = "Removed a disabled object"
 	// What the object is in, until somebody else moves.
 	notServed outcome = "Not provisioned: the cluster does not serve its API"
-	foreign   outcome = "Not provisioned: an object of that name belongs to somebody else, and is left alone"
-	former    outcome = "Not provisioned yet: the object of a former Deployment of the operator is being collected"
+	foreign   outcome = "Not provisioned: an object with that name belongs to another owner"
+	former    outcome = "Not provisioned yet: the object of a previous Deployment of the operator is being garbage-collected"
 	forbidden outcome = "Not provisioned: the operator lacks the right"
-	failing   outcome = "Not provisioned: the API server did not do it"
+	failing   outcome = "Not provisioned: the request to the API server failed"
 )
 
 // settle makes one object as it should be, for the Deployment of this UID.
@@ -235,7 +235,7 @@ func (p *Provisioner) resourceOf(ctx context.Context, kind schema.GroupVersionKi
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking for the resources of %s: %w", kind.GroupVersion(), err)
+		return "", fmt.Errorf("discovering the resources of %s: %w", kind.GroupVersion(), err)
 	}
 	for _, r := range list.APIResources {
 		if r.Kind == kind.Kind && r.Namespaced {

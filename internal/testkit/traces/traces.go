@@ -58,7 +58,7 @@ var kinds = []kind{
 		},
 	},
 	{
-		name: "leak", about: "memory grows by 90 MiB a day, and is given back once in 6 days",
+		name: "leak", about: "memory grows by 90 MiB a day, and is released once in 6 days",
 		requests: quantity.Amounts{CPUMillis: 500, MemoryBytes: 512 * mebi},
 		usage: func(at time.Duration, n *noise) (float64, float64) {
 			return 150 * n.around(0.1), 200 + 90*math.Mod(days(at), 6) + 4*n.next()
