@@ -188,8 +188,8 @@ type UpdatePolicy struct {
 	UpdateMode UpdateMode `json:"updateMode,omitempty"`
 
 	// fallback is what updateMode InPlace does with a pod that cannot be resized in place.
-	// Reasons are: the node can never fit the size, has had no room for ten minutes, or
-	// cannot resize pods; the resize would change the QoS class, or restart a container.
+	// The node may be too small for the size, may have had no room for ten minutes, or may
+	// not support resizing. A resize may also change the QoS class or restart a container.
 	// Wait leaves the pod as it is and reports why. Recreate evicts the pod, and the
 	// API server sizes its replacement. It evicts one pod at a time, and only if the
 	// PodDisruptionBudget allows it. Rollout writes the requests into the Deployment's
