@@ -162,10 +162,10 @@ func Causes() []Cause { return slices.Clone(causes) }
 
 var causes = []Cause{
 	{plan.DecidedOOMKill, "a container was OOM-killed"},
-	{plan.DecidedPutBack, "pods were less healthy with the last decision, so it was reverted"},
+	{plan.DecidedReverted, "pods were less healthy with the last decision, so it was reverted"},
 	{plan.DecidedBounds, "a request violated minAllowed, maxAllowed, a LimitRange or a limit"},
 	{plan.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
-	{plan.DecidedRaise, "a request was below its target"},
-	{plan.DecidedLower, "a request was above its upper bound"},
+	{plan.DecidedScaleUp, "a request was below its target"},
+	{plan.DecidedScaleDown, "a request was above its upper bound"},
 	{plan.DecidedAdopted, "the pods had different sizes without a recorded decision, so the largest was kept"},
 }

@@ -22,49 +22,49 @@ func TestWhatNewPodsGet(t *testing.T) {
 			given(initial, decidedBefore()),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"Once all are new, all is applied": {
 			given(initial, decidedBefore(), atSize()),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new ones get it
+			Applied: All pods have the decided size, and new pods get it
 			2/2 applied`,
 		},
 		"Pods that do not run yet get it as well": {
 			given(initial, decidedBefore(), pods()),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			Applied: All pods have the decided size, and new ones get it
+			Applied: All pods have the decided size, and new pods get it
 			0/0 applied`,
 		},
 		"Only what is managed": {
 			given(initial, decidedBefore(), memoryOnly),
 			`keeps app - 256Mi
 			puts into new pods app - 256Mi of - 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"A limit that stays bounds the request": {
 			given(initial, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(300, 300) }), requestsOnly, recommends()),
 			`decides app 200m 256Mi (Bounds)
 			puts into new pods app 200m 256Mi of 200m 256Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"A limit that a LimitRange gives to each new pod grows with the request": {
 			given(initial, decidedBefore(), template(unlimited), bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 200m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"Or bounds it, where limits stay": {
 			given(initial, template(unlimited), requestsOnly, bounds(workload.Bounds{ContainerDefault: amounts(150, 512)})),
 			`decides app 150m 256Mi (LowerBound)
 			puts into new pods app 150m 256Mi of 150m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"Nothing that a LimitRange refuses": {
@@ -76,27 +76,27 @@ func TestWhatNewPodsGet(t *testing.T) {
 		"Nothing beside resources for a pod as a whole": {
 			given(initial, decidedBefore(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 			`keeps app 200m 256Mi
-			Unsupported: The Deployment declares resources for its pods as a whole, which are not managed
+			Unsupported: The Deployment declares pod-level resources, which are not managed
 			0/2 stalled`,
 		},
 		"Nothing that a quota has no room for, where the template asks for less": {
 			given(initial, decidedBefore(), quotas(quota("requests.cpu", 399, 200))),
 			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for a new pod, which gets what the Deployment says
+			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
 			0/2 stalled, again in 1m0s`,
 		},
 		"Whatever a quota says where the template asks for more": {
 			given(initial, decidedBefore(), template(sized("app", amounts(400, 512), amounts(800, 1024))), recommends(), quotas(quota("requests.cpu", 200, 200), quota("limits.memory", 1, 1))),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"Limits that are off are those of the template": {
 			given(initial, policyOfApp(func(p *plan.ContainerPolicy) { p.LimitPolicy.MaxAllowed = amounts(150, 0) }), pods(), recommends(rec(amounts(100, 128), amounts(90, 120), amounts(110, 140)))),
 			`decides app 100m - (Bounds)
 			puts into new pods app 100m - of 150m -
-			Applied: All pods have the decided size, and new ones get it
+			Applied: All pods have the decided size, and new pods get it
 			0/0 applied`,
 		},
 		"Nothing while the scaler is suspended": {
@@ -115,14 +115,14 @@ func TestWhatNewPodsGet(t *testing.T) {
 			given(initial, func(w *world) { w.situation.LargestNode = amounts(150, 200) }),
 			`decides app 200m 256Mi (LowerBound)
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2`,
 		},
 		"The next decision waits for its cooldown": {
 			given(initial, decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(100, 100), amounts(400, 400)))),
 			`keeps app 200m 256Mi
 			puts into new pods app 200m 256Mi of 400m 512Mi
-			NewPodsOnly: New pods get the decided size, and those that run stay as they are
+			NewPodsOnly: New pods get the decided size, and running pods stay unchanged
 			0/2, again in ` + (5*time.Minute - noon.Sub(recentDecision())).String(),
 		},
 	}.run(t)

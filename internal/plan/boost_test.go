@@ -122,13 +122,13 @@ func TestBoost(t *testing.T) {
 		"It is at size meanwhile": {
 			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", double())), pod("web-2", large()))),
 			`keeps app 200m 256Mi
-			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			Boosted: Starting pods have more CPU until they are Ready (startupBoost)
 			2/2 applied, again in 10m51s`,
 		},
 		"It stays a while once it is Ready": {
 			given(decidedBefore(), boosts(), pods(started(20*time.Second, pod("web-1", double())))),
 			`keeps app 200m 256Mi
-			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			Boosted: Starting pods have more CPU until they are Ready (startupBoost)
 			1/1 applied, again in 40s`,
 		},
 		"Then it is put down": {
@@ -194,7 +194,7 @@ func TestBoost(t *testing.T) {
 		},
 		"Where the API server refuses it, too": {
 			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", small()))), func(w *world) {
-				w.situation.Refused = map[types.UID][]plan.Refused{"uid-web-1": {{Sizes: []plan.Size{{Container: "app", Resources: double().Resources}}, Reason: "NodeCapacity"}}}
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{Sizes: []plan.Size{{Container: "app", Resources: double().Resources}}, Reason: "NodeCapacity"}}}
 			}),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
@@ -261,13 +261,13 @@ func TestBoost(t *testing.T) {
 		"A pod that starts is not lowered": {
 			given(decidedBefore(), boosts(), pods(starting(10*time.Second, pod("web-1", sized("app", amounts(900, 256), amounts(1800, 512)))))),
 			`keeps app 200m 256Mi
-			Boosted: Pods that start have more CPU until they are Ready (startupBoost)
+			Boosted: Starting pods have more CPU until they are Ready (startupBoost)
 			1/1 applied, again in 10m51s`,
 		},
 		"What an HPA scales on is left alone": {
 			given(boosts(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"} }, pods(starting(10*time.Second, pod("web-1", small())))),
 			`no decision
-			HPAConflict: cpu, memory: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			HPAConflict: cpu, memory: not managed, because HorizontalPodAutoscaler web scales on its utilization
 			0/1`,
 		},
 		"Rollout gives none": {
@@ -306,7 +306,7 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 		"It stays so until it is Ready": {
 			given(boosts(), recommends(), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))))),
 			`no decision
-			NoRecommendation: There is no recommendation yet. Pods that start have more CPU until they are Ready (startupBoost)
+			NoRecommendation: There is no recommendation yet. Starting pods have more CPU until they are Ready (startupBoost)
 			0/1, again in 10m51s`,
 		},
 		"Then it is put down": {
@@ -338,7 +338,7 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 		"A boost is no evidence of what a pod needs": {
 			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))), pod("web-2", small()))),
 			`no decision
-			WithinTolerance: The requests in force are close enough to the recommendation. Pods that start have more CPU until they are Ready (startupBoost)
+			WithinTolerance: The current requests are within the tolerance of the recommendation. Starting pods have more CPU until they are Ready (startupBoost)
 			2/2 applied, again in 10m51s`,
 		},
 		"Nor is one that has ended": {
@@ -430,7 +430,7 @@ func TestBoostsAndOtherSteps(t *testing.T) {
 		"What is contested holds boosts, too": {
 			given(decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
 			0/1 stalled, again in 10m51s`,
 		},
 	}.run(t)
@@ -524,9 +524,9 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time, de
 		}
 		w.checkBoost(t, seed, p, now)
 		checkDeterminism(t, r, seed, *w, p, now)
-		if p.Resize != nil && p.Resize.Boost {
-			if tries[p.Resize.UID]++; tries[p.Resize.UID] > 6*len(s.Deployment.Containers) {
-				t.Errorf("seed %d: pod %s is boosted again and again", seed, p.Resize.Pod)
+		if is[plan.Resize](p) && as[plan.Resize](p).Boost {
+			if tries[as[plan.Resize](p).UID]++; tries[as[plan.Resize](p).UID] > 6*len(s.Deployment.Containers) {
+				t.Errorf("seed %d: pod %s is boosted again and again", seed, as[plan.Resize](p).Pod)
 			}
 		}
 		if t.Failed() {
@@ -534,20 +534,20 @@ func (w *world) start(t *testing.T, r *rand.Rand, seed uint64, now time.Time, de
 		}
 		changed := w.carryOut(t, r, p)
 		for i := range s.Pods {
-			if pod := &s.Pods[i]; p.Resize != nil && pod.UID == p.Resize.UID && !w.isRefused(p.Resize) {
+			if pod := &s.Pods[i]; is[plan.Resize](p) && pod.UID == as[plan.Resize](p).UID && !w.isRefused(as[plan.Resize](p)) {
 				pod.Resized = now
-				if p.Resize.Boost && r.IntN(5) == 0 {
+				if as[plan.Resize](p).Boost && r.IntN(5) == 0 {
 					pod.Resize = workload.Resize{Infeasible: r.IntN(2) == 0, Deferred: true}
 				}
 			}
 		}
 		if said := say(p); changed || said != last {
 			last = said
-		} else if (p.RequeueAfter == 0 || p.RequeueAfter == time.Minute && len(s.Quotas) > 0) && !w.hasStarts(now) {
+		} else if (p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && len(s.Quotas) > 0) && !w.hasStarts(now) {
 			w.checkEnd(t, seed, now)
 			return now
 		}
-		wait := max(time.Second, p.RequeueAfter)
+		wait := max(time.Second, p.Verdict.RequeueAfter)
 		if w.hasStarts(now) {
 			wait = min(wait, time.Duration(1+r.IntN(100))*time.Second)
 		}
@@ -569,7 +569,7 @@ func (w *world) hasStarts(now time.Time) bool {
 }
 
 func (w *world) isRefused(step *plan.Resize) bool {
-	return slices.ContainsFunc(w.situation.Refused[step.UID], func(r plan.Refused) bool { return slices.Equal(r.Sizes, step.Sizes) })
+	return slices.ContainsFunc(w.situation.RejectedResizes[step.UID], func(r plan.RejectedResize) bool { return slices.Equal(r.Sizes, step.Sizes) })
 }
 
 // checkBoost: as any plan, and a boost only of what starts, and within all that is allowed.
@@ -580,21 +580,21 @@ func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time
 	if p.Decision != nil {
 		decision = *p.Decision
 	}
-	if p.Applied && (p.Changing || p.PodsAtSize != p.Pods) {
-		fail("applied, but %d/%d pods, changing %t", p.PodsAtSize, p.Pods, p.Changing)
+	if p.Verdict.State.IsApplied() && ((p.Verdict.State == plan.Changing) || p.Progress.PodsAtSize != p.Progress.Pods) {
+		fail("applied, but %d/%d pods, changing %t", p.Progress.PodsAtSize, p.Progress.Pods, (p.Verdict.State == plan.Changing))
 	}
-	if p.Resize == nil {
+	if !is[plan.Resize](p) {
 		return
 	}
-	i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+	i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
 	pod := w.situation.Pods[i]
-	checkSizes(*w, &decision, pod.Containers, p.Resize.Sizes, true, fail)
-	if !p.Resize.Boost {
+	checkSizes(*w, &decision, pod.Containers, as[plan.Resize](p).Sizes, true, fail)
+	if !as[plan.Resize](p).Boost {
 		return
 	}
 	var starts bool
 	var after, plain int64
-	for _, c := range withSizes(pod.Containers, p.Resize.Sizes) {
+	for _, c := range withSizes(pod.Containers, as[plan.Resize](p).Sizes) {
 		before, _ := pod.Container(c.Name)
 		policy, bounds := w.policy.Containers[c.Name], w.situation.Bounds
 		after += c.Requests.CPUMillis

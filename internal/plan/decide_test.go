@@ -57,13 +57,13 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 		"A container whose resources cannot be believed is left alone": {
 			given(template(workload.Container{Name: "app", Unreadable: true})),
 			`no decision
-			Rejected: container app: its resources are outside the believable range and left alone
+			Rejected: container app: its resources are outside the supported range and are not changed
 			0/2 stalled`,
 		},
 		"An HPA on both resources leaves nothing to do": {
 			given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
 			`no decision
-			HPAConflict: cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization; memory: left alone, since HorizontalPodAutoscaler web-memory scales on its utilization
+			HPAConflict: cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization; memory: not managed, because HorizontalPodAutoscaler web-memory scales on its utilization
 			0/2`,
 		},
 		"A VPA on both resources leaves nothing to do": {
@@ -71,7 +71,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
 			}),
 			`no decision
-			VPAConflict: app cpu, app memory: left alone, since VerticalPodAutoscaler old sizes it
+			VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it
 			0/2`,
 		},
 		"A VPA on one container's memory leaves its CPU to us": {
@@ -82,7 +82,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 					w.situation.Sized = map[string]workload.Scaled{"app": {Memory: "old"}, "proxy": {CPU: "old"}}
 				}),
 			`keeps app 200m -
-			VPAConflict: All pods have the decided size. app memory: left alone, since VerticalPodAutoscaler old sizes it
+			VPAConflict: All pods have the decided size. app memory: not managed, because VerticalPodAutoscaler old sizes it
 			1/1 applied`,
 		},
 		"An HPA has the word before a VPA": {
@@ -91,7 +91,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
 			}),
 			`no decision
-			HPAConflict: cpu, memory: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			HPAConflict: cpu, memory: not managed, because HorizontalPodAutoscaler web scales on its utilization
 			0/2`,
 		},
 		"An HPA on CPU leaves memory to us, and is named once for all containers": {
@@ -103,7 +103,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 					w.policy.Containers["log"] = plan.ContainerPolicy{CPU: true}
 				}),
 			`keeps app - 256Mi
-			HPAConflict: All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization
+			HPAConflict: All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization
 			1/1 applied`,
 		},
 	}.run(t)
@@ -116,7 +116,7 @@ func TestWhatIsDecided(t *testing.T) {
 		"What is close enough stays": {
 			given(onlyCPU, recommends(rec(amounts(109, 0), amounts(90, 0), amounts(200, 0)))),
 			`no decision
-			WithinTolerance: The requests in force are close enough to the recommendation
+			WithinTolerance: The current requests are within the tolerance of the recommendation
 			2/2 applied`,
 		},
 		"A request above its target stays while the upper bound allows it": {
@@ -143,7 +143,7 @@ func TestWhatIsDecided(t *testing.T) {
 			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
 				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
 			2/2 applied, again in 4m0s`,
 		},
 		"Usage above what is requested does not wait for the cooldown": {
@@ -283,13 +283,13 @@ func TestWhatIsDecided(t *testing.T) {
 					w.policy.Containers = map[string]plan.ContainerPolicy{"api": {CPU: true, Memory: true}}
 				}),
 			`no decision
-			WithinTolerance: The requests in force are close enough to the recommendation
+			WithinTolerance: The current requests are within the tolerance of the recommendation
 			1/1 applied`,
 		},
 		"A lost status does not make a resized pod look small": {
 			given(atSize(), recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))),
 			`no decision
-			WithinTolerance: The requests in force are close enough to the recommendation
+			WithinTolerance: The current requests are within the tolerance of the recommendation
 			2/2 applied`,
 		},
 		"A lost status does not leave a new pod small beside resized ones": {
@@ -312,7 +312,7 @@ func TestWhatIsDecided(t *testing.T) {
 				decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }),
 				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
 			2/2 applied, again in 5m0s`,
 		},
 		"Without requests in a Burstable pod the first ones are set": {

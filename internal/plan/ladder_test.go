@@ -26,15 +26,15 @@ func requested(name string, says workload.Resize) workload.Pod {
 
 func refusedWith(reason string) func(*world) {
 	return func(w *world) {
-		w.situation.Refused = map[types.UID][]plan.Refused{}
+		w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 		for _, sizes := range []workload.Resources{
 			large().Resources,
 			resources(amounts(100, 256), amounts(200, 512)),
 			resources(amounts(200, 128), amounts(400, 256)),
 		} {
 			for _, pod := range w.situation.Pods {
-				w.situation.Refused[pod.UID] = append(w.situation.Refused[pod.UID],
-					plan.Refused{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "no"})
+				w.situation.RejectedResizes[pod.UID] = append(w.situation.RejectedResizes[pod.UID],
+					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "no"})
 			}
 		}
 	}
@@ -68,20 +68,20 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 			given(orRollout, decidedBefore(long), heldApp(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough resource: cpu
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
 			0/1 changing`,
 		},
 		"The grace of each pod is its own": {
 			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), heldApp()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough resource: cpu
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
 			0/2 changing`,
 		},
 		"With the fallback Wait it is waited for, for ever": {
 			given(decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-24*time.Hour))))),
 			`keeps app 200m 256Mi
-			Deferred: pod web-1: Node didn't have enough resource: cpu. The fallback is Wait: these pods stay as they are
+			Deferred: pod web-1: Node didn't have enough resource: cpu. The fallback is Wait: these pods stay unchanged
 			0/1`,
 		},
 	}.run(t)
@@ -98,7 +98,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 	guaranteed := sized("app", amounts(100, 128), amounts(100, 128))
 	requestsOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false })
 	rolling := deployment(func(d *workload.Deployment) { d.RollingOut = true })
-	written := func(d *plan.Decision) { d.Written = true }
+	written := func(d *plan.Decision) { d.AppliedToTemplate = true }
 	none := sized("app", amounts(0, 0), amounts(0, 0))
 	reverted := func(n int) func(*plan.Decision) {
 		return func(d *plan.Decision) { d.Reverts, d.LastRevert = n, noon.Add(-time.Minute) }
@@ -109,28 +109,28 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			given(orRollout, decidedBefore(recently), pods(infeasible)),
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Infeasible on a node with static CPU management": {
 			given(orRollout, decidedBefore(recently), heldApp(), pods(requested("web-1", workload.Resize{Infeasible: true, Message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"}))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy
 			0/1 changing`,
 		},
 		"Refused as larger than the node": {
 			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("NodeCapacity")),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: no
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
 			0/1 changing`,
 		},
 		"Refused on a Windows node": {
 			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("Unsupported")),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: no
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
 			0/1 changing`,
 		},
 		"Not where a quota refuses, which new pods would meet as well": {
@@ -152,18 +152,18 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 stalled`,
 		},
 		"A BestEffort pod": {
-			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), held(plan.Held{Container: "app", CPU: true, Memory: true})),
+			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), held(plan.Original{Container: "app", CPU: true, Memory: true})),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of - -
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
 			0/1 changing`,
 		},
 		"A pod that would lose its QoS class": {
 			given(orRollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends(),
-				held(plan.Held{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
+				held(plan.Original{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
 			`keeps app 50m -, written
 			rewrites app 50m - of 100m -
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback
 			0/1 changing`,
 		},
 		"A resource that restarts its container, once the other has followed in place": {
@@ -177,27 +177,27 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			given(orRollout, decidedBefore(), heldApp(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: container app restarts when its memory changes (resizePolicy)
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: container app restarts when its memory changes (resizePolicy)
 			0/1 changing`,
 		},
 		"A node that is known to resize nothing": {
 			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1 changing`,
 		},
 		"Not on account of a pod that has just started": {
 			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place
+			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1, again in 9m0s`,
 		},
 		"A resize that was accepted and is not put in force": {
 			given(orRollout, decidedBefore(), heldApp(), pods(requested("web-1", workload.Resize{InProgress: true}))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: the kubelet has not reported the new size in force for 10m0s
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: the kubelet has not applied the new size for 10m0s
 			0/1 changing`,
 		},
 		"Not before the kubelet has had its time since the resize": {
@@ -216,37 +216,37 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		"Not on account of resources of the pod as a whole": {
 			given(orRollout, decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: declares resources for the pod as a whole, which are not managed
+			Unsupported: pod web-1: declares pod-level resources, which are not managed
 			0/1 stalled`,
 		},
 		"One rollout at a time": {
 			given(orRollout, decidedBefore(recently), heldApp(), rolling, pods(infeasible)),
 			`keeps app 200m 256Mi
-			RolloutInProgress: Another rollout of the Deployment is in progress. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1`,
 		},
 		"Not while the Deployment is paused": {
 			given(orRollout, decidedBefore(recently), heldApp(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible)),
 			`keeps app 200m 256Mi
-			RolloutPaused: The Deployment is paused: its pod template is left alone until it is resumed. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1`,
 		},
 		"Not again while it is rolled out": {
 			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(infeasible)),
 			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/1 changing`,
 		},
 		"While it is rolled out and no pod runs yet": {
 			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
 			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/0 changing`,
 		},
 		"Not again where the template has the size already": {
 			given(orRollout, decidedBefore(written), heldApp(), template(large()), pods(infeasible)),
 			`keeps app 200m 256Mi, written
-			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template has the decided size already
+			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template already has the decided size
 			0/1 stalled`,
 		},
 		"Once it is rolled out, all is applied": {
@@ -266,19 +266,19 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			given(orRollout, decidedBefore(written), heldApp(), pods(infeasible)),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Another writer undoes it twice": {
 			given(orRollout, decidedBefore(written, reverted(1)), heldApp(), pods(infeasible)),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again. It takes a new pod: pod web-1: Node didn't have enough capacity
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled`,
 		},
 		"Who has undone the template keeps its new pods from being resized, too": {
 			given(orRollout, decidedBefore(written, reverted(1)), heldApp()),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
 		"Somebody undoes pods once": {
@@ -291,46 +291,46 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		"Somebody undoes pods twice, of which no template is to blame": {
 			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A template that was never taken over is contested by nobody": {
 			given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Not outside a window": {
 			given(orRollout, decidedBefore(), heldApp(), windows(nightly("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi
-			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows. It takes a new pod: pod web-1: Node didn't have enough capacity
+			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1, again in 14h0m0s`,
 		},
 		"In a window": {
 			given(orRollout, decidedBefore(), heldApp(), windows(daily("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size. It takes a new pod: pod web-1: Node didn't have enough capacity
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Not where a quota has no room for the first new pod": {
 			given(orRollout, decidedBefore(), heldApp(), quotas(quota("requests.cpu", 399, 200)), pods(infeasible)),
 			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout. It takes a new pod: pod web-1: Node didn't have enough capacity
+			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled, again in 1m0s`,
 		},
 		"Nothing is held in vain": {
 			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), heldApp()),
 			`no decision
 			gives back
-			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
 			0/2 changing`,
 		},
 		"A template with resources for its pods as a whole is not written": {
 			given(rollout, decidedBefore(), heldApp(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 			`keeps app 200m 256Mi
-			Unsupported: The Deployment declares resources for its pods as a whole, which are not managed
+			Unsupported: The Deployment declares pod-level resources, which are not managed
 			0/2 stalled`,
 		},
 	}.run(t)
@@ -354,7 +354,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 	burstable := sized("app", amounts(100, 64), amounts(200, 128))
 	guaranteed := sized("app", amounts(100, 64), amounts(100, 64))
 	kept := func(d *plan.Decision) {
-		d.Time, d.Requests["app"], d.KeptLimits = noon.Add(-time.Hour), amounts(100, 64), map[string]int64{"app": 256 * mebi}
+		d.Time, d.Requests["app"], d.RetainedLimits = noon.Add(-time.Hour), amounts(100, 64), map[string]int64{"app": 256 * mebi}
 	}
 	keptPod := sized("app", amounts(100, 64), amounts(200, 256))
 	table{
@@ -388,7 +388,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		"It is not lowered again": {
 			given(decidedBefore(kept), needsLittle, pods(pod("web-1", keptPod))),
 			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
 			0/1`,
 		},
 		"Nor is that of another pod, but to where it is kept": {
@@ -407,7 +407,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		"A Guaranteed pod stays so": {
 			given(decidedBefore(kept), needsLittle, template(sized("app", amounts(100, 256), amounts(100, 256))), pods(pod("web-1", sized("app", amounts(100, 256), amounts(100, 256))))),
 			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
 			0/1`,
 		},
 		"A decision on CPU is no news of memory": {
@@ -427,7 +427,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 		"It is no reason for a rollout": {
 			given(orRollout, decidedBefore(kept), needsLittle, heldApp(), pods(pod("web-1", keptPod))),
 			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
-			UsageAboveLimit: pod web-1: container app keeps its memory limit, for more is in use than the lower one allows, until its memory is decided anew
+			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
 			0/1`,
 		},
 	}.run(t)

@@ -50,7 +50,7 @@ func TestTheLargestNode(t *testing.T) {
 		"What is cut says so once all is applied": {
 			has(4000, wants(6000), largestNode(4000, 0)),
 			`keeps app 4000m -
-			NodeCapacity: All pods have the decided size. app cpu: 6000m would be right, but no node has room for it beside the pod's other containers
+			NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers
 			1/1 applied`,
 		},
 		"A little too much is not worth a word": {
@@ -62,7 +62,7 @@ func TestTheLargestNode(t *testing.T) {
 		"What a pod has already is not lowered when the largest node goes": {
 			has(4000, wants(6000), largestNode(2000, 0)),
 			`keeps app 4000m -
-			NodeCapacity: All pods have the decided size. app cpu: 6000m would be right, but no node has room for it beside the pod's other containers
+			NodeCapacity: All pods have the decided size. app cpu: 6000m is recommended, but no node has room for it beside the pod's other containers
 			1/1 applied`,
 		},
 		"Where nodes are not read, nothing is cut": {
@@ -106,7 +106,7 @@ func TestTheLargestNode(t *testing.T) {
 			given(onlyCPU, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))),
 				wants(100), largestNode(4000, 0)),
 			`no decision
-			NodeCapacity: app cpu: 100m would be right, but no node has room for it beside the pod's other containers
+			NodeCapacity: app cpu: 100m is recommended, but no node has room for it beside the pod's other containers
 			0/1`,
 		},
 		"The least that the policy allows does not outgrow the node": {
@@ -158,7 +158,7 @@ func TestTheLargestNode(t *testing.T) {
 			has(1000, rollout, wants(6000), largestNode(4000, 0)),
 			`decides app 6000m - (LowerBound)
 			holds app 1000m - of - - cpu=true memory=false
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/1 changing`,
 		},
 	}.run(t)

@@ -73,12 +73,12 @@ func TestTolerance(t *testing.T) {
 }
 
 func TestCooldownByDirection(t *testing.T) {
-	hour := policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(time.Hour) })
+	hour := policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(time.Hour) })
 	table{
 		"What is lowered waits for its own cooldown": {
 			given(decidedCPU(), hour, cpuOf(100, 80, 150)),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change
 			1/1 applied, again in 50m0s`,
 		},
 		"What is raised does not wait for that": {
@@ -96,7 +96,7 @@ func TestCooldownByDirection(t *testing.T) {
 			0/2 changing`,
 		},
 		"0 is a cooldown of its own": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.Raise.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.Cooldown, p.ScaleUp.Cooldown = time.Hour, ptr.To(time.Duration(0)) }), cpuOf(300, 150, 400)),
 			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
@@ -104,18 +104,18 @@ func TestCooldownByDirection(t *testing.T) {
 		},
 		"Both are told where they differ, and the sooner one is waited for": {
 			given(atSize(), decidedBefore(), policy(func(p *plan.Policy) {
-				p.Raise.Cooldown, p.Lower.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
+				p.ScaleUp.Cooldown, p.ScaleDown.Cooldown = ptr.To(30*time.Minute), ptr.To(time.Hour)
 			}), recommends(rec(amounts(100, 400), amounts(80, 256), amounts(150, 500)))),
 			`keeps app 200m 256Mi
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last one; (ScaleUp) waits until 30m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 1h0m0s after the last change; (ScaleUp) waits until 30m0s after the last change
 			2/2 applied, again in 20m0s`,
 		},
 	}.run(t)
 }
 
 func TestStepLimit(t *testing.T) {
-	raise := policy(func(p *plan.Policy) { p.Raise.MaxStepPercent = 25 })
-	lower := policy(func(p *plan.Policy) { p.Lower.MaxStepPercent = 10 })
+	raise := policy(func(p *plan.Policy) { p.ScaleUp.MaxStepPercent = 25 })
+	lower := policy(func(p *plan.Policy) { p.ScaleDown.MaxStepPercent = 10 })
 	table{
 		"A raise goes as far as its step": {
 			given(decidedCPU(), raise, cpuOf(400, 150, 500)),
@@ -149,7 +149,7 @@ func TestStepLimit(t *testing.T) {
 			given(decidedCPU(), raise, pods(pod("web-1", sized("app", amounts(350, 256), amounts(700, 512)))),
 				decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(350, 0) }), cpuOf(400, 350, 500)),
 			`keeps app 350m -
-			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleUp) waits until 5m0s after the last change
 			1/1 applied, again in 4m0s`,
 		},
 		"A bound is reached at once": {
@@ -246,9 +246,9 @@ func TestWindows(t *testing.T) {
 			0/1 changing`,
 		},
 		"The longer of cooldown and window is waited for": {
-			given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.Lower.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
+			given(decidedCPU(), windows(nightly("ScaleDown")), policy(func(p *plan.Policy) { p.ScaleDown.Cooldown = ptr.To(24 * time.Hour) }), cpuOf(100, 80, 150)),
 			`keeps app 200m -
-			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last one
+			InCooldown: All pods have the decided size. The next change (ScaleDown) waits until 24h0m0s after the last change
 			1/1 applied, again in 23h50m0s`,
 		},
 		"A new pod gets the decided size at any time": {
@@ -261,44 +261,44 @@ func TestWindows(t *testing.T) {
 		"A rollout that was decided in a window does not begin after it": {
 			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi
-			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
+			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
 			0/2, ` + both,
 		},
 		"Unless what led to it cannot wait": {
 			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What another writer has undone since then can wait": {
-			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.Written = "LowerBound", true }), windows(nightly("ScaleUp"))),
+			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.AppliedToTemplate = "LowerBound", true }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, reverted 1 times
-			OutsideWindow: The Deployment rolls out the decided size in the next of updatePolicy.windows
+			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
 			0/2, ` + both,
 		},
 		"A rollout waits for windows of the directions that it changes": {
 			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleDown"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A window that is not understood is for a person to put right": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "updatePolicy.windows[0] never opens: x" }), cpuOf(200, 150, 400)),
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "updatePolicy.windows[0] never opens: x" }), cpuOf(200, 150, 400)),
 			`keeps app 200m -
 			InvalidWindow: updatePolicy.windows[0] never opens: x
 			1/1 applied stalled`,
 		},
 		"And holds up nothing that another window allows": {
-			given(decidedCPU(), policy(func(p *plan.Policy) { p.BadWindow = "bad" }), windows(daily("ScaleUp")), cpuOf(300, 150, 400)),
+			given(decidedCPU(), policy(func(p *plan.Policy) { p.InvalidWindow = "bad" }), windows(daily("ScaleUp")), cpuOf(300, 150, 400)),
 			`decides app 300m - (ScaleUp)
 			resizes web-1 to app 300m 256Mi of 600m 512Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"It does not matter where nothing is changed anyway": {
-			given(policy(func(p *plan.Policy) { p.BadWindow, p.Mode = "bad", "Recommend" })),
+			given(policy(func(p *plan.Policy) { p.InvalidWindow, p.Mode = "bad", "Recommend" })),
 			`no decision
 			RecommendOnly: updateMode is Recommend: recommendations are not applied
 			0/2`,
@@ -337,7 +337,7 @@ func TestLimits(t *testing.T) {
 		"A Guaranteed pod is told what its policy asks for": {
 			given(policyOfApp(headroom(10, 10)), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 128))))),
 			`decides app 200m 256Mi (LowerBound)
-			QoSChange: pod web-1: container app would get limits above its requests, which makes its QoS class Burstable, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay as they are
+			QoSChange: pod web-1: container app would get limits above its requests, which changes the pod's QoS class to Burstable, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"Their own bounds bound limits, not requests": {
@@ -383,14 +383,14 @@ func TestLimits(t *testing.T) {
 			given(rollout, heldApp(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
 			`decides app 100m - (Bounds), written
 			rewrites app 100m 128Mi of 150m 256Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Once it is, nothing is left to do": {
 			given(policyOfApp(most(150, 0)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120),
 				pods(pod("web-1", sized("app", amounts(100, 128), amounts(150, 256))))),
 			`no decision
-			WithinTolerance: The requests in force are close enough to the recommendation
+			WithinTolerance: The current requests are within the tolerance of the recommendation
 			1/1 applied`,
 		},
 	}.run(t)
@@ -469,28 +469,28 @@ func TestQuotas(t *testing.T) {
 			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 400, 200))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What old pods leave that may go first is there for it": {
 			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"With Recreate that is all of them": {
 			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Without replicas nothing needs room": {
 			given(rollout, heldApp(), written, pods(), quotas(quota("requests.cpu", 1, 1)), deployment(func(d *workload.Deployment) { d.Replicas = 0 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/0 changing`,
 		},
 		"A limit that new pods get by default counts": {

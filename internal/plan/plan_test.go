@@ -148,10 +148,10 @@ func deployment(change func(*workload.Deployment)) func(*world) {
 	return func(w *world) { change(&w.situation.Deployment) }
 }
 
-func held(h ...plan.Held) func(*world) { return func(w *world) { w.situation.Held = h } }
+func held(h ...plan.Original) func(*world) { return func(w *world) { w.situation.Originals = h } }
 
 func heldApp() func(*world) {
-	return held(plan.Held{Container: "app", CPU: true, Memory: true, Resources: small().Resources})
+	return held(plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources})
 }
 
 func bounds(b workload.Bounds) func(*world) {
@@ -182,43 +182,43 @@ func say(p plan.Plan) string {
 	default:
 		lines = append(lines, "keeps "+sayRequests(p.Decision.Requests)+sayWritten(*p.Decision))
 	}
-	if p.Resize != nil {
-		lines = append(lines, "resizes "+p.Resize.Pod+" to "+saySizes(p.Resize.Sizes))
+	if is[plan.Resize](p) {
+		lines = append(lines, "resizes "+as[plan.Resize](p).Pod+" to "+saySizes(as[plan.Resize](p).Sizes))
 	}
-	if p.Rewrite != nil && len(p.Rewrite.Hold) > 0 {
+	if is[plan.TakeOver](p) {
 		var parts []string
-		for _, h := range p.Rewrite.Hold {
+		for _, h := range as[plan.TakeOver](p).Originals {
 			parts = append(parts, fmt.Sprintf("%s %s cpu=%t memory=%t", h.Container, sayResources(h.Resources), h.CPU, h.Memory))
 		}
 		slices.Sort(parts)
 		lines = append(lines, "holds "+strings.Join(parts, "; "))
-	} else if p.Rewrite != nil {
-		lines = append(lines, "rewrites "+saySizes(p.Rewrite.Sizes))
+	} else if is[plan.Rewrite](p) {
+		lines = append(lines, "rewrites "+saySizes(as[plan.Rewrite](p).Sizes))
 	}
-	if p.Evict != nil {
-		lines = append(lines, "evicts "+p.Evict.Pod)
+	if is[plan.Evict](p) {
+		lines = append(lines, "evicts "+as[plan.Evict](p).Pod)
 	}
-	if len(p.NewPods) > 0 {
-		lines = append(lines, "puts into new pods "+saySizes(p.NewPods))
+	if len(p.NewPods.Sizes) > 0 {
+		lines = append(lines, "puts into new pods "+saySizes(p.NewPods.Sizes))
 	}
-	if p.Admission.MissedBy != "" {
-		lines = append(lines, "new pod "+p.Admission.MissedBy+" has not got its sizes")
+	if p.NewPods.IneffectiveOnPod != "" {
+		lines = append(lines, "new pod "+p.NewPods.IneffectiveOnPod+" has not got its sizes")
 	}
-	if p.GiveBack {
+	if is[plan.Restore](p) {
 		lines = append(lines, "gives back")
 	}
-	lines = append(lines, p.Reason+": "+p.Message)
-	last := fmt.Sprintf("%d/%d", p.PodsAtSize, p.Pods)
+	lines = append(lines, p.Verdict.Reason+": "+p.Verdict.Message)
+	last := fmt.Sprintf("%d/%d", p.Progress.PodsAtSize, p.Progress.Pods)
 	for _, flag := range []struct {
 		name string
 		set  bool
-	}{{"applied", p.Applied}, {"changing", p.Changing}, {"stalled", p.Stalled}} {
+	}{{"applied", p.Verdict.State.IsApplied()}, {"changing", (p.Verdict.State == plan.Changing)}, {"stalled", p.Verdict.State.IsStalled()}} {
 		if flag.set {
 			last += " " + flag.name
 		}
 	}
-	if p.RequeueAfter > 0 {
-		last += fmt.Sprintf(", again in %s", p.RequeueAfter)
+	if p.Verdict.RequeueAfter > 0 {
+		last += fmt.Sprintf(", again in %s", p.Verdict.RequeueAfter)
 	}
 	return strings.Join(append(lines, last), "\n")
 }
@@ -232,7 +232,7 @@ func sayRequests(requests map[string]quantity.Amounts) string {
 }
 
 func sayWritten(d plan.Decision) (out string) {
-	if d.Written {
+	if d.AppliedToTemplate {
 		out += ", written"
 	}
 	if d.Reverts > 0 {
@@ -241,8 +241,8 @@ func sayWritten(d plan.Decision) (out string) {
 	if len(d.ContestedBy) > 0 {
 		out += " by " + strings.Join(d.ContestedBy, ", ")
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.KeptLimits)) {
-		out += fmt.Sprintf(", keeps the limit of %s at %s", name, quantity.FormatMemory(d.KeptLimits[name]))
+	for _, name := range slices.Sorted(maps.Keys(d.RetainedLimits)) {
+		out += fmt.Sprintf(", keeps the limit of %s at %s", name, quantity.FormatMemory(d.RetainedLimits[name]))
 	}
 	return out
 }

@@ -81,10 +81,10 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		}
 		if said := say(p); changed || said != last {
 			last = said
-		} else if p.RequeueAfter == 0 || p.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
+		} else if p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
 			return now // there is nothing to wait for, or only room in a quota
 		}
-		now = now.Add(max(time.Second, p.RequeueAfter))
+		now = now.Add(max(time.Second, p.Verdict.RequeueAfter))
 	}
 	t.Fatalf("seed %d: no rest after %d passes: %s", seed, maxPasses, say(w.next(now)))
 	return now
@@ -110,7 +110,7 @@ func (w *world) change(r *rand.Rand) {
 			s.Recommendations[i] = randomRecommendation(r, rec.Name, w.policy.Containers[rec.Name], a)
 		}
 	case 3: // a pod is added
-		s.Pods = append(slices.Clone(s.Pods), w.admitted(w.newPod(fmt.Sprintf("new-%d", r.Uint32())), w.situation.Admission.Sizes))
+		s.Pods = append(slices.Clone(s.Pods), w.admitted(w.newPod(fmt.Sprintf("new-%d", r.Uint32())), w.situation.NewPods.Sizes))
 	case 4: // an HPA comes or goes
 		s.Scaled = workload.Scaled{CPU: []string{"", "web"}[r.IntN(2)], Memory: []string{"", "web"}[r.IntN(2)]}
 	case 5: // the policy changes
@@ -130,7 +130,7 @@ func (w *world) change(r *rand.Rand) {
 		}
 		w.policy.Edited = true
 	case 7: // the status is lost
-		s.Decision, s.Held = nil, nil
+		s.Decision, s.Originals = nil, nil
 	case 8: // the evidence is lost
 		s.Recommendations = nil
 	case 13: // a VPA comes or goes
@@ -210,18 +210,18 @@ func randomLimitPolicy(r *rand.Rand) (p plan.LimitPolicy) {
 
 func randomPace(r *rand.Rand, p *plan.Policy) {
 	p.Tolerance = float64(r.IntN(50)) / 100
-	p.Raise, p.Lower, p.Windows = plan.Direction{}, plan.Direction{}, nil
-	for _, d := range []*plan.Direction{&p.Raise, &p.Lower} {
+	p.ScaleUp, p.ScaleDown, p.Windows = plan.Direction{}, plan.Direction{}, nil
+	for _, d := range []*plan.Direction{&p.ScaleUp, &p.ScaleDown} {
 		if r.IntN(3) == 0 {
 			c := time.Duration(r.IntN(3)) * 10 * time.Minute
 			d.Cooldown = &c
 		}
 	}
 	if r.IntN(3) == 0 {
-		p.Raise.MaxStepPercent = 30 + r.Int64N(500)
+		p.ScaleUp.MaxStepPercent = 30 + r.Int64N(500)
 	}
 	if r.IntN(3) == 0 {
-		p.Lower.MaxStepPercent = 20 + r.Int64N(79)
+		p.ScaleDown.MaxStepPercent = 20 + r.Int64N(79)
 	}
 	for range r.IntN(3) {
 		parsed, err := window.Parse(window.Spec{
@@ -239,53 +239,44 @@ func randomPace(r *rand.Rand, p *plan.Policy) {
 func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	t.Helper()
 	fail := func(format string, args ...any) { t.Errorf("seed %d: "+format, append([]any{seed}, args...)...) }
-	steps := 0
-	for _, is := range []bool{p.Resize != nil, p.Rewrite != nil, p.Evict != nil, p.GiveBack} {
-		if is {
-			steps++
-		}
-	}
-	if steps > 1 {
-		fail("more than one step")
-	}
-	if p.Evict != nil {
+	if is[plan.Evict](p) {
 		checkEviction(w, p, fail)
 	}
-	if (p.Resize != nil || p.Rewrite != nil || p.Evict != nil) && (w.policy.Suspended || w.policy.Mode == "Recommend" || w.situation.Deployment.Terminating) {
+	if (is[plan.Resize](p) || is[plan.Rewrite](p) || is[plan.TakeOver](p) || is[plan.Evict](p)) && (w.policy.Suspended || w.policy.Mode == "Recommend" || w.situation.Deployment.Terminating) {
 		fail("a step where none is allowed")
 	}
-	if p.Rewrite != nil && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
+	if (is[plan.Rewrite](p) || is[plan.TakeOver](p)) && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
 		fail("the template is rewritten, and nobody has asked for that")
 	}
-	if p.Reason == "" || p.Message == "" {
-		fail("no reason: %q %q", p.Reason, p.Message)
+	if p.Verdict.Reason == "" || p.Verdict.Message == "" {
+		fail("no reason: %q %q", p.Verdict.Reason, p.Verdict.Message)
 	}
-	if p.Applied && (p.Changing || p.PodsAtSize != p.Pods && w.policy.Mode == "InPlace") {
-		fail("applied, but %d/%d pods, changing %t", p.PodsAtSize, p.Pods, p.Changing)
+	if p.Verdict.State.IsApplied() && ((p.Verdict.State == plan.Changing) || p.Progress.PodsAtSize != p.Progress.Pods && w.policy.Mode == "InPlace") {
+		fail("applied, but %d/%d pods, changing %t", p.Progress.PodsAtSize, p.Progress.Pods, (p.Verdict.State == plan.Changing))
 	}
-	if p.Reason == "Contested" {
+	if p.Verdict.Reason == "Contested" {
 		fail("contested, and nobody else has written")
 	}
 	if p.Decided && p.Decision != nil {
 		checkDecision(w, p, fail)
 		checkPace(w, p, fail)
 	}
-	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
+	if is[plan.Rewrite](p) {
 		checkQuotaOfRollout(w, p, fail)
 	}
 	checkNode(w, p, fail)
-	if p.Resize != nil {
-		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+	if is[plan.Resize](p) {
+		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
 		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || !pod.Current {
 			fail("pod %s is not to be touched", pod.Name)
 		}
-		checkSizes(w, p.Decision, w.situation.Pods[i].Containers, p.Resize.Sizes, true, fail)
+		checkSizes(w, p.Decision, w.situation.Pods[i].Containers, as[plan.Resize](p).Sizes, true, fail)
 	}
-	if len(p.NewPods) > 0 {
+	if len(p.NewPods.Sizes) > 0 {
 		w.checkNewPods(p, fail)
 	}
-	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
-		checkSizes(w, p.Decision, w.situation.Deployment.Containers, p.Rewrite.Sizes, false, fail)
+	if is[plan.Rewrite](p) {
+		checkSizes(w, p.Decision, w.situation.Deployment.Containers, as[plan.Rewrite](p).Sizes, false, fail)
 	}
 }
 
@@ -300,25 +291,25 @@ func (w world) evicts() bool { return w.policy.Mode == "InPlace" && w.policy.Fal
 func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !w.evicts() {
-		fail("pod %s is evicted, and nobody has asked for that", p.Evict.Pod)
+		fail("pod %s is evicted, and nobody has asked for that", as[plan.Evict](p).Pod)
 	}
 	if s.Deployment.Replicas < w.policy.MinReplicas || s.Deployment.Paused || s.Deployment.RollingOut {
-		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", p.Evict.Pod, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
+		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", as[plan.Evict](p).Pod, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
 	}
-	if p.Admission.MissedBy != "" || s.Admission.MissedBy != "" || s.Admission.NewestPod.IsZero() || saySizes(p.NewPods) != saySizes(s.Admission.Sizes) || w.vain > 0 {
-		fail("pod %s is evicted in vain: %+v, %d before", p.Evict.Pod, s.Admission, w.vain)
+	if p.NewPods.IneffectiveOnPod != "" || s.NewPods.IneffectiveOnPod != "" || s.NewPods.EffectiveSince.IsZero() || saySizes(p.NewPods.Sizes) != saySizes(s.NewPods.Sizes) || w.vain > 0 {
+		fail("pod %s is evicted in vain: %+v, %d before", as[plan.Evict](p).Pod, s.NewPods, w.vain)
 	}
 	ready := 0
 	for _, pod := range s.Pods {
 		if pod.Ready && pod.Current && !pod.Terminating && !pod.Ended {
 			ready++
 		}
-		if pod.UID == p.Evict.UID && (!pod.Running || pod.Terminating || !pod.Current) {
+		if pod.UID == as[plan.Evict](p).UID && (!pod.Running || pod.Terminating || !pod.Current) {
 			fail("pod %s is not to be touched", pod.Name)
 		}
 	}
 	if ready < int(s.Deployment.Replicas) {
-		fail("pod %s is evicted while %d of %d are ready", p.Evict.Pod, ready, s.Deployment.Replicas)
+		fail("pod %s is evicted while %d of %d are ready", as[plan.Evict](p).Pod, ready, s.Deployment.Replicas)
 	}
 }
 
@@ -340,15 +331,15 @@ func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
 		fail("new pods are sized, and nobody has asked for that")
 	}
 	made := w.newPod("made").Containers
-	after := withSizes(made, p.NewPods)
-	if broken, ours := brokenRule(after, p.NewPods, w.situation.Bounds); ours {
+	after := withSizes(made, p.NewPods.Sizes)
+	if broken, ours := brokenRule(after, p.NewPods.Sizes, w.situation.Bounds); ours {
 		fail("the API server refuses new pods: %s", broken)
 	}
 	for i, c := range after {
 		if exceeds(c.Requests, c.Limits) && c.Resources != made[i].Resources {
 			fail("container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
 		}
-		for _, size := range p.NewPods {
+		for _, size := range p.NewPods.Sizes {
 			has := func(size, made, request int64) bool { return request > 0 && (size > 0) != (made > 0) }
 			if size.Container == c.Name && (has(size.Limits.CPUMillis, made[i].Limits.CPUMillis, size.Requests.CPUMillis) || has(size.Limits.MemoryBytes, made[i].Limits.MemoryBytes, size.Requests.MemoryBytes)) {
 				fail("a limit of container %s comes or goes: %s beside %s", c.Name, sayResources(size.Resources), sayResources(made[i].Resources))
@@ -407,9 +398,9 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 			{w.inForce(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
 			{w.inForce(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
 		} {
-			direction, pace := window.ScaleUp, w.policy.Raise
+			direction, pace := window.ScaleUp, w.policy.ScaleUp
 			if r.after < r.before {
-				direction, pace = window.ScaleDown, w.policy.Lower
+				direction, pace = window.ScaleDown, w.policy.ScaleDown
 			}
 			if r.after == 0 || r.before == 0 || r.after == r.before || r.before < r.floor {
 				continue
@@ -444,7 +435,7 @@ func checkQuotaOfRollout(w world, p plan.Plan, fail func(string, ...any)) {
 		return
 	}
 	written := w
-	written.apply(p.Rewrite.Sizes)
+	written.apply(as[plan.Rewrite](p).Sizes)
 	made := written.newPod("made")
 	for _, q := range w.situation.Quotas {
 		if more := countedBy(q.Key, made.Containers); more > 0 && q.Used+more > q.Hard {
@@ -585,7 +576,7 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 			}
 		}
 		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else it is put back as it was found
-		wasHeld := slices.ContainsFunc(w.situation.Held, func(h plan.Held) bool { return h.Container == size.Container })
+		wasHeld := slices.ContainsFunc(w.situation.Originals, func(h plan.Original) bool { return h.Container == size.Container })
 		for _, r := range []struct {
 			name           string
 			managed        bool
@@ -639,7 +630,7 @@ func checkDeterminism(t *testing.T, r *rand.Rand, seed uint64, w world, p plan.P
 		t.Errorf("seed %d: planned again:\n%s", seed, again)
 	}
 	s := w.situation
-	s.Pods, s.Recommendations, s.Held = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Held)
+	s.Pods, s.Recommendations, s.Originals = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Originals)
 	s.Deployment.Containers, s.Quotas = shuffled(r, s.Deployment.Containers), shuffled(r, s.Quotas)
 	if other := say(plan.Next(s, w.policy, now)); other != say(p) {
 		t.Errorf("seed %d: planned in another order:\n%s", seed, other)
@@ -664,17 +655,17 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		w.vain = 0 // a person wants it to be tried again
 	}
 	if w.evicts() {
-		asked := s.Admission.Asked
-		if saySizes(s.Admission.Sizes) != saySizes(p.NewPods) {
+		asked := s.NewPods.AskedSince
+		if saySizes(s.NewPods.Sizes) != saySizes(p.NewPods.Sizes) {
 			asked, changed = time.Time{}, true
 		} else if asked.IsZero() {
 			asked, changed = w.now, true
 		}
-		changed = changed || p.RecordFirst
-		s.Admission = p.Admission
-		s.Admission.Sizes, s.Admission.Asked = p.NewPods, asked
+		changed = changed || is[plan.Record](p)
+		s.NewPods = p.NewPods
+		s.NewPods.Sizes, s.NewPods.AskedSince = p.NewPods.Sizes, asked
 	} else {
-		s.Admission = plan.Admission{}
+		s.NewPods = plan.NewPods{}
 	}
 	for i := range s.Pods { // the kubelets catch up
 		if caughtUp(&s.Pods[i]) {
@@ -691,13 +682,13 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		}
 	}
 	switch {
-	case p.Resize != nil:
-		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })
+	case is[plan.Resize](p):
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
 		if i < 0 {
 			return true // a rollout has replaced it
 		}
 		pod := s.Pods[i]
-		after := withSizes(pod.Containers, p.Resize.Sizes)
+		after := withSizes(pod.Containers, as[plan.Resize](p).Sizes)
 		if workload.QoSOf(after) != pod.QoS {
 			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, workload.QoSOf(after))
 		}
@@ -706,15 +697,15 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 				t.Errorf("the API server refuses %d more of %s: %d of %d are used", more, q.Key, q.Used, q.Hard)
 			}
 		}
-		if broken, ours := brokenRule(after, p.Resize.Sizes, s.Bounds); broken != "" {
+		if broken, ours := brokenRule(after, as[plan.Resize](p).Sizes, s.Bounds); broken != "" {
 			if ours {
 				t.Errorf("the API server refuses: %s", broken)
 			}
-			s.Refused = maps.Clone(s.Refused)
-			if s.Refused == nil {
-				s.Refused = map[types.UID][]plan.Refused{}
+			s.RejectedResizes = maps.Clone(s.RejectedResizes)
+			if s.RejectedResizes == nil {
+				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			}
-			s.Refused[pod.UID] = append(slices.Clone(s.Refused[pod.UID]), plan.Refused{Sizes: p.Resize.Sizes, Reason: "LimitRange", Message: broken})
+			s.RejectedResizes[pod.UID] = append(slices.Clone(s.RejectedResizes[pod.UID]), plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
 			return true
 		}
 		s.Pods[i].Containers = after
@@ -723,39 +714,39 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
 		return true
-	case p.Evict != nil:
-		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == p.Evict.UID })
+	case is[plan.Evict](p):
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Evict](p).UID })
 		before := s.Pods[i]
 		s.Pods = slices.Clone(s.Pods)
-		s.Pods[i] = w.admitted(w.newPod(before.Name+evicted), p.NewPods)
-		if w.ineffective && fmt.Sprint(withSizes(s.Pods[i].Containers, p.NewPods)) != fmt.Sprint(s.Pods[i].Containers) {
+		s.Pods[i] = w.admitted(w.newPod(before.Name+evicted), p.NewPods.Sizes)
+		if w.ineffective && fmt.Sprint(withSizes(s.Pods[i].Containers, p.NewPods.Sizes)) != fmt.Sprint(s.Pods[i].Containers) {
 			w.vain++
 		}
 		s.Pods[i].Ready = r.IntN(2) == 0
-		if broken, ours := brokenRule(s.Pods[i].Containers, p.NewPods, s.Bounds); ours && !w.ineffective {
+		if broken, ours := brokenRule(s.Pods[i].Containers, p.NewPods.Sizes, s.Bounds); ours && !w.ineffective {
 			t.Errorf("the API server makes no new pod: %s", broken)
 		}
 		return true
-	case p.Rewrite != nil && len(p.Rewrite.Hold) > 0:
-		for _, h := range p.Rewrite.Hold {
-			s.Held = slices.DeleteFunc(slices.Clone(s.Held), func(before plan.Held) bool { return before.Container == h.Container })
-			s.Held = append(s.Held, h)
+	case is[plan.TakeOver](p):
+		for _, h := range as[plan.TakeOver](p).Originals {
+			s.Originals = slices.DeleteFunc(slices.Clone(s.Originals), func(before plan.Original) bool { return before.Container == h.Container })
+			s.Originals = append(s.Originals, h)
 		}
 		return true
-	case p.Rewrite != nil:
-		w.apply(p.Rewrite.Sizes)
+	case is[plan.Rewrite](p):
+		w.apply(as[plan.Rewrite](p).Sizes)
 		s.Deployment.RollingOut = true
 		made := w.newPod("made").Containers
-		if broken, ours := brokenRule(made, p.Rewrite.Sizes, s.Bounds); ours {
+		if broken, ours := brokenRule(made, as[plan.Rewrite](p).Sizes, s.Bounds); ours {
 			t.Errorf("the template makes no pods: %s", broken)
 		}
 		for _, c := range made {
-			if exceeds(c.Requests, c.Limits) && slices.ContainsFunc(p.Rewrite.Sizes, func(size plan.Size) bool { return size.Container == c.Name }) {
+			if exceeds(c.Requests, c.Limits) && slices.ContainsFunc(as[plan.Rewrite](p).Sizes, func(size plan.Size) bool { return size.Container == c.Name }) {
 				t.Errorf("the template makes no pods: container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
 			}
 		}
 		return true
-	case p.GiveBack:
+	case is[plan.Restore](p):
 		w.giveBack()
 		return true
 	}
@@ -777,7 +768,7 @@ func (w *world) apply(sizes []plan.Size) {
 }
 
 func (w *world) onlyHeld(size plan.Size) (out workload.Resources) {
-	for _, h := range w.situation.Held {
+	for _, h := range w.situation.Originals {
 		if h.Container == size.Container && h.CPU {
 			out.Requests.CPUMillis, out.Limits.CPUMillis = size.Requests.CPUMillis, size.Limits.CPUMillis
 		}
@@ -804,13 +795,13 @@ func without(r, gone workload.Resources) workload.Resources {
 // giveBack puts back what was found, and ends our ownership.
 func (w *world) giveBack() {
 	var found []plan.Size
-	for _, h := range w.situation.Held {
+	for _, h := range w.situation.Originals {
 		found = append(found, plan.Size{Container: h.Container, Resources: h.Resources})
 	}
 	if len(found) > 0 {
 		w.apply(found)
 	}
-	w.applied, w.situation.Held = nil, nil
+	w.applied, w.situation.Originals = nil, nil
 }
 
 func exceeds(a, b quantity.Amounts) bool {

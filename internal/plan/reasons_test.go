@@ -55,7 +55,7 @@ var situations = map[string]func() world{
 		return given(decidedBefore(), atSize(), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), windows(nightly("ScaleUp")))
 	},
 	"a window that is none": func() world {
-		return given(decidedBefore(), atSize(), policy(func(p *plan.Policy) { p.BadWindow = "it never opens" }))
+		return given(decidedBefore(), atSize(), policy(func(p *plan.Policy) { p.InvalidWindow = "it never opens" }))
 	},
 	"a quota": func() world {
 		return given(decidedBefore(), quotas(workload.Quota{Name: "team", Key: "requests.cpu", Hard: 100, Used: 100},
@@ -70,7 +70,7 @@ var situations = map[string]func() world{
 	},
 	"a memory limit that is kept": func() world {
 		return given(decidedBefore(func(d *plan.Decision) {
-			d.Requests["app"], d.KeptLimits = amounts(100, 64), map[string]int64{"app": 256 * mebi}
+			d.Requests["app"], d.RetainedLimits = amounts(100, 64), map[string]int64{"app": 256 * mebi}
 		}), recommends(), pods(pod("web-1", sized("app", amounts(100, 64), amounts(200, 256)))))
 	},
 
@@ -94,9 +94,9 @@ var situations = map[string]func() world{
 	},
 	"a change that failed": func() world {
 		return given(decidedBefore(), watching, recommends(halved()), atSize(), func(w *world) {
-			w.situation.Failed = []plan.Failed{
-				{Container: "app", Resource: "cpu", Value: 60, Good: 200, At: noon, Saw: "pod web-1: container app ended"},
-				{Container: "app", Resource: "memory", Value: 70 * mebi, Good: 256 * mebi, At: noon, Saw: "pod web-1: container app ended"},
+			w.situation.RevertedChanges = []plan.RevertedChange{
+				{Container: "app", Resource: "cpu", Value: 60, Good: 200, At: noon, Evidence: "pod web-1: container app exited"},
+				{Container: "app", Resource: "memory", Value: 70 * mebi, Good: 256 * mebi, At: noon, Evidence: "pod web-1: container app exited"},
 			}
 		})
 	},
@@ -105,10 +105,10 @@ var situations = map[string]func() world{
 	},
 	"an eviction": func() world { return given(orRecreate, decidedBefore(), toEvict) },
 	"an eviction before it is asked what new pods get": func() world {
-		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.Admission) { *a = plan.Admission{} }))
+		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.NewPods) { *a = plan.NewPods{} }))
 	},
 	"an eviction in vain": func() world {
-		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.Admission) { a.MissedBy = "web-0" }))
+		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-0" }))
 	},
 	"an eviction of too few": func() world {
 		return given(orRecreate, decidedBefore(), toEvict, policy(func(p *plan.Policy) { p.MinReplicas = 3 }))
@@ -158,7 +158,7 @@ var situations = map[string]func() world{
 	"paused":          func() world { return given(rollout, decidedBefore(), heldApp(), pausedToo) },
 	"another rollout": func() world { return given(rollout, decidedBefore(), heldApp(), rollingOut) },
 	"contested": func() world {
-		return given(rollout, decidedBefore(func(d *plan.Decision) { d.Written, d.Reverts = true, 2 }), heldApp())
+		return given(rollout, decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate, d.Reverts = true, 2 }), heldApp())
 	},
 	"a window for the rollout": func() world {
 		return given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "ScaleUp" }), windows(nightly("ScaleUp")))
@@ -201,9 +201,12 @@ func TestEveryReasonIsGiven(t *testing.T) {
 		if problem := unexplained(p); problem != "" {
 			t.Errorf("%s: %s", name, problem)
 		}
-		said[p.Reason] = append(said[p.Reason], p.Message)
+		said[p.Verdict.Reason] = append(said[p.Verdict.Reason], p.Verdict.Message)
 	}
-	all := reasons.Sites(t, ".", "../../api/v1beta1")
+	var all []reasons.Site
+	for _, folder := range []string{".", "model", "decision", "verification", "step"} {
+		all = append(all, reasons.Sites(t, folder, "../../api/v1beta1")...)
+	}
 	if len(all) < 30 {
 		t.Errorf("only %d places give a reason: the test looks for the wrong thing", len(all))
 	}
@@ -232,11 +235,11 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 		}
 		w.policy.Suspended = some(0.1)
 		if s.Decision != nil {
-			s.Decision.Written, s.Decision.Reverts = some(0.5), r.IntN(3)
+			s.Decision.AppliedToTemplate, s.Decision.Reverts = some(0.5), r.IntN(3)
 		}
 		for _, c := range s.Deployment.Containers {
 			if some(0.3) {
-				s.Held = append(s.Held, plan.Held{Container: c.Name, CPU: some(0.5), Memory: some(0.5), Resources: c.Resources})
+				s.Originals = append(s.Originals, plan.Original{Container: c.Name, CPU: some(0.5), Memory: some(0.5), Resources: c.Resources})
 			}
 		}
 		for i := range s.Pods {
@@ -247,15 +250,15 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 			}
 			pod.Resize.Failed, pod.Resize.InProgress = some(0.1), some(0.2)
 		}
-		if p := w.next(noon); p.Resize != nil && some(0.5) { // and all that may come of it is refused
-			s.Refused = map[types.UID][]plan.Refused{}
+		if p := w.next(noon); is[plan.Resize](p) && some(0.5) { // and all that may come of it is refused
+			s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			for range 3 * len(s.Pods) {
 				next := w.next(noon)
-				if next.Resize == nil {
+				if !is[plan.Resize](next) {
 					break
 				}
-				s.Refused[next.Resize.UID] = append(s.Refused[next.Resize.UID],
-					plan.Refused{Sizes: next.Resize.Sizes, Reason: refusals[r.IntN(len(refusals))], Message: "The API server said no"})
+				s.RejectedResizes[as[plan.Resize](next).UID] = append(s.RejectedResizes[as[plan.Resize](next).UID],
+					plan.RejectedResize{Sizes: as[plan.Resize](next).Sizes, Reason: refusals[r.IntN(len(refusals))], Message: "The API server said no"})
 			}
 		}
 		for _, at := range []time.Time{noon, noon.Add(time.Hour)} {
@@ -268,14 +271,14 @@ func FuzzEverySilenceHasAReason(f *testing.F) {
 
 // unexplained says what is wrong with a plan's reason; empty for nothing.
 func unexplained(p plan.Plan) string {
-	_, known := explain.ReasonFor(p.Reason)
+	_, known := explain.ReasonFor(p.Verdict.Reason)
 	switch {
-	case p.Reason == "":
+	case p.Verdict.Reason == "":
 		return "there is no reason"
 	case !known:
-		return "the reason " + p.Reason + " is not explained in internal/explain"
-	case strings.TrimSpace(p.Message) == "":
-		return "the reason " + p.Reason + " has no message"
+		return "the reason " + p.Verdict.Reason + " is not explained in internal/explain"
+	case strings.TrimSpace(p.Verdict.Message) == "":
+		return "the reason " + p.Verdict.Reason + " has no message"
 	}
 	return ""
 }

@@ -16,23 +16,23 @@ import (
 // orRecreate evicts, and has the API server size new pods since long ago.
 func orRecreate(w *world) {
 	w.policy.Fallback, w.policy.MinReplicas = "Recreate", 2
-	w.situation.Admission = plan.Admission{
+	w.situation.NewPods = plan.NewPods{
 		Sizes: []plan.Size{{Container: "app", Resources: large().Resources}},
-		Asked: noon.Add(-time.Hour), NewestPod: noon.Add(-24 * time.Hour),
+		AskedSince: noon.Add(-time.Hour), EffectiveSince: noon.Add(-24 * time.Hour),
 	}
 }
 
 // effective has the API server size new pods as the plan wants it, since long ago.
 func (w *world) effective() {
 	if w.policy.Mode == "InPlace" && w.policy.Fallback == "Recreate" {
-		w.situation.Admission = plan.Admission{
-			Sizes: w.next(noon).NewPods, Asked: noon.Add(-time.Hour), NewestPod: noon.Add(-24 * time.Hour),
+		w.situation.NewPods = plan.NewPods{
+			Sizes: w.next(noon).NewPods.Sizes, AskedSince: noon.Add(-time.Hour), EffectiveSince: noon.Add(-24 * time.Hour),
 		}
 	}
 }
 
-func admission(change func(*plan.Admission)) func(*world) {
-	return func(w *world) { change(&w.situation.Admission) }
+func admission(change func(*plan.NewPods)) func(*world) {
+	return func(w *world) { change(&w.situation.NewPods) }
 }
 
 // infeasible was asked to be large, and its node can never hold that.
@@ -64,14 +64,14 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 changing`,
 		},
 		"The one that cannot be resized, and no other": {
 			given(orRecreate, decidedBefore(), pods(pod("web-1", large()), infeasible("web-2"))),
 			`keeps app 200m 256Mi
 			evicts web-2` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-2: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-2: Node didn't have enough capacity
 			1/2 changing`,
 		},
 		"Not while another one can be resized in place": {
@@ -86,74 +86,74 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))), pod("web-2", restarts(large())))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1: container app restarts when its memory changes (resizePolicy)
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: container app restarts when its memory changes (resizePolicy)
 			1/2 changing`,
 		},
 		"One that is BestEffort": {
-			given(orRecreate, decidedBefore(), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.Admission) {
+			given(orRecreate, decidedBefore(), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
 				a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
 			})),
 			`keeps app 200m 256Mi
 			evicts web-1
 			puts into new pods app 200m 256Mi of - -
-			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1, pod web-2: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
+			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
 			0/2 changing`,
 		},
 		"Not one that was made with the size": {
 			given(orRecreate, decidedBefore(), pods(
 				with(pod("web-1", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }), pod("web-2", large()))),
 			`keeps app 200m 256Mi` + puts +
-				`			ResizeError: pod web-1: the kubelet has not reported the new size in force for 10m0s. A new pod would have the same size
+				`			ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. A new pod would have the same size
 			1/2`,
 		},
 		"Not of fewer than minReplicas": {
 			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
 			`keeps app 200m 256Mi` + puts +
-				`			TooFewReplicas: The Deployment has 1 replicas, and no pod is evicted of fewer than 2 (updatePolicy.minReplicas). It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			TooFewReplicas: The Deployment has 1 replicas, and pods are evicted only with at least 2 (updatePolicy.minReplicas). Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled`,
 		},
 		"A single one where that is accepted": {
 			given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Not of a Deployment that is paused": {
 			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
-				`			RolloutPaused: The Deployment is paused: no pod is evicted until it is resumed. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			RolloutPaused: The Deployment is paused: no pod is evicted until it is resumed. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2`,
 		},
 		"Not while it rolls out": {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(pod("web-2", small()), func(p *workload.Pod) { p.Current = false }))),
 			`keeps app 200m 256Mi` + puts +
-				`			RolloutInProgress: Another rollout of the Deployment is in progress. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1`,
 		},
 		"Not while the Deployment's controller has yet to see it": {
 			given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
-				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2`,
 		},
 		"Not while another pod is missing": {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"))),
 			`keeps app 200m 256Mi` + puts +
-				`			Recreating: The next pod is evicted once the one that comes for the last is ready. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Not while the last one goes and the next is not ready": {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }), notReady(made(pod("web-3", large()))))),
 			`keeps app 200m 256Mi` + puts +
-				`			Recreating: The next pod is evicted once the one that comes for the last is ready. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
 		"Not before it has been ready for minReadySeconds": {
 			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.MinReady = time.Minute }),
 				pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(-time.Second) }))),
 			`keeps app 200m 256Mi` + puts +
-				`			Recreating: The next pod is evicted once the one that comes for the last is ready. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
 		"One that is only going holds up nothing, nor one that has ended": {
@@ -162,66 +162,66 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				with(infeasible("web-4"), func(p *workload.Pod) { p.Running, p.Ended, p.Ready = false, true, false }))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
 		"Not while one is not available": {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), notReady(infeasible("web-2")))),
 			`keeps app 200m 256Mi` + puts +
-				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2`,
 		},
 		"But for that one itself, if it is killed for want of memory": {
 			given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
 			`keeps app 200m 256Mi
 			evicts web-2` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 changing`,
 		},
 		"And not the next one before it is back": {
 			given(orRecreate, decidedBefore(killed), rollingOut, pods(notReady(infeasible("web-1")), notReady(made(pod("web-3", large()))))),
 			`keeps app 200m 256Mi` + puts +
-				`			Recreating: The next pod is evicted once the one that comes for the last is ready. It takes a new pod: pod web-1: Node didn't have enough capacity
+				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
 		"Not outside a window": {
 			given(orRecreate, decidedBefore(), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
-				`			OutsideWindow: Pods are evicted in the next of updatePolicy.windows. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			OutsideWindow: Waiting for the next of updatePolicy.windows to evict pods. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2, again in 14h0m0s`,
 		},
 		"What is urgent waits for no window": {
 			given(orRecreate, decidedBefore(killed), windows(nightly("ScaleUp")), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi
 			evicts web-1` + puts +
-				`			Recreating: Pods are evicted, one after the other. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 changing`,
 		},
 		"Not before a PodDisruptionBudget is asked again": {
 			given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
-				`			DisruptionBudget: no. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			DisruptionBudget: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2, again in 30s`,
 		},
 		"What was refused for good needs a person": {
 			given(orRecreate, decidedBefore(), refusedEviction("Forbidden", true), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi` + puts +
-				`			Forbidden: no. It takes a new pod: pod web-1, pod web-2: Node didn't have enough capacity
+				`			Forbidden: no. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 stalled, again in 30s`,
 		},
 		"Not where a quota has no room for a new pod with the size": {
 			given(orRecreate, decidedBefore(), quotas(quota("requests.cpu", 500, 400)), pods(infeasible("web-1"), infeasible("web-2"))),
 			`keeps app 200m 256Mi
-			QuotaExceeded: ResourceQuota team allows 500m of requests.cpu, of which 400m are used, and 200m more are needed for a new pod, which gets what the Deployment says
+			QuotaExceeded: ResourceQuota team allows 500m of requests.cpu, of which 400m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
 			0/2 stalled, again in 1m0s`,
 		},
 		"Contested pods are not evicted": {
-			given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.Admission) {
+			given(orRecreate, decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }), template(none), pods(pod("web-1", none), pod("web-2", none)), admission(func(a *plan.NewPods) {
 				a.Sizes = []plan.Size{{Container: "app", Resources: resources(amounts(200, 256), amounts(0, 0))}}
 			})),
 			`keeps app 200m 256Mi, reverted 2 times
 			puts into new pods app 200m 256Mi of - -
-			Contested: Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again
+			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
 	}.run(t)
@@ -243,10 +243,10 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 		records bool
 		again   time.Duration
 	}{
-		"not before it has been asked":    {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { *a = plan.Admission{} })), reason: "Recreating", again: 10 * time.Second},
-		"nor asked for these very sizes":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { a.Sizes = nil })), reason: "Recreating", again: 10 * time.Second},
-		"nor before it has had its time":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { a.NewestPod, a.Asked = time.Time{}, noon.Add(-4*time.Second) })), reason: "Recreating", again: 6 * time.Second},
-		"nor before that is recorded":     {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { a.NewestPod = time.Time{} })), reason: "Recreating", newest: noon.Add(-24 * time.Hour), records: true},
+		"not before it has been asked":    {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { *a = plan.NewPods{} })), reason: "Recreating", again: 10 * time.Second},
+		"nor asked for these very sizes":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.Sizes = nil })), reason: "Recreating", again: 10 * time.Second},
+		"nor before it has had its time":  {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince, a.AskedSince = time.Time{}, noon.Add(-4*time.Second) })), reason: "Recreating", again: 6 * time.Second},
+		"nor before that is recorded":     {world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.EffectiveSince = time.Time{} })), reason: "Recreating", newest: noon.Add(-24 * time.Hour), records: true},
 		"then":                            {world: given(orRecreate, decidedBefore(), two), evicts: true, reason: "Recreating", newest: noon.Add(-24 * time.Hour)},
 		"a new pod without them is found": {world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed)), reason: "AdmissionIneffective", newest: noon.Add(-24 * time.Hour), missed: "web-3"},
 		"before it is ready, too":         {world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(notReady(missed), func(p *workload.Pod) { p.Running = false }))), reason: "AdmissionIneffective", newest: noon.Add(-24 * time.Hour), missed: "web-3"},
@@ -254,17 +254,17 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 			world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-3", small())))), reason: "Resizing", newest: noon.Add(-24 * time.Hour), missed: "web-3", records: true,
 		},
 		"it is remembered once it is resized": {
-			world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { a.MissedBy = "web-3" })), reason: "AdmissionIneffective", newest: noon.Add(-24 * time.Hour), missed: "web-3",
+			world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })), reason: "AdmissionIneffective", newest: noon.Add(-24 * time.Hour), missed: "web-3",
 		},
 		"whatever is decided next": {
-			world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.Admission) { a.MissedBy, a.Sizes = "web-3", nil })), reason: "AdmissionIneffective", missed: "web-3",
+			world: given(orRecreate, decidedBefore(), two, admission(func(a *plan.NewPods) { a.IneffectiveOnPod, a.Sizes = "web-3", nil })), reason: "AdmissionIneffective", missed: "web-3",
 		},
 		"until a newer pod has them": {
-			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-4", large()))), admission(func(a *plan.Admission) { a.MissedBy = "web-3" })),
+			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-4", large()))), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
 		},
 		"or a person edits the scaler": {
-			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed), policy(func(p *plan.Policy) { p.Edited = true }), admission(func(a *plan.Admission) { a.MissedBy = "web-3" })),
+			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed), policy(func(p *plan.Policy) { p.Edited = true }), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
 		},
 		"a limit that somebody else adds is no excuse": {
@@ -279,10 +279,10 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tc.world.next(noon)
-			if (p.Evict != nil) != tc.evicts || p.Reason != tc.reason || !p.Admission.NewestPod.Equal(tc.newest) || p.Admission.MissedBy != tc.missed || p.RecordFirst != tc.records || tc.again > 0 && p.RequeueAfter != tc.again {
-				t.Errorf("%s\nnewest %s, missed by %q, recorded first %t", say(p), p.Admission.NewestPod, p.Admission.MissedBy, p.RecordFirst)
+			if (is[plan.Evict](p)) != tc.evicts || p.Verdict.Reason != tc.reason || !p.NewPods.EffectiveSince.Equal(tc.newest) || p.NewPods.IneffectiveOnPod != tc.missed || is[plan.Record](p) != tc.records || tc.again > 0 && p.Verdict.RequeueAfter != tc.again {
+				t.Errorf("%s\nnewest %s, missed by %q, recorded first %t", say(p), p.NewPods.EffectiveSince, p.NewPods.IneffectiveOnPod, is[plan.Record](p))
 			}
-			if p.RecordFirst && (p.Resize != nil || p.Evict != nil) {
+			if is[plan.Record](p) && (is[plan.Resize](p) || is[plan.Evict](p)) {
 				t.Errorf("a step before what is known is recorded: %s", say(p))
 			}
 		})
@@ -291,7 +291,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 
 func refusedEviction(reason string, stalled bool) func(*world) {
 	return func(w *world) {
-		w.situation.EvictionRefused = &plan.Refusal{Reason: reason, Message: "no", Stalled: stalled, Until: noon.Add(30 * time.Second)}
+		w.situation.RejectedEviction = &plan.RejectedEviction{Reason: reason, Message: "no", Stalled: stalled, Until: noon.Add(30 * time.Second)}
 	}
 }
 
@@ -337,8 +337,8 @@ func TestAnEvictionOnTrial(t *testing.T) {
 			w := given(orRecreate, lowered, pods(tc.pod, stuck))
 			w.effective()
 			p := w.next(noon.Add(tc.after))
-			if tc.reason == "" && p.PutBack == "" || tc.reason != "" && p.Reason != tc.reason || p.Evict != nil {
-				t.Errorf("%s, put back for %q", say(p), p.PutBack)
+			if tc.reason == "" && p.Reverted == "" || tc.reason != "" && p.Verdict.Reason != tc.reason || is[plan.Evict](p) {
+				t.Errorf("%s, put back for %q", say(p), p.Reverted)
 			}
 		})
 	}

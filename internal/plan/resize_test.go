@@ -87,7 +87,7 @@ func TestWhichPodIsResized(t *testing.T) {
 		"A kubelet that never reports is told of": {
 			given(decidedBefore(), pods(waiting("web-1", workload.Resize{InProgress: true}), pod("web-2", large()))),
 			`keeps app 200m 256Mi
-			ResizeError: pod web-1: the kubelet has not reported the new size in force for 10m0s. The fallback is Wait: these pods stay as they are
+			ResizeError: pod web-1: the kubelet has not applied the new size for 10m0s. The fallback is Wait: these pods stay unchanged
 			1/2`,
 		},
 		"A pod that has just started has time to report": {
@@ -103,7 +103,7 @@ func TestWhichPodIsResized(t *testing.T) {
 				waiting("web-3", workload.Resize{InProgress: true, Failed: true}),
 				waiting("web-4", workload.Resize{Deferred: true}))),
 			`keeps app 200m 256Mi
-			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay as they are
+			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged
 			0/4 stalled`,
 		},
 		"An Infeasible pod is tried again when the wish changes": {
@@ -141,7 +141,7 @@ func TestWhichPodIsResized(t *testing.T) {
 			1/1 applied`,
 		},
 		"What a template carried is forgotten in place": {
-			given(atSize(), decidedBefore(func(d *plan.Decision) { d.Written = true })),
+			given(atSize(), decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true })),
 			`keeps app 200m 256Mi
 			Applied: All pods have the decided size
 			2/2 applied`,
@@ -156,11 +156,11 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 	}
 	refused := func(sizes ...plan.Size) func(*world) {
 		return func(w *world) {
-			if w.situation.Refused == nil {
-				w.situation.Refused = map[types.UID][]plan.Refused{}
+			if w.situation.RejectedResizes == nil {
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			}
-			w.situation.Refused["uid-web-1"] = append(w.situation.Refused["uid-web-1"],
-				plan.Refused{Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"})
+			w.situation.RejectedResizes["uid-web-1"] = append(w.situation.RejectedResizes["uid-web-1"],
+				plan.RejectedResize{Sizes: sizes, Reason: "NodeCapacity", Message: "node didn't have enough allocatable resources"})
 		}
 	}
 	whole := plan.Size{Container: "app", Resources: large().Resources}
@@ -172,7 +172,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A BestEffort pod cannot get its first requests": {
 			given(decidedBefore(), template(sized("app", amounts(0, 0), amounts(0, 0))), pods(pod("web-1", sized("app", amounts(0, 0), amounts(0, 0))))),
 			`keeps app 200m 256Mi
-			QoSChange: pod web-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay as they are
+			QoSChange: pod web-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"A Guaranteed pod stays so": {
@@ -185,7 +185,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A Guaranteed pod cannot have its requests lowered alone": {
 			given(decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends()),
 			`keeps app 50m -
-			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback. The fallback is Wait: these pods stay as they are
+			QoSChange: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"A Burstable pod whose requests reach its limits stays Burstable by a hair": {
@@ -233,19 +233,19 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"A resource that restarts its container is told of in the end": {
 			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
 			`keeps app 200m 256Mi
-			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy). The fallback is Wait: these pods stay as they are
+			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy). The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"Resources of the pod as a whole are not managed": {
 			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: declares resources for the pod as a whole, which are not managed
+			Unsupported: pod web-1: declares pod-level resources, which are not managed
 			0/1 stalled`,
 		},
 		"A node that reports no resources in force cannot resize": {
 			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: the node has not reported the resources in force, as nodes do that can resize in place. The fallback is Wait: these pods stay as they are
+			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged
 			0/1`,
 		},
 		"Where the whole was refused, memory is asked for alone": {
@@ -258,7 +258,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"Where memory has followed alone, the pod is still not at its size": {
 			given(decidedBefore(), pods(pod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))), refused(whole)),
 			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay as they are
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"Where memory was refused as well, CPU is asked for alone": {
@@ -271,7 +271,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 		"What was refused is not asked for again": {
 			given(decidedBefore(), pods(pod("web-1", small())), refused(whole), refused(memoryAlone), refused(cpuAlone)),
 			`keeps app 200m 256Mi
-			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay as they are
+			NodeCapacity: pod web-1: node didn't have enough allocatable resources. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"What was refused does not hold up another pod": {
@@ -388,7 +388,7 @@ func TestPodsThatSomebodyElseResizes(t *testing.T) {
 	has := func(partly bool, names ...string) func(*world) {
 		return func(w *world) { w.situation.Writers = &plan.Writers{Names: names, Partly: partly} }
 	}
-	const contested = "Another writer keeps changing the resources of the pods: stop it, then edit the scaler to try again"
+	const contested = "Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again"
 	const updater = "updater (Update, resize)"
 	table{
 		"A first time is undone": {
@@ -448,7 +448,7 @@ func TestPodsThatSomebodyElseResizes(t *testing.T) {
 				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
 			}),
 			`no decision
-			VPAConflict: app cpu, app memory: left alone, since VerticalPodAutoscaler old sizes it
+			VPAConflict: app cpu, app memory: not managed, because VerticalPodAutoscaler old sizes it
 			0/1`,
 		},
 		"A pod that goes does not count": {

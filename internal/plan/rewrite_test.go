@@ -13,9 +13,9 @@ import (
 )
 
 func TestHowATemplateIsRewritten(t *testing.T) {
-	written := func(d *plan.Decision) { d.Written = true }
+	written := func(d *plan.Decision) { d.AppliedToTemplate = true }
 	reverted := func(n int) func(*plan.Decision) {
-		return func(d *plan.Decision) { d.Written, d.Reverts, d.LastRevert = true, n, noon.Add(-time.Minute) }
+		return func(d *plan.Decision) { d.AppliedToTemplate, d.Reverts, d.LastRevert = true, n, noon.Add(-time.Minute) }
 	}
 	by := func(names ...string) func(*plan.Decision) { return func(d *plan.Decision) { d.ContestedBy = names } }
 	has := func(names ...string) func(*world) {
@@ -30,34 +30,34 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			given(rollout, decidedBefore()),
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Only what is managed is held": {
 			given(rollout, memoryOnly, decidedBefore()),
 			`keeps app - 256Mi
 			holds app - 128Mi of - 256Mi cpu=false memory=true
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is held is taken": {
 			given(rollout, decidedBefore(), heldApp()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Only what is managed is taken": {
-			given(rollout, memoryOnly, decidedBefore(), held(plan.Held{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
+			given(rollout, memoryOnly, decidedBefore(), held(plan.Original{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
 			`keeps app - 256Mi, written
 			rewrites app - 256Mi of - 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A Deployment that rolls it out is waited for": {
 			given(rollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(pod("web-1", large()))),
 			`keeps app 200m 256Mi, written
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			1/1 changing`,
 		},
 		"A Deployment that has rolled it out is done": {
@@ -88,7 +88,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A rollout whose pods a LimitRange refuses is not waited for": {
@@ -96,7 +96,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 				bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A rollout after an OOM kill is waited for once the template has carried the answer": {
@@ -108,7 +108,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"A paused Deployment is left alone": {
 			given(rollout, decidedBefore(), heldApp(), paused),
 			`keeps app 200m 256Mi
-			RolloutPaused: The Deployment is paused: its pod template is left alone until it is resumed
+			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed
 			0/2`,
 		},
 		"A Deployment that was paused on the way is waited for": {
@@ -121,90 +121,90 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			given(rollout, decidedBefore(written), heldApp()),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A second revert is the end of it": {
 			given(rollout, decidedBefore(reverted(1)), heldApp()),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested stays contested and counts no further": {
 			given(rollout, decidedBefore(reverted(2)), heldApp()),
 			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested is tried again once the scaler is edited": {
 			given(rollout, decidedBefore(reverted(2)), heldApp(), func(w *world) { w.policy.Edited = true }),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Who undoes one decision undoes the next": {
 			given(rollout, decidedBefore(reverted(2)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert counts also where the next decision is made at the same time": {
 			given(rollout, decidedBefore(reverted(1)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What the next decision changes itself is no revert": {
 			given(rollout, decidedBefore(reverted(1)), heldApp(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), written, reverted 1 times
 			rewrites app 400m 256Mi of 800m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A revert counts also while another rollout is in progress": {
 			given(rollout, decidedBefore(reverted(1)), heldApp(), rolling),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert of the day before yesterday is forgotten": {
 			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp()),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is contested is not forgotten with time": {
 			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp(), has(helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
-			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"Those who have what is contested are named": {
 			given(rollout, decidedBefore(reverted(2)), heldApp(), has("argocd-controller (Apply)", helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update)
-			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What nobody has any more is tried again": {
 			given(rollout, decidedBefore(reverted(2), by(helm)), heldApp(), has()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is still ours was undone by nobody": {
 			given(rollout, decidedBefore(reverted(1)), heldApp(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What nobody ever had is not tried again": { // somebody replaces the whole, without resources
 			given(rollout, decidedBefore(reverted(2)), heldApp(), has()),
 			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A contested template that has the decided size all the same is left at that": {
@@ -217,7 +217,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			given(rollout, memoryOnly, decidedBefore(written), heldApp(), template(large()), atSize()),
 			`keeps app - 256Mi, written
 			rewrites app 100m 256Mi of 200m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is held and no longer managed at all is given back": {
@@ -226,7 +226,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			}),
 			`no decision
 			gives back
-			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
 			0/2 changing`,
 		},
 		"What is held and has become a VPA's is given back": {
@@ -235,7 +235,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			}),
 			`no decision
 			gives back
-			RollingOut: What is no longer managed of the Deployment's pod template is given back
+			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
 			0/2 changing`,
 		},
 		"A suspended scaler gives nothing back": {
@@ -256,20 +256,20 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"The limit that a LimitRange gives to new pods bounds a request without one": {
 			given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))),
 				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),
-				held(plan.Held{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
+				held(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
 				recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
 			`decides app 150m 200Mi (LowerBound), written
 			rewrites app 150m 200Mi of - -
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A held container that cannot be read keeps the template from being written": {
 			given(rollout, decidedBefore(), held(
-				plan.Held{Container: "app", CPU: true, Memory: true, Resources: small().Resources},
-				plan.Held{Container: "log", CPU: true, Resources: small().Resources}),
+				plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources},
+				plan.Original{Container: "log", CPU: true, Resources: small().Resources}),
 				template(small(), workload.Container{Name: "log", Unreadable: true})),
 			`keeps app 200m 256Mi
-			Rejected: Container log has resources outside the believable range: correct them in the Deployment
+			Rejected: Container log has resources outside the supported range: correct them in the Deployment
 			0/2 stalled`,
 		},
 		"The proportion is that of the template as it was found": {
@@ -277,14 +277,14 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 				template(sized("app", amounts(200, 256), amounts(201, 512)))),
 			`keeps app 400m 256Mi, written
 			rewrites app 400m 256Mi of 800m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Without pods the template is written all the same": {
 			given(rollout, decidedBefore(), heldApp(), pods()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment rolls out the decided size
+			RollingOut: The Deployment is rolling out the decided size
 			0/0 changing`,
 		},
 	}.run(t)
@@ -293,12 +293,12 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 // The least that is written of a container holds nothing that was not decided.
 func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
 	w := given(rollout, decidedBefore(), heldApp(), template(small(), container("log")))
-	for _, size := range w.next(noon).Rewrite.Sizes {
+	for _, size := range as[plan.Rewrite](w.next(noon)).Sizes {
 		if size.Container != "app" {
 			t.Errorf("container %s is written", size.Container)
 		}
 	}
-	if w.situation.Decision.Requests["app"] != (quantity.Amounts{CPUMillis: 200, MemoryBytes: 256 * mebi}) || w.situation.Decision.Written {
+	if w.situation.Decision.Requests["app"] != (quantity.Amounts{CPUMillis: 200, MemoryBytes: 256 * mebi}) || w.situation.Decision.AppliedToTemplate {
 		t.Error("the situation was changed")
 	}
 }

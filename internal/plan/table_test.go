@@ -77,7 +77,7 @@ func (c cell) world() (w world, ok bool) {
 	w.policy.Mode, w.policy.Fallback, w.policy.MinReplicas = v1beta1.UpdateMode(c["mode"]), v1beta1.Fallback(c["fallback"]), 2
 	w.policy.Containers = map[string]plan.ContainerPolicy{"app": policy}
 	if c["mode"] == "Rollout" || c["mode"] == "InPlace" && c["fallback"] == "Rollout" {
-		w.situation.Held = []plan.Held{{Container: "app", CPU: true, Memory: true, Resources: app.Resources}}
+		w.situation.Originals = []plan.Original{{Container: "app", CPU: true, Memory: true, Resources: app.Resources}}
 	}
 	var replicas int32
 	if _, err := fmt.Sscan(c["replicas"], &replicas); err != nil {
@@ -99,11 +99,11 @@ func (w *world) ask(verdict string) (ok bool) {
 	inPlace := *w
 	inPlace.policy.Mode = "InPlace"
 	p := inPlace.next(noon)
-	if p.Resize == nil || p.Resize.Pod != "web-1" {
+	if !is[plan.Resize](p) || as[plan.Resize](p).Pod != "web-1" {
 		return false
 	}
 	first := &w.situation.Pods[0]
-	first.Containers, first.Resized = withSizes(first.Containers, p.Resize.Sizes), w.situation.Decision.Time
+	first.Containers, first.Resized = withSizes(first.Containers, as[plan.Resize](p).Sizes), w.situation.Decision.Time
 	switch verdict {
 	case "Deferred":
 		first.Resize.Deferred = true
@@ -133,15 +133,15 @@ func (c cell) outcome() string {
 	}
 	w.effective()
 	p := w.next(noon)
-	if answer := c["the API server says"]; answer != "yes" && p.Resize != nil {
-		w.situation.Refused = map[types.UID][]plan.Refused{p.Resize.UID: {{Sizes: p.Resize.Sizes, Reason: answer, Message: "no"}}}
+	if answer := c["the API server says"]; answer != "yes" && is[plan.Resize](p) {
+		w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{as[plan.Resize](p).UID: {{Sizes: as[plan.Resize](p).Sizes, Reason: answer, Message: "no"}}}
 		p = w.next(noon)
 	}
-	out := stepOf(w, p) + " · " + p.Reason
-	if p.Stalled {
+	out := stepOf(w, p) + " · " + p.Verdict.Reason
+	if p.Verdict.State.IsStalled() {
 		out += " · stalled"
 	}
-	if p.Applied {
+	if p.Verdict.State.IsApplied() {
 		out += " · applied"
 	}
 	return out
@@ -149,9 +149,9 @@ func (c cell) outcome() string {
 
 func stepOf(w world, p plan.Plan) string {
 	switch {
-	case p.Resize != nil:
-		before := w.situation.Pods[slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == p.Resize.UID })].Containers[0]
-		after := p.Resize.Sizes[0]
+	case is[plan.Resize](p):
+		before := w.situation.Pods[slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })].Containers[0]
+		after := as[plan.Resize](p).Sizes[0]
 		var what []string
 		if before.Requests.CPUMillis != after.Requests.CPUMillis || before.Limits.CPUMillis != after.Limits.CPUMillis {
 			what = append(what, "cpu")
@@ -159,17 +159,17 @@ func stepOf(w world, p plan.Plan) string {
 		if before.Requests.MemoryBytes != after.Requests.MemoryBytes || before.Limits.MemoryBytes != after.Limits.MemoryBytes {
 			what = append(what, "memory")
 		}
-		return fmt.Sprintf("resize %s of %s to %s", strings.Join(what, " and "), p.Resize.Pod, sayResources(after.Resources))
-	case p.Rewrite != nil && len(p.Rewrite.Hold) > 0:
+		return fmt.Sprintf("resize %s of %s to %s", strings.Join(what, " and "), as[plan.Resize](p).Pod, sayResources(after.Resources))
+	case is[plan.TakeOver](p):
 		return "hold"
-	case p.Rewrite != nil:
-		return "rewrite the template to " + saySizes(p.Rewrite.Sizes)
-	case p.GiveBack:
+	case is[plan.Rewrite](p):
+		return "rewrite the template to " + saySizes(as[plan.Rewrite](p).Sizes)
+	case is[plan.Restore](p):
 		return "give back"
-	case p.Evict != nil:
-		return "evict " + p.Evict.Pod + " for " + saySizes(p.NewPods)
-	case len(p.NewPods) > 0 && w.policy.Mode == "Initial":
-		return "put into new pods " + saySizes(p.NewPods)
+	case is[plan.Evict](p):
+		return "evict " + as[plan.Evict](p).Pod + " for " + saySizes(p.NewPods.Sizes)
+	case len(p.NewPods.Sizes) > 0 && w.policy.Mode == "Initial":
+		return "put into new pods " + saySizes(p.NewPods.Sizes)
 	}
 	return "no step"
 }

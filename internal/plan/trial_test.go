@@ -25,7 +25,7 @@ const watchedFor = 2 * time.Minute
 // watched after a change.
 func wasteful(n int, changes ...func(*world)) *world {
 	w := given(recommends(halved()), func(w *world) {
-		w.policy.Observation = watchedFor
+		w.policy.VerificationPeriod = watchedFor
 		w.situation.Pods = nil
 		for i := range n {
 			w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%02d", i), small()))
@@ -48,13 +48,13 @@ func halved() recommend.Container {
 func (w *world) pass(now time.Time, lost bool) plan.Plan {
 	p := w.next(now)
 	s := &w.situation
-	if p.Resize != nil {
+	if is[plan.Resize](p) {
 		s.Pods = slices.Clone(s.Pods)
 		for i := range s.Pods {
-			if s.Pods[i].UID == p.Resize.UID {
+			if s.Pods[i].UID == as[plan.Resize](p).UID {
 				s.Pods[i] = with(s.Pods[i], func(pod *workload.Pod) {
 					pod.Resized = now
-					for _, size := range p.Resize.Sizes {
+					for _, size := range as[plan.Resize](p).Sizes {
 						for j := range pod.Containers {
 							if pod.Containers[j].Name == size.Container {
 								pod.Containers[j].Resources = size.Resources
@@ -66,9 +66,9 @@ func (w *world) pass(now time.Time, lost bool) plan.Plan {
 			}
 		}
 	}
-	if p.Rewrite != nil && len(p.Rewrite.Hold) == 0 {
+	if is[plan.Rewrite](p) {
 		s.Deployment.Containers = slices.Clone(s.Deployment.Containers)
-		for _, size := range p.Rewrite.Sizes {
+		for _, size := range as[plan.Rewrite](p).Sizes {
 			for i := range s.Deployment.Containers {
 				if s.Deployment.Containers[i].Name == size.Container {
 					s.Deployment.Containers[i].Resources = size.Resources
@@ -77,7 +77,7 @@ func (w *world) pass(now time.Time, lost bool) plan.Plan {
 		}
 	}
 	if !lost {
-		s.Decision, s.Failed = p.Decision, p.Failed
+		s.Decision, s.RevertedChanges = p.Decision, p.RevertedChanges
 	}
 	return p
 }
@@ -118,7 +118,7 @@ func (w *world) settle(t *testing.T, now time.Time) (last plan.Plan) {
 	t.Helper()
 	for range 200 {
 		last = w.pass(now, false)
-		if last.Resize == nil && last.Rewrite == nil && !last.RecordFirst {
+		if !is[plan.Resize](last) && !is[plan.Rewrite](last) && !is[plan.TakeOver](last) && !is[plan.Record](last) {
 			return last
 		}
 	}
@@ -136,13 +136,13 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 			if n := len(w.lowered()); n != tc.first {
 				t.Fatalf("%d pods are lowered first, want %d", n, tc.first)
 			}
-			if want := map[bool]string{true: "Verifying", false: "Applied"}[tc.pods > 1]; p.Reason != want || p.RequeueAfter != watchedFor {
-				t.Errorf("after the first: %s in %s", say(p), p.RequeueAfter)
+			if want := map[bool]string{true: "Verifying", false: "Applied"}[tc.pods > 1]; p.Verdict.Reason != want || p.Verdict.RequeueAfter != watchedFor {
+				t.Errorf("after the first: %s in %s", say(p), p.Verdict.RequeueAfter)
 			}
 			for _, after := range []time.Duration{time.Second, time.Minute, watchedFor - time.Second} {
 				before := w.situation
-				if p := w.pass(noon.Add(after), false); p.RequeueAfter != watchedFor-after {
-					t.Errorf("after %s: look again in %s", after, p.RequeueAfter)
+				if p := w.pass(noon.Add(after), false); p.Verdict.RequeueAfter != watchedFor-after {
+					t.Errorf("after %s: look again in %s", after, p.Verdict.RequeueAfter)
 				}
 				if diff := cmp.Diff(before.Decision, w.situation.Decision); diff != "" {
 					t.Errorf("after %s the status changes: %s", after, diff)
@@ -154,8 +154,8 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 				t.Errorf("%d pods are lowered in the end", n)
 			}
 			p = w.settle(t, later.Add(watchedFor))
-			if w.situation.Decision.Trial != nil || !p.Applied || p.Reason != "Applied" {
-				t.Errorf("in the end: %s, %+v", say(p), w.situation.Decision.Trial)
+			if w.situation.Decision.Verification != nil || !p.Verdict.State.IsApplied() || p.Verdict.Reason != "Applied" {
+				t.Errorf("in the end: %s, %+v", say(p), w.situation.Decision.Verification)
 			}
 		})
 	}
@@ -165,8 +165,8 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 func TestARaiseIsNotTried(t *testing.T) {
 	w := wasteful(8, recommends(recommended("app")))
 	w.settle(t, noon)
-	if w.situation.Decision.Trial != nil {
-		t.Errorf("a raise is on trial: %+v", w.situation.Decision.Trial)
+	if w.situation.Decision.Verification != nil {
+		t.Errorf("a raise is on trial: %+v", w.situation.Decision.Verification)
 	}
 	for _, pod := range w.situation.Pods {
 		if c, _ := pod.Container("app"); c.Requests != amounts(200, 256) {
@@ -177,10 +177,10 @@ func TestARaiseIsNotTried(t *testing.T) {
 
 // Whoever is not watched for any time is not tried at all.
 func TestNoObservationNoTrial(t *testing.T) {
-	w := wasteful(8, func(w *world) { w.policy.Observation = 0 })
+	w := wasteful(8, func(w *world) { w.policy.VerificationPeriod = 0 })
 	w.settle(t, noon)
-	if n := len(w.lowered()); n != 8 || w.situation.Decision.Trial != nil {
-		t.Errorf("%d pods are lowered, trial %+v", n, w.situation.Decision.Trial)
+	if n := len(w.lowered()); n != 8 || w.situation.Decision.Verification != nil {
+		t.Errorf("%d pods are lowered, trial %+v", n, w.situation.Decision.Verification)
 	}
 }
 
@@ -203,24 +203,24 @@ func TestVerdicts(t *testing.T) {
 		saw    string
 	}{
 		"all is well":                             {pods: 4},
-		"the first pod ended":                     {pods: 4, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
-		"it ends again and again":                 {pods: 4, ill: first, how: func(p *workload.Pod) { p.BackingOff = []string{"app"} }, back: true, saw: "pod web-00: container app ends each time it is started"},
+		"the first pod ended":                     {pods: 4, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
+		"it ends again and again":                 {pods: 4, ill: first, how: func(p *workload.Pod) { p.BackingOff = []string{"app"} }, back: true, saw: "pod web-00: container app crashes each time it is started"},
 		"it has not been ready for half a minute": {pods: 4, ill: first, how: unready(at), back: true, saw: "pod web-00: is not ready"},
 		"it is not ready for a moment":            {pods: 4, ill: first, how: unready(now.Add(-29 * time.Second))},
 		"it has not been ready since before":      {pods: 4, ill: first, how: unready(noon.Add(-time.Minute))},
 		"it ended before":                         {pods: 4, ill: first, how: ended(noon.Add(-time.Minute))},
-		"it was killed":                           {pods: 4, ill: first, how: killed(at), back: true, saw: "pod web-00: container app was killed for want of memory"},
+		"it was killed":                           {pods: 4, ill: first, how: killed(at), back: true, saw: "pod web-00: container app was OOM-killed"},
 		"another ended":                           {pods: 4, ill: []int{1}, how: ended(at)},
 		"all ended":                               {pods: 4, ill: some(0, 4), how: ended(at)},
 		"it and one of three others ended":        {pods: 4, ill: []int{0, 3}, how: ended(at)},
-		"all were killed":                         {pods: 4, ill: some(0, 4), how: killed(at), back: true, saw: "pod web-00: container app was killed for want of memory"},
-		"the only pod ended":                      {pods: 1, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
+		"all were killed":                         {pods: 4, ill: some(0, 4), how: killed(at), back: true, saw: "pod web-00: container app was OOM-killed"},
+		"the only pod ended":                      {pods: 1, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
 		"the only pod had ended before, too":      {pods: 1, before: map[int]func(*workload.Pod){0: ended(noon.Add(-time.Minute))}, ill: first, how: ended(at)},
-		"one of two ended, the changed":           {pods: 2, ill: first, how: ended(at), back: true, saw: "pod web-00: container app ended"},
+		"one of two ended, the changed":           {pods: 2, ill: first, how: ended(at), back: true, saw: "pod web-00: container app exited"},
 		"one of two ended, the other":             {pods: 2, ill: []int{1}, how: ended(at)},
 		"one of ten first ones":                   {pods: 40, ill: first, how: ended(at)},
-		"two of ten first ones":                   {pods: 40, ill: []int{0, 5}, how: ended(at), back: true, saw: "pod web-00: container app ended; pod web-05: container app ended"},
-		"many of ten first ones":                  {pods: 40, ill: some(0, 8), how: ended(at), back: true, saw: "pod web-00: container app ended; pod web-01: container app ended; pod web-02: container app ended; and 5 more"},
+		"two of ten first ones":                   {pods: 40, ill: []int{0, 5}, how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-05: container app exited"},
+		"many of ten first ones":                  {pods: 40, ill: some(0, 8), how: ended(at), back: true, saw: "pod web-00: container app exited; pod web-01: container app exited; pod web-02: container app exited; and 5 more"},
 		"half of all":                             {pods: 40, ill: some(5, 25), how: ended(at)},
 		"one that restarts when it is resized": {pods: 4, ill: first, how: func(p *workload.Pod) {
 			ended(at)(p)
@@ -241,13 +241,13 @@ func TestVerdicts(t *testing.T) {
 				w.change1(fmt.Sprintf("web-%02d", i), tc.how)
 			}
 			p := w.next(now)
-			if got := p.PutBack != ""; got != tc.back || p.PutBack != tc.saw {
-				t.Fatalf("put back: %t %q, want %t %q", got, p.PutBack, tc.back, tc.saw)
+			if got := p.Reverted != ""; got != tc.back || p.Reverted != tc.saw {
+				t.Fatalf("put back: %t %q, want %t %q", got, p.Reverted, tc.back, tc.saw)
 			}
 			if !tc.back {
 				return
 			}
-			if !p.Decided || p.Decision.Reason != "Reverted" || p.Decision.Requests["app"] != amounts(100, 128) || p.Decision.Trial != nil {
+			if !p.Decided || p.Decision.Reason != "Reverted" || p.Decision.Requests["app"] != amounts(100, 128) || p.Decision.Verification != nil {
 				t.Errorf("%s", say(p))
 			}
 			w.settle(t, now)
@@ -257,7 +257,7 @@ func TestVerdicts(t *testing.T) {
 			// The evidence is the same for as long as nothing else is: it stays.
 			for range 50 {
 				now = now.Add(time.Hour)
-				if p := w.settle(t, now); p.Decided || p.Reason != "ChangeReverted" || !p.Applied {
+				if p := w.settle(t, now); p.Decided || p.Verdict.Reason != "ChangeReverted" || !p.Verdict.State.IsApplied() {
 					t.Fatalf("at %s: %s", now, say(p))
 				}
 			}
@@ -275,7 +275,7 @@ func TestTheFloorOfAKillIsNotFoughtAgainst(t *testing.T) {
 	needs.OOMFloor = 160 * mebi
 	recommends(needs)(w)
 	w.settle(t, now)
-	if got := w.situation.Decision; got.Reason != "OOMKill" || got.Requests["app"] != amounts(100, 200) || got.Trial != nil {
+	if got := w.situation.Decision; got.Reason != "OOMKill" || got.Requests["app"] != amounts(100, 200) || got.Verification != nil {
 		t.Errorf("decided %+v", got)
 	}
 }
@@ -302,8 +302,8 @@ func TestWhatFailedIsTriedAgain(t *testing.T) {
 			w.change1("web-00", ended(now))
 			w.settle(t, now)
 			w.change1("web-00", func(p *workload.Pod) { p.Exits = nil })
-			if len(w.situation.Failed) != 2 {
-				t.Fatalf("remembered: %+v", w.situation.Failed)
+			if len(w.situation.RevertedChanges) != 2 {
+				t.Fatalf("remembered: %+v", w.situation.RevertedChanges)
 			}
 			if tc.change != nil {
 				tc.change(w)
@@ -335,8 +335,8 @@ func TestWhatIsUrgentDoesNotWaitForATrial(t *testing.T) {
 			t.Errorf("%s has %s", pod.Name, sayResources(c.Resources))
 		}
 	}
-	if w.situation.Decision.Trial != nil {
-		t.Errorf("still on trial: %+v", w.situation.Decision.Trial)
+	if w.situation.Decision.Verification != nil {
+		t.Errorf("still on trial: %+v", w.situation.Decision.Verification)
 	}
 }
 
@@ -376,23 +376,23 @@ func TestVerdictsOnRollouts(t *testing.T) {
 			if tc.raise {
 				recommends(rec(amounts(150, 200), amounts(90, 100), amounts(300, 400)))(w)
 			}
-			if p := w.pass(noon, false); !p.RecordFirst || p.Decision.Trial == nil {
-				t.Fatalf("%s, %+v", say(p), p.Decision.Trial)
+			if p := w.pass(noon, false); !is[plan.Record](p) || p.Decision.Verification == nil {
+				t.Fatalf("%s, %+v", say(p), p.Decision.Verification)
 			}
-			if p := w.pass(noon, false); p.Rewrite == nil {
-				t.Fatalf("%s, %+v", say(p), p.Decision.Trial)
+			if p := w.pass(noon, false); !is[plan.Rewrite](p) {
+				t.Fatalf("%s, %+v", say(p), p.Decision.Verification)
 			}
 			written := w.situation.Deployment.Containers[0].Resources
 			w.situation.Deployment.RollingOut, w.situation.Deployment.Stuck = true, tc.stuck
 			w.situation.Pods = tc.pods
 			p := w.pass(now, false)
-			if got := p.PutBack != ""; got != tc.back {
-				t.Fatalf("put back %q, want %t: %s", p.PutBack, tc.back, say(p))
+			if got := p.Reverted != ""; got != tc.back {
+				t.Fatalf("put back %q, want %t: %s", p.Reverted, tc.back, say(p))
 			}
 			if !tc.back {
 				return
 			}
-			if p = w.pass(now, false); p.Rewrite == nil || w.situation.Deployment.Containers[0].Resources != small().Resources {
+			if p = w.pass(now, false); !is[plan.Rewrite](p) || w.situation.Deployment.Containers[0].Resources != small().Resources {
 				t.Errorf("it waits for the rollout that is to blame: %s", say(p))
 			}
 			w.situation.Deployment.RollingOut, w.situation.Deployment.Stuck = false, false
@@ -411,11 +411,11 @@ func TestVerdictsOnRollouts(t *testing.T) {
 func TestARolloutThatIsWell(t *testing.T) {
 	w := wasteful(2, rollout, heldApp())
 	w.settle(t, noon)
-	if p := w.settle(t, noon.Add(time.Second)); !p.Applied || p.RequeueAfter != watchedFor-time.Second {
-		t.Errorf("%s, again in %s", say(p), p.RequeueAfter)
+	if p := w.settle(t, noon.Add(time.Second)); !p.Verdict.State.IsApplied() || p.Verdict.RequeueAfter != watchedFor-time.Second {
+		t.Errorf("%s, again in %s", say(p), p.Verdict.RequeueAfter)
 	}
-	if w.settle(t, noon.Add(watchedFor)); w.situation.Decision.Trial != nil {
-		t.Errorf("still on trial: %+v", w.situation.Decision.Trial)
+	if w.settle(t, noon.Add(watchedFor)); w.situation.Decision.Verification != nil {
+		t.Errorf("still on trial: %+v", w.situation.Decision.Verification)
 	}
 }
 
@@ -462,13 +462,13 @@ func FuzzTrial(f *testing.F) {
 			}
 			lost := r.IntN(10) == 0
 			last = w.pass(now, lost)
-			if p.PutBack != "" && !lost {
+			if p.Reverted != "" && !lost {
 				backs++
 				if all && len(w.situation.Pods) > 1 {
-					t.Fatalf("seed %d: put back, and all suffered: %s", seed, p.PutBack)
+					t.Fatalf("seed %d: put back, and all suffered: %s", seed, p.Reverted)
 				}
 			}
-			if again := w.next(now); !lost && last.Resize == nil && !last.RecordFirst {
+			if again := w.next(now); !lost && !is[plan.Resize](last) && !is[plan.Record](last) {
 				if diff := cmp.Diff(w.situation.Decision, again.Decision); diff != "" {
 					t.Fatalf("seed %d: a pass that has nothing to do writes: %s", seed, diff)
 				}
@@ -478,8 +478,8 @@ func FuzzTrial(f *testing.F) {
 		if backs > 1 {
 			t.Errorf("seed %d: put back %d times", seed, backs)
 		}
-		if w.situation.Decision.Trial != nil || !last.Applied {
-			t.Errorf("seed %d: no end: %s %+v", seed, say(last), w.situation.Decision.Trial)
+		if w.situation.Decision.Verification != nil || !last.Verdict.State.IsApplied() {
+			t.Errorf("seed %d: no end: %s %+v", seed, say(last), w.situation.Decision.Verification)
 		}
 		if n := len(w.lowered()); backs > 0 && n > 0 || backs == 0 && n != len(w.situation.Pods) {
 			t.Errorf("seed %d: %d pods are lowered of %d, put back %d times", seed, n, len(w.situation.Pods), backs)
@@ -493,17 +493,17 @@ func TestATrialSurvivesRestarts(t *testing.T) {
 		w, now, writes := wasteful(4), noon, 0
 		for range 60 {
 			p := w.next(now)
-			if p.Resize != nil || p.Decided {
+			if is[plan.Resize](p) || p.Decided {
 				writes++
 			}
-			w.pass(now, writes == at && (p.Resize != nil || p.Decided))
+			w.pass(now, writes == at && (is[plan.Resize](p) || p.Decided))
 			if ill && len(w.lowered()) == 1 && len(w.situation.Pods[0].Exits) == 0 {
 				w.change1("web-00", ended(now.Add(time.Second)))
 			}
 			now = now.Add(10 * time.Second)
 		}
 		var names []string
-		for _, f := range w.situation.Failed {
+		for _, f := range w.situation.RevertedChanges {
 			names = append(names, f.Resource)
 		}
 		return strings.Join(w.lowered(), " ") + " / " + strings.Join(names, " "), writes
@@ -533,22 +533,22 @@ func TestTheNextChangeFollowsOnATrial(t *testing.T) {
 			}
 			return
 		}
-		if p.RequeueAfter == 0 || passes == 10 {
+		if p.Verdict.RequeueAfter == 0 || passes == 10 {
 			t.Fatalf("after %d passes, at %s: nothing wakes the scaler: %s", passes, now.Sub(noon), say(p))
 		}
 		w.situation.Decision = p.Decision
-		now = now.Add(p.RequeueAfter)
+		now = now.Add(p.Verdict.RequeueAfter)
 	}
 }
 
 // watching is a policy that watches what was changed.
-func watching(w *world) { w.policy.Observation = watchedFor }
+func watching(w *world) { w.policy.VerificationPeriod = watchedFor }
 
 // onTrial is a decision that has halved what was good, just now.
 func onTrial(d *plan.Decision) {
 	d.Time, d.Reason = noon, "ScaleDown"
 	d.Requests = map[string]quantity.Amounts{"app": amounts(50, 64)}
-	d.Trial = &plan.Trial{Began: noon, Good: map[string]quantity.Amounts{"app": amounts(100, 128)}, Watched: noon}
+	d.Verification = &plan.Verification{Began: noon, Good: map[string]quantity.Amounts{"app": amounts(100, 128)}, ObservedSince: noon}
 }
 
 // halfSized is a pod that was halved just now.

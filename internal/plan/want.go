@@ -7,73 +7,82 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // gibPerCore is how many GiB of memory cost as much as a core. Clouds that sell the two
-// apart charge for a core what 7.5 GiB (Google's E2 machines) to 9.1 GiB (AWS Fargate)
+// separately charge for a core what 7.5 GiB (Google's E2 machines) to 9.1 GiB (AWS Fargate)
 // cost, by their public list prices of 2025.
 const gibPerCore = 8
 
 // WantOf says how urgent the plan's step is, and what it is worth.
 //
-// The benefit is what the step changes of requests, up or down, times the pods that
-// still need it:
+// The benefit is what the step changes of requests, up or down, times the pods that still
+// need it:
 //
 //	pods * sum over containers (|cores after - before| + |GiB after - before| / 8)
 //
-// in cores. For a lower one it is what is saved, for a raise what is missing.
+// in cores. For a lower request it is what is saved, for a higher one what is missing.
 func WantOf(p Plan, s Situation) budget.Want {
+	waiting := float64(max(1, p.Progress.Pods-p.Progress.PodsAtSize))
 	want := budget.Want{Class: classOf(p)}
-	switch {
-	case p.Resize != nil:
-		for _, pod := range s.Pods {
-			if pod.UID == p.Resize.UID {
-				want.Benefit = worth(pod.Containers, p.Resize.Sizes) * float64(max(1, p.Pods-p.PodsAtSize))
-			}
-		}
-	case p.Evict != nil:
-		for _, pod := range s.Pods {
-			if pod.UID == p.Evict.UID {
-				want.Benefit = worth(inForceOf(pod), p.NewPods) * float64(max(1, p.Pods-p.PodsAtSize))
-			}
-		}
-	case p.Rewrite != nil:
-		want.Benefit = worth(s.Deployment.Containers, p.Rewrite.Sizes) * float64(max(1, p.Pods))
+	switch step := p.Step.(type) {
+	case Resize:
+		want.Benefit = worth(podOf(s, step.UID).Containers, step.Sizes) * waiting
+	case Evict:
+		want.Benefit = worth(applied(podOf(s, step.UID)), p.NewPods.Sizes) * waiting
+	case Rewrite:
+		want.Benefit = worth(s.Deployment.Containers, step.Sizes) * float64(max(1, p.Progress.Pods))
 	}
 	return want
 }
 
-func classOf(p Plan) budget.Class {
-	switch {
-	case p.Resize != nil && p.Resize.Boost:
-		return max(budget.Bounds, classOfDecision(p)) // a start is over soon
-	case p.Resize != nil && p.Decision == nil:
-		return budget.ScaleDown // the end of a boost
+func podOf(s Situation, uid types.UID) workload.Pod {
+	for _, pod := range s.Pods {
+		if pod.UID == uid {
+			return pod
+		}
 	}
-	return classOfDecision(p)
+	return workload.Pod{}
 }
 
-func classOfDecision(p Plan) budget.Class {
-	if p.GiveBack || p.Decision == nil {
-		return budget.Bounds // a person has asked for it
+func classOf(p Plan) budget.Class {
+	switch step := p.Step.(type) {
+	case Restore:
+		return budget.Bounds // a user has asked for it
+	case Resize:
+		if step.Boost {
+			return max(budget.Bounds, classOfDecision(p.Decision)) // a start is over soon
+		}
+		if p.Decision == nil {
+			return budget.ScaleDown // the end of a boost
+		}
 	}
-	switch p.Decision.Reason {
-	case DecidedOOMKill, DecidedPutBack, DecidedLowerBound:
+	return classOfDecision(p.Decision)
+}
+
+func classOfDecision(d *Decision) budget.Class {
+	if d == nil {
+		return budget.Bounds // a user has asked for it
+	}
+	switch d.Reason {
+	case DecidedOOMKill, DecidedReverted, DecidedLowerBound:
 		return budget.Urgent
 	case DecidedBounds:
 		return budget.Bounds
-	case DecidedRaise:
+	case DecidedScaleUp:
 		return budget.ScaleUp
 	}
 	return budget.ScaleDown
 }
 
-// inForceOf are the pod's containers with what their kubelet says is in force: a resize that
-// is Infeasible is declared, and no more.
-func inForceOf(pod workload.Pod) []workload.Container {
+// applied are the pod's containers with what their kubelet reports: a resize that is
+// Infeasible is declared, and no more.
+func applied(pod workload.Pod) []workload.Container {
 	out := slices.Clone(pod.Containers)
 	for i, c := range out {
 		if actual, ok := pod.Actual[c.Name]; ok {
@@ -94,8 +103,8 @@ func worth(containers []workload.Container, sizes []Size) (cores float64) {
 	return cores
 }
 
-// distance is how far two requests are apart, in cores. What is not set after is left
-// alone.
+// distance is how far two requests are apart, in cores. A request that is not set after is
+// not changed.
 func distance(before, after quantity.Amounts) (cores float64) {
 	if after.CPUMillis > 0 {
 		cores += math.Abs(float64(after.CPUMillis-before.CPUMillis)) / 1000

@@ -36,23 +36,23 @@ func TestWantOf(t *testing.T) {
 		want budget.Want
 	}{
 		"a resize, times the pods that still need it": {
-			plan.Plan{Decision: decided(plan.DecidedRaise), Resize: &plan.Resize{UID: "a", Sizes: sizes}, Pods: 10, PodsAtSize: 4},
+			plan.Plan{Decision: decided(plan.DecidedScaleUp), Step: plan.Resize{UID: "a", Sizes: sizes}, Progress: plan.Progress{Pods: 10, PodsAtSize: 4}},
 			budget.Want{Class: budget.ScaleUp, Benefit: 6 * 1.25},
 		},
 		"a rewrite, times all pods": {
-			plan.Plan{Decision: decided(plan.DecidedLower), Rewrite: &plan.Rewrite{Sizes: sizes}, Pods: 10, PodsAtSize: 4},
+			plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Rewrite{Sizes: sizes}, Progress: plan.Progress{Pods: 10, PodsAtSize: 4}},
 			budget.Want{Class: budget.ScaleDown, Benefit: 10 * 1.25},
 		},
 		"an OOM kill":         {plan.Plan{Decision: decided(plan.DecidedOOMKill)}, budget.Want{Class: budget.Urgent}},
 		"usage above":         {plan.Plan{Decision: decided(plan.DecidedLowerBound)}, budget.Want{Class: budget.Urgent}},
 		"bounds":              {plan.Plan{Decision: decided(plan.DecidedBounds)}, budget.Want{Class: budget.Bounds}},
 		"a lost status":       {plan.Plan{Decision: decided(plan.DecidedAdopted)}, budget.Want{Class: budget.ScaleDown}},
-		"giving back":         {plan.Plan{Decision: decided(plan.DecidedLower), GiveBack: true}, budget.Want{Class: budget.Bounds}},
-		"a boost":             {plan.Plan{Decision: decided(plan.DecidedLower), Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
-		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Urgent}},
-		"a first boost":       {plan.Plan{Resize: &plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
-		"the end of a boost":  {plan.Plan{Resize: &plan.Resize{UID: "c"}}, budget.Want{Class: budget.ScaleDown}},
-		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedLower), Resize: &plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.ScaleDown}},
+		"giving back":         {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Restore{}}, budget.Want{Class: budget.Bounds}},
+		"a boost":             {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
+		"a boost, and an OOM": {plan.Plan{Decision: decided(plan.DecidedOOMKill), Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Urgent}},
+		"a first boost":       {plan.Plan{Step: plan.Resize{UID: "c", Boost: true}}, budget.Want{Class: budget.Bounds}},
+		"the end of a boost":  {plan.Plan{Step: plan.Resize{UID: "c"}}, budget.Want{Class: budget.ScaleDown}},
+		"a pod that has gone": {plan.Plan{Decision: decided(plan.DecidedScaleDown), Step: plan.Resize{UID: "c", Sizes: sizes}}, budget.Want{Class: budget.ScaleDown}},
 	} {
 		if got := plan.WantOf(c.plan, s); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)

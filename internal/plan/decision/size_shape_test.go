@@ -1,12 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -16,7 +17,7 @@ import (
 func TestLimitsFollowRequestsUpwards(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		c := cut{follows: true, shape: workload.Resources{
+		c := LimitRules{follows: true, shape: workload.Resources{
 			Requests: quantity.Amounts{CPUMillis: r.Int64N(1000), MemoryBytes: r.Int64N(1 << 30)},
 			Limits:   quantity.Amounts{CPUMillis: 1000 + r.Int64N(1000), MemoryBytes: 1<<30 + r.Int64N(1<<30)},
 		}}
@@ -31,19 +32,19 @@ func TestLimitsFollowRequestsUpwards(t *testing.T) {
 		if r.IntN(2) == 0 {
 			c.bounds.ContainerRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000), Memory: 1000 + r.Int64N(3000)}
 		}
-		for _, res := range resources {
-			low := 1 + r.Int64N(res.most)
-			high := low + r.Int64N(res.most-low+1)
-			current := 1 + r.Int64N(res.most)
+		for _, res := range model.Resources {
+			low := 1 + r.Int64N(res.Most)
+			high := low + r.Int64N(res.Most-low+1)
+			current := 1 + r.Int64N(res.Most)
 			a, b := c.limitFor(low, current, res), c.limitFor(high, current, res)
 			if a > b {
-				t.Errorf("seed %d: %s of %d has a limit of %d, and %d one of %d", seed, res.name, low, a, high, b)
+				t.Errorf("seed %d: %s of %d has a limit of %d, and %d one of %d", seed, res.Name, low, a, high, b)
 			}
 			if a < low || b < high {
-				t.Errorf("seed %d: a limit of %s is below its request: %d for %d, %d for %d", seed, res.name, a, low, b, high)
+				t.Errorf("seed %d: a limit of %s is below its request: %d for %d, %d for %d", seed, res.Name, a, low, b, high)
 			}
 			if again := c.limitFor(low, a, res); again != a {
-				t.Errorf("seed %d: a limit of %s of %d becomes %d", seed, res.name, a, again)
+				t.Errorf("seed %d: a limit of %s of %d becomes %d", seed, res.Name, a, again)
 			}
 		}
 	}
@@ -53,19 +54,19 @@ func TestLimitsFollowRequestsUpwards(t *testing.T) {
 func TestStepsComeThrough(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		for _, res := range resources {
-			current, percent := 1+r.Int64N(res.most-1), 1+r.Int64N(1000)
+		for _, res := range model.Resources {
+			current, percent := 1+r.Int64N(res.Most-1), 1+r.Int64N(1000)
 			if r.IntN(2) == 0 {
 				current = 1 + r.Int64N(1000)
 			}
 			up, most := stepUp(current, percent, res), mulDiv(current, 100+percent, 100, false)
 			if up <= current || up > max(most, current+1) {
-				t.Errorf("seed %d: %s of %d goes up by %d %% to %d", seed, res.name, current, percent, up)
+				t.Errorf("seed %d: %s of %d goes up by %d %% to %d", seed, res.Name, current, percent, up)
 			}
 			percent = 1 + r.Int64N(99)
 			down, least := stepDown(current, percent, res), mulDiv(current, 100-percent, 100, true)
 			if down >= current || down < min(least, current-1) {
-				t.Errorf("seed %d: %s of %d goes down by %d %% to %d", seed, res.name, current, percent, down)
+				t.Errorf("seed %d: %s of %d goes down by %d %% to %d", seed, res.Name, current, percent, down)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package decision
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The table is the one in the comment of room.
-func TestRoomIsGrantedBySizeOfTheWish(t *testing.T) {
-	for _, tc := range []struct{ has, wants, room []int64 }{
+// The table is the one in the comment of headroom.
+func TestHeadroomIsGrantedBySizeOfTheDemand(t *testing.T) {
+	for _, tc := range []struct{ has, wants, headroom []int64 }{
 		{[]int64{1}, []int64{12}, []int64{10}},
 		{[]int64{12}, []int64{14}, []int64{12}},
 		{[]int64{1, 3}, []int64{6, 3}, []int64{7, 9}},
@@ -19,17 +19,17 @@ func TestRoomIsGrantedBySizeOfTheWish(t *testing.T) {
 		{[]int64{1, 1}, []int64{20, 4}, []int64{6, 9}},
 		{[]int64{1, 1}, []int64{9, 9}, []int64{9, 1}},
 	} {
-		var wishes []wish
+		var demands []demand
 		for i := range tc.has {
-			wishes = append(wishes, wish{fmt.Sprint(i), tc.has[i], tc.wants[i]})
+			demands = append(demands, demand{fmt.Sprint(i), tc.has[i], tc.wants[i]})
 		}
-		granted := grant(10, wishes)
+		granted := grant(10, demands)
 		var got []int64
 		for i := range tc.has {
 			got = append(got, granted[fmt.Sprint(i)])
 		}
-		if !slices.Equal(got, tc.room) {
-			t.Errorf("a node of 10, has %v, wants %v: room %v, want %v", tc.has, tc.wants, got, tc.room)
+		if !slices.Equal(got, tc.headroom) {
+			t.Errorf("a node of 10, has %v, wants %v: headroom %v, want %v", tc.has, tc.wants, got, tc.headroom)
 		}
 	}
 }

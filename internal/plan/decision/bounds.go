@@ -1,0 +1,110 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// bound is a range of requests; a most of 0 is no upper end.
+type bound struct{ least, most int64 }
+
+// bounds are applied one after the other: the last one wins.
+type bounds []bound
+
+// fit clamps an amount. 0 is no amount and stays.
+func (b bounds) fit(v int64) int64 {
+	if v == 0 {
+		return 0
+	}
+	for _, each := range b {
+		v = max(v, each.least)
+		if each.most > 0 {
+			v = min(v, each.most)
+		}
+	}
+	return v
+}
+
+// AllowedRequest is the request nearest to v that is allowed.
+func AllowedRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, v int64) int64 {
+	return allowedFor(s, policy, container, r).fit(v)
+}
+
+// allowedFor is the range of a request: what the policy allows, within the LimitRange,
+// which the API server enforces, and below a limit that stays, or that may grow only so
+// far. The ratio to such a limit comes first: if it requires more than is allowed, nothing
+// is done at all.
+func allowedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
+	p := policy.Containers[container.Name]
+	limit := fixedLimit(s, policy, container, r)
+	return bounds{
+		{leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio)), 0},
+		{r.Of(p.MinAllowed), r.Of(p.MaxAllowed)},
+		{0, limitCap(s, policy, container, r)},
+		{r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)},
+		{0, limit},
+	}
+}
+
+// fixedLimit is the limit that stays, whatever is requested; 0 for none. Limits stay with
+// RequestsOnly. A LimitRange may give a limit to each new pod although the template has
+// none: a template that requests more creates no pods at all.
+func fixedLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
+	follows := policy.Containers[container.Name].Limits
+	if r.Limit(container.Resources) == 0 && !policy.InPlace() {
+		if policy.RollsOut() || !follows {
+			return r.Of(s.Bounds.ContainerDefault)
+		}
+	}
+	if follows {
+		return 0
+	}
+	return currentLimit(s, policy, container, r)
+}
+
+// limitCap is the largest value of a limit that follows, and so of its request; 0 for no
+// cap. If there is no limit, nothing caps the request: none is added.
+func limitCap(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
+	p := policy.Containers[container.Name]
+	if !p.Limits || currentLimit(s, policy, container, r) == 0 {
+		return 0
+	}
+	return r.Of(p.LimitPolicy.MaxAllowed)
+}
+
+// currentLimit is the largest limit of the running pods if they are resized in place, or
+// else the template's.
+func currentLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (limit int64) {
+	pods := s.Running(container.Name)
+	if !policy.InPlace() || len(pods) == 0 {
+		return r.Limit(container.Resources)
+	}
+	for _, c := range pods {
+		limit = max(limit, r.Limit(c.Resources))
+	}
+	return limit
+}
+
+// limitsAreOff says that a limit is not what its own policy says, although no decision has
+// set the request that it follows.
+func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
+	p := policy.Containers[container.Name]
+	switch {
+	case !p.Limits, !p.LimitPolicy.Shapes(r), request == 0, s.Decision.Request(container.Name, r) > 0:
+		return false
+	}
+	affected := []workload.Container{container} // new pods are made as the template says
+	if policy.InPlace() {
+		affected = s.Running(container.Name)
+	}
+	for _, c := range affected {
+		limit := r.Limit(c.Resources)
+		if limit > 0 && LimitRulesFor(s, policy, c).limitFor(request, limit, r) != limit {
+			return true
+		}
+	}
+	return false
+}

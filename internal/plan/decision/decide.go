@@ -1,0 +1,138 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package decision decides what to request: one request per container and resource. A
+// request changes only where the recommendation has left the tolerance, the bounds or the
+// cooldown. How pods get to it is not its concern.
+package decision
+
+import (
+	"maps"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+)
+
+// urgency orders the reasons of a decision.
+var urgency = map[string]int{
+	model.DecidedOOMKill:    7,
+	model.DecidedReverted:   6,
+	model.DecidedBounds:     5,
+	model.DecidedLowerBound: 4,
+	model.DecidedScaleUp:    3,
+	model.DecidedScaleDown:  2,
+	model.DecidedAdopted:    1,
+}
+
+// Outcome is what Decide found.
+type Outcome struct {
+	// Decision is the decision, new or not; nil for none.
+	Decision *model.Decision
+	// Decided says that Decision is new.
+	Decided bool
+	// Remark says why nothing, or nothing more, is decided, and when a deferred change is
+	// due; empty if there is nothing to say.
+	Remark model.Verdict
+}
+
+// Decide changes the decision where the recommendation asks for it.
+//
+// A resource changes when its request
+//   - is below the floor of an OOM kill, outside the allowed bounds, or below the
+//     lower bound: at once. In the mode Rollout, which restarts pods, CPU below the lower
+//     bound changes only by more than the tolerance;
+//   - is below the target by more than the tolerance: after the cooldown, inside a window;
+//   - is above the upper bound, and above the target by more than the tolerance:
+//     after the cooldown, inside a window. The upper bound is wide while there is little
+//     history, so that lowering waits for evidence.
+//
+// All other requests stay as decided. A change that is made at once does not bring along
+// the changes that must wait.
+func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
+	s = s.With(s.Decision.NotAfter(now))
+	e := evaluate(s, policy)
+	ready, deferred := split(policy, e.moves, s.Decision, now)
+	ready = deferLowering(policy, ready, s.Decision, now)
+	current := s.Decision.Only(e.stays)
+	switch {
+	case len(ready) > 0:
+		return Outcome{Decision: e.decide(ready, now), Decided: true, Remark: e.unmanaged.Verdict()}
+	case len(deferred) > 0:
+		return Outcome{Decision: current, Remark: deferredVerdict(deferred)}
+	}
+	return Outcome{Decision: current, Remark: e.remark(current != nil)}
+}
+
+// decide makes a new decision of moves.
+func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
+	d := &model.Decision{Time: now, Reason: mostUrgent(moves), Requests: e.stays}
+	if last := e.Decision; last != nil { // who undoes one decision undoes the next
+		d.Reverts, d.LastRevert, d.ContestedBy = last.Reverts, last.LastRevert, last.ContestedBy
+		d.Reason = moreUrgent(d.Reason, revertedNow(last, now))
+		d.RetainedLimits = retainedWithout(last.RetainedLimits, moves)
+	}
+	rollBackUnverified(e.policy, d.Requests, e.Decision.Verifying())
+	for _, m := range moves {
+		model.SetRequest(d.Requests, m.container, m.resource, m.to)
+	}
+	d.Verification = verification.Begin(e.Situation, e.policy, d, e.verifiable(moves), now)
+	return d
+}
+
+// verifiable are the changes that need verification: those that take something from pods,
+// and in the mode Rollout all that usage asks for, because they replace pods.
+func (e *evaluation) verifiable(moves []move) (out []verification.Change) {
+	verified := map[string]bool{
+		model.DecidedScaleDown:  true,
+		model.DecidedScaleUp:    e.policy.RollsOut(),
+		model.DecidedLowerBound: e.policy.RollsOut(),
+	}
+	for _, m := range moves {
+		if verified[m.why] {
+			out = append(out, verification.Change{Container: m.container, Resource: m.resource, From: m.from})
+		}
+	}
+	return out
+}
+
+// retainedWithout are the retained limits, without those of containers whose memory moves.
+func retainedWithout(limits map[string]int64, moves []move) map[string]int64 {
+	left := maps.Clone(limits)
+	for _, m := range moves {
+		if m.resource.IsMemory() {
+			delete(left, m.container)
+		}
+	}
+	return left
+}
+
+// move is one request that is to be changed.
+type move struct {
+	container string
+	resource  model.Resource
+	from, to  int64
+	why       string // the reason of the decision; empty to stay
+}
+
+func mostUrgent(moves []move) (reason string) {
+	for _, m := range moves {
+		reason = moreUrgent(reason, m.why)
+	}
+	return reason
+}
+
+func moreUrgent(a, b string) string {
+	if urgency[b] > urgency[a] {
+		return b
+	}
+	return a
+}
+
+// revertedNow is the reason of the decision if it is a revert of this moment.
+func revertedNow(d *model.Decision, now time.Time) string {
+	if d == nil || d.Reason != model.DecidedReverted || !d.Time.Equal(now) {
+		return ""
+	}
+	return d.Reason
+}

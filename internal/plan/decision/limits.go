@@ -1,0 +1,202 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// LimitRules shape a container's resources beside the decided requests.
+type LimitRules struct {
+	shape   workload.Resources
+	follows bool // limits follow the requests
+	limits  model.LimitPolicy
+	bounds  workload.Bounds
+	// needed is the memory below which a limit is never lowered, whatever the policy
+	// allows to be requested: the container is known to use it.
+	needed quantity.Amounts
+	// retained is a memory limit that the kubelet could not lower.
+	retained quantity.Amounts
+}
+
+// LimitRulesFor are the rules for one container, of a pod or of the template.
+func LimitRulesFor(s model.Situation, policy model.Policy, c workload.Container) LimitRules {
+	rec, _ := s.Recommendation(c.Name)
+	return LimitRules{
+		shape:    shapeOf(s, c),
+		follows:  policy.Containers[c.Name].Limits,
+		limits:   policy.Containers[c.Name].LimitPolicy,
+		bounds:   s.Bounds,
+		needed:   quantity.Amounts{MemoryBytes: knownNeed(rec)},
+		retained: quantity.Amounts{MemoryBytes: s.Decision.RetainedLimit(c.Name)},
+	}
+}
+
+// WithoutRetained are the rules as if the kubelet could lower any limit, and whether that
+// makes a difference.
+func (l LimitRules) WithoutRetained() (rules LimitRules, differs bool) {
+	rules = l
+	rules.retained = quantity.Amounts{}
+	return rules, l.retained != rules.retained
+}
+
+// HasLimit says whether the limits' proportion has a limit of the resource.
+func (l LimitRules) HasLimit(r model.Resource) bool { return r.Limit(l.shape) > 0 }
+
+// knownNeed is the memory that the container has used, or was OOM-killed with. The bounds
+// do not tell it where the policy caps them.
+func knownNeed(rec recommend.Container) int64 {
+	need := rec.OOMFloor
+	for _, reason := range rec.Reasons {
+		if reason.Resource == recommend.Memory && reason.Code == recommend.Peak {
+			need = max(need, reason.Value)
+		}
+	}
+	return need
+}
+
+// shapeOf is what the limits' proportion to the requests is taken from: the template as the
+// user wrote it. A pod's own values would lose a little of it to rounding with every
+// resize.
+func shapeOf(s model.Situation, c workload.Container) workload.Resources {
+	shape := c.Resources
+	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {
+		shape = t.Resources
+	}
+	original, _ := s.Original(c.Name)
+	for _, r := range model.Resources {
+		if original.Has(r) {
+			r.Copy(&shape, original.Resources)
+		}
+	}
+	return shape
+}
+
+// Apply puts requests on a container: limits follow in the shape's proportion, or stay and
+// cap the requests. Limits are neither added nor removed, because a resize can do only one
+// of the two and a changed template would be a surprise.
+func (l LimitRules) Apply(current workload.Resources, requests quantity.Amounts) workload.Resources {
+	out := current
+	for _, r := range model.Resources {
+		if request := r.Of(requests); request > 0 {
+			request, limit := l.apply(current, request, r)
+			r.Put(&out, request, limit)
+		}
+	}
+	return out
+}
+
+func (l LimitRules) apply(current workload.Resources, request int64, r model.Resource) (int64, int64) {
+	limit := r.Limit(current)
+	if limit == 0 {
+		return request, 0
+	}
+	if l.follows {
+		limit = l.limitFor(request, limit, r)
+		request = l.besideRetained(request, limit, current, r)
+	}
+	return min(request, limit), limit
+}
+
+// limitFor is the limit that follows a request: in the template's proportion, or with the
+// headroom that the policy gives it, within the policy's bounds for limits, and then within
+// the LimitRange, which the API server enforces. It is never below the request if the
+// LimitRange allows the request itself.
+func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
+	limit := proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most)
+	if headroom := r.Headroom(l.limits); headroom != nil {
+		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most)
+	}
+	limit = max(limit, r.Of(l.limits.MinAllowed))
+	if most := r.Of(l.limits.MaxAllowed); most > 0 {
+		limit = max(request, min(limit, most))
+	}
+	if ratio := r.Ratio(l.bounds.ContainerRatio); ratio > 0 {
+		limit = min(limit, mostLimit(request, ratio))
+	}
+	if most := r.Of(l.bounds.ContainerMax); most > 0 {
+		limit = min(limit, most)
+	}
+	if limit < min(current, r.Of(l.needed)) {
+		return current
+	}
+	return max(limit, min(current, r.Of(l.retained)))
+}
+
+// besideRetained is the request beside a limit that may be retained: equal to it if it was
+// equal, so that the QoS class stays, and within what a LimitRange allows.
+func (l LimitRules) besideRetained(request, limit int64, current workload.Resources, r model.Resource) int64 {
+	switch {
+	case limit > r.Of(l.retained):
+		return request
+	case r.Request(current) == r.Limit(current):
+		return limit
+	}
+	return max(request, leastRequest(limit, r.Ratio(l.bounds.ContainerRatio)))
+}
+
+// proportional keeps the limit's proportion to the request, rounded up so that it never
+// falls below. A shape without a request counts as one whose request equals its limit,
+// which is what the API server makes of it. A shape without a limit gives no proportion:
+// the current limit stays, but never below the request.
+//
+//	request 300, shape 100/200 → 600    request 300, shape -/200 → 300
+func proportional(request, shapeRequest, shapeLimit, current, most int64) int64 {
+	if shapeLimit == 0 {
+		return max(current, request)
+	}
+	if shapeRequest == 0 {
+		shapeRequest = shapeLimit
+	}
+	return max(request, min(mulDiv(request, shapeLimit, shapeRequest, true), most))
+}
+
+// mostLimit is the highest limit that a limit:request ratio allows a request.
+func mostLimit(request, ratio int64) int64 {
+	limit := mulDiv(request, ratio, 1000, false)
+	for limit > request && exceeds(limit, request, ratio) {
+		limit--
+	}
+	return limit
+}
+
+// leastRequest is the least request that a limit:request ratio allows a limit; 0 without
+// one of the two.
+func leastRequest(limit, ratio int64) int64 {
+	if min(limit, ratio) == 0 {
+		return 0
+	}
+	request := mulDiv(limit, 1000, ratio, true)
+	for request < limit && exceeds(limit, request, ratio) {
+		request++
+	}
+	return request
+}
+
+// exceeds is the API server's own rule, with its own rounding.
+func exceeds(limit, request, ratio int64) bool {
+	return float64(limit)/float64(request)*1000 > float64(ratio)
+}
+
+// Scale is a percentage of an amount, rounded up, without overflow on the way.
+func Scale(amount, percent int64) int64 { return mulDiv(amount, percent, 100, true) }
+
+// mulDiv is a*b/c for positive amounts, without overflow on the way.
+func mulDiv(a, b, c int64, up bool) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high >= uint64(c) {
+		return math.MaxInt64
+	}
+	quotient, rest := bits.Div64(high, low, uint64(c))
+	if up && rest > 0 {
+		quotient = min(quotient, math.MaxInt64-1) + 1
+	}
+	return int64(min(quotient, math.MaxInt64))
+}

@@ -1,0 +1,95 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+)
+
+// nodeHeadroom is what the largest node leaves to each container of one resource, beside
+// the other containers of the pod. It keeps the operator from asking for resizes that no
+// node of the cluster can grant.
+//
+// It bounds only what is resized in place, because such a pod stays on its node. In the
+// mode Rollout new pods may bring a new node, from a pool that has none now, so a template
+// may ask for more than any node has.
+//
+// Headroom is granted by size of the demand, the smallest first, so that one container
+// whose demand no node can meet does not take it from the others. With a node of 10:
+//
+//	has     wants   headroom
+//	1       12      10
+//	12      14      12
+//	1, 3    6, 3    7, 9
+//	1, 1    6, 6    9, 4
+//	1, 1    20, 4   6, 9
+//	1, 1    9, 9    9, 1
+//
+// A container that has more than its headroom keeps it, because its node may only be away
+// for a while: a node is no reason to lower anything. Whatever else runs on a node, such as
+// native sidecars of the pod, is not counted. So this refuses what cannot fit, and
+// promises nothing about what can.
+type nodeHeadroom map[string]int64
+
+// nodeHeadroomFor is nil if the largest node is unknown or does not matter.
+func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) nodeHeadroom {
+	node := r.Of(s.LargestNode)
+	if node == 0 || !policy.InPlace() {
+		return nil
+	}
+	var demands []demand
+	for _, container := range s.Deployment.Containers {
+		d := demand{container: container.Name}
+		d.has, _ = currentRequest(s, container, r)
+		d.wants = d.has
+		if !container.Unreadable && s.IsManaged(policy, container.Name, r) {
+			d.wants = max(d.has, targetFor(s, allowedFor(s, policy, container, r), container, r))
+		}
+		demands = append(demands, d)
+	}
+	return grant(node-s.Injected(r), demands)
+}
+
+// demand is what one container requests and what it should.
+type demand struct {
+	container  string
+	has, wants int64
+}
+
+// grant shares out what a node has.
+func grant(node int64, demands []demand) nodeHeadroom {
+	free := node
+	for _, d := range demands {
+		free -= d.has
+	}
+	slices.SortFunc(demands, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(a.wants, b.wants), cmp.Compare(a.container, b.container))
+	})
+	left := nodeHeadroom{}
+	for _, d := range demands {
+		left[d.container] = d.has + max(0, free)
+		free -= min(d.wants, left[d.container]) - d.has
+	}
+	return left
+}
+
+// fit caps a request.
+func (h nodeHeadroom) fit(container string, v int64) int64 {
+	if left, ok := h[container]; ok {
+		return min(v, left)
+	}
+	return v
+}
+
+// bound adds the headroom to what a request may be. It is never less than the current
+// request, so that by itself it moves nothing.
+func (h nodeHeadroom) bound(container string, allowed bounds) bounds {
+	if left := h[container]; left > 0 {
+		return append(allowed, bound{0, left})
+	}
+	return allowed
+}

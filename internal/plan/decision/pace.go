@@ -1,0 +1,192 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+)
+
+// Pace: when a request may move, and how far in one decision. What is urgent does not wait,
+// and moves at once as far as it is urgent.
+
+// directions are the directions of the reasons that can wait.
+var directions = map[string]window.Direction{
+	model.DecidedScaleUp:   window.ScaleUp,
+	model.DecidedScaleDown: window.ScaleDown,
+}
+
+// IsDeferrable tells the reasons that can wait from those that cannot.
+func IsDeferrable(reason string) bool {
+	_, ok := directions[reason]
+	return ok
+}
+
+// MayRestartAnytime says whether a decision with this reason may restart pods outside the
+// windows.
+func MayRestartAnytime(reason string) bool {
+	return !IsDeferrable(reason) && reason != model.DecidedAdopted
+}
+
+// deferral is a move that must wait, and what for.
+type deferral struct {
+	reason  string // of the decision
+	because string // one of the reasons of the condition Applied
+	message string
+	left    time.Duration // 0: without end
+}
+
+// split tells the moves that can be made at once from those that wait for the cooldown or
+// for a window.
+func split(policy model.Policy, moves []move, last *model.Decision, now time.Time) (ready []move, later []deferral) {
+	for _, m := range moves {
+		if d := deferralOf(policy, m, last, now); d.because != "" {
+			later = append(later, d)
+		} else {
+			ready = append(ready, m)
+		}
+	}
+	return ready, later
+}
+
+// deferralOf says what a move waits for: whichever takes longest.
+func deferralOf(policy model.Policy, m move, last *model.Decision, now time.Time) (d deferral) {
+	direction, ok := directions[m.why]
+	if !ok {
+		return d
+	}
+	if direction == window.ScaleDown && last.Verifying() != nil {
+		return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}
+	}
+	cooldown := policy.CooldownOf(direction)
+	if left := cooldownLeft(last, cooldown, now); left > 0 {
+		d = deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
+	}
+	open, in := policy.Windows.Opens(direction, now)
+	if open || isSooner(in, d.left) {
+		return d
+	}
+	return deferral{m.why, v1beta1.ReasonOutsideWindow, "waits for the next of updatePolicy.windows", in}
+}
+
+// isSooner compares times to wait, where 0 is without end.
+func isSooner(a, b time.Duration) bool { return a > 0 && a <= b }
+
+// deferredVerdict sums up what waits. The reason is that of the move that is due first.
+func deferredVerdict(list []deferral) model.Verdict {
+	reasons := map[string][]string{} // of decisions, by what they wait for
+	first, left := list[0], time.Duration(0)
+	for _, d := range list {
+		reasons[d.message] = append(reasons[d.message], d.reason)
+		if left = model.Sooner(left, d.left); left > 0 && left == d.left {
+			first = d
+		}
+	}
+	var parts []string
+	for what, of := range reasons {
+		slices.Sort(of)
+		parts = append(parts, fmt.Sprintf("(%s) %s", strings.Join(slices.Compact(of), ", "), what))
+	}
+	slices.Sort(parts)
+	return model.Waiting.Because(first.because, "The next change "+strings.Join(parts, "; ")).Within(left)
+}
+
+func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) time.Duration {
+	if last == nil {
+		return 0
+	}
+	return max(0, last.Time.Add(cooldown).Sub(now))
+}
+
+// stepTo is how far a request moves at once: all the way, or as far as the step limit of
+// its direction allows. What is urgent moves as far as it is urgent: to the lower bound, or
+// to what is allowed; and after an OOM kill all the way.
+func stepTo(policy model.Policy, p proposal, m move) int64 {
+	urgent := p.current
+	switch m.why {
+	case model.DecidedBounds:
+		urgent = p.allowed.fit(p.current)
+	case model.DecidedLowerBound:
+		urgent = p.lowerBound()
+	case model.DecidedScaleUp, model.DecidedScaleDown:
+	default:
+		return m.to
+	}
+	switch up, down := policy.ScaleUp.MaxStepPercent, policy.ScaleDown.MaxStepPercent; {
+	case p.current == 0:
+		return m.to
+	case m.to > p.current && up > 0:
+		return min(m.to, max(urgent, stepUp(p.current, up, p.resource)))
+	case m.to < p.current && down > 0:
+		return max(m.to, min(urgent, stepDown(p.current, down, p.resource)))
+	}
+	return m.to
+}
+
+// stepUp is the most that a request may be after a step, in readable amounts where there is
+// one; at least a little more.
+//
+//	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
+func stepUp(current, percent int64, r model.Resource) int64 {
+	most := min(mulDiv(current, 100+percent, 100, false), r.Most)
+	if round := most / grain(r, most) * grain(r, most); round > current {
+		return round
+	}
+	return max(most, current+1)
+}
+
+// stepDown is the least that a request may be after a step.
+//
+//	100m, 25 % → 75m    256Mi, 10 % → 231Mi    1m, 10 % → 0m, and so the target
+func stepDown(current, percent int64, r model.Resource) int64 {
+	least := mulDiv(current, max(0, 100-percent), 100, true)
+	if round := (least + grain(r, least) - 1) / grain(r, least) * grain(r, least); round < current {
+		return round
+	}
+	return min(least, current-1)
+}
+
+// grain is what amounts of that size are multiples of, as recommendations are.
+func grain(r model.Resource, v int64) int64 {
+	switch {
+	case !r.IsMemory():
+		return 1
+	case v < 64<<20:
+		return 64 << 10
+	}
+	return 1 << 20
+}
+
+// Directions are directions in which something moves.
+type Directions map[window.Direction]bool
+
+// Note adds directions.
+func (d Directions) Note(up, down bool) {
+	d[window.ScaleUp] = d[window.ScaleUp] || up
+	d[window.ScaleDown] = d[window.ScaleDown] || down
+}
+
+// Allowed says whether what moves in these directions may do so now, and how long it is
+// until it may. What moves some requests up and others down may do so in a window of
+// either, because there may be none of both.
+func (d Directions) Allowed(windows window.Windows, now time.Time) (open bool, in time.Duration) {
+	open = true
+	for _, direction := range []window.Direction{window.ScaleUp, window.ScaleDown} {
+		if !d[direction] {
+			continue
+		}
+		isOpen, left := windows.Opens(direction, now)
+		if isOpen {
+			return true, 0
+		}
+		open, in = false, model.Sooner(in, left)
+	}
+	return open, in
+}

@@ -1,0 +1,233 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// The reasons of a decision. The most urgent that applies names it.
+const (
+	DecidedOOMKill    = "OOMKill"    // memory is below the floor that an OOM kill has set
+	DecidedReverted   = "Reverted"   // pods were worse with the last decision, which is reverted
+	DecidedBounds     = "Bounds"     // a request is outside what the policy, the LimitRange or a fixed limit allows
+	DecidedLowerBound = "LowerBound" // a request is below the lower bound: usage needs more now
+	DecidedScaleUp    = "ScaleUp"    // a request is below its target
+	DecidedScaleDown  = "ScaleDown"  // a request is above its upper bound
+	DecidedAdopted    = "Adopted"    // the pods have two sizes and no decision says which: the larger is kept
+)
+
+// Requests are requests by container.
+type Requests = map[string]quantity.Amounts
+
+// SetRequest sets one request. 0 changes nothing.
+func SetRequest(of Requests, container string, r Resource, v int64) {
+	if v == 0 {
+		return
+	}
+	a := of[container]
+	r.Set(&a, v)
+	of[container] = a
+}
+
+// Decision is what has been decided to be applied.
+type Decision struct {
+	Time   time.Time
+	Reason string
+	// Requests holds the decided requests, by container. 0 leaves the resource unchanged.
+	Requests Requests
+	// AppliedToTemplate says that the template has carried the decision once.
+	AppliedToTemplate bool
+	// Reverts counts how often another controller has undone it, or a decision before it,
+	// on the template or on pods; LastRevert is when that was seen last.
+	Reverts    int
+	LastRevert time.Time
+	// ContestedBy names the field managers of what was contested, when it was last looked
+	// at.
+	ContestedBy []string
+	// RetainedLimits holds, by container, memory limits that the kubelet could not lower
+	// because more memory is in use. No limit up to them is lowered until the next decision
+	// about the container's memory.
+	RetainedLimits map[string]int64
+	// Verification is the progress of verifying what was changed; nil if nothing is
+	// verified.
+	Verification *Verification
+}
+
+// Verification is what is known of a decision that is being verified.
+type Verification struct {
+	// Began is when Good was left.
+	Began time.Time
+	// Good holds the requests before the change, of what is verified; by container.
+	Good Requests
+	// UnhealthyPods are the pods that were unhealthy before.
+	UnhealthyPods []types.UID
+	// ObservedSince is since when all pods changed so far have been; zero before.
+	ObservedSince time.Time
+	// FirstPodsVerified is when the first pods were verified, for the others to follow;
+	// zero before.
+	FirstPodsVerified time.Time
+}
+
+// RevertedChange is a value that was reverted.
+type RevertedChange struct {
+	Container, Resource string
+	// Value is what failed, and Good what was restored.
+	Value, Good int64
+	At          time.Time
+	// Observed is the length of the usage that Value was based on.
+	Observed time.Duration
+	// Evidence says what was seen, and on which pods.
+	Evidence string
+}
+
+// IsReduction says that the value that failed was the lower one.
+func (c RevertedChange) IsReduction() bool { return c.Value < c.Good }
+
+// change is a changed copy of the decision.
+func (d *Decision) change(edit func(*Decision)) *Decision {
+	next := *d
+	edit(&next)
+	return &next
+}
+
+// Request is the decided request; 0 for none.
+func (d *Decision) Request(container string, r Resource) int64 {
+	if d == nil {
+		return 0
+	}
+	return r.Of(d.Requests[container])
+}
+
+// Verifying is the verification in progress; nil for none.
+func (d *Decision) Verifying() *Verification {
+	if d == nil {
+		return nil
+	}
+	return d.Verification
+}
+
+// WithVerification is the decision with another verification; nil for none.
+func (d *Decision) WithVerification(v *Verification) *Decision {
+	return d.change(func(next *Decision) { next.Verification = v })
+}
+
+// IsUrgentRestart says whether the decision helps pods that may not become available
+// without it.
+func (d *Decision) IsUrgentRestart() bool {
+	return d.Reason == DecidedOOMKill || d.Reason == DecidedReverted
+}
+
+// RetainedLimit is the memory limit of the container that is retained; 0 for none.
+func (d *Decision) RetainedLimit(container string) int64 {
+	if d == nil {
+		return 0
+	}
+	return d.RetainedLimits[container]
+}
+
+// Retaining is the decision with more limits retained.
+func (d *Decision) Retaining(limits map[string]int64) *Decision {
+	if len(limits) == 0 {
+		return d
+	}
+	return d.change(func(next *Decision) {
+		next.RetainedLimits = maps.Clone(limits)
+		for name, limit := range d.RetainedLimits {
+			next.RetainedLimits[name] = max(next.RetainedLimits[name], limit)
+		}
+	})
+}
+
+// NotAfter is the decision, made by now at the latest: a clock that was set back must not
+// delay changes for longer than the cooldown.
+func (d *Decision) NotAfter(now time.Time) *Decision {
+	if d == nil || !d.Time.After(now) {
+		return d
+	}
+	return d.change(func(next *Decision) { next.Time = now })
+}
+
+// Only is the decision with no more than these requests; nil for none. It drops what is no
+// longer managed: containers that are gone, and resources that the policy, an HPA or a VPA
+// has taken out.
+func (d *Decision) Only(requests Requests) *Decision {
+	if d == nil || len(requests) == 0 {
+		return nil
+	}
+	return d.change(func(next *Decision) {
+		next.Requests = requests
+		if !maps.Equal(requests, d.Requests) {
+			next.AppliedToTemplate = false // no template has carried less of it
+		}
+	})
+}
+
+// WasAppliedToTemplate says that a template has carried the decision, even if another
+// controller has undone it since.
+func (d *Decision) WasAppliedToTemplate() bool {
+	return d.AppliedToTemplate || d.LastRevert.After(d.Time)
+}
+
+// Applied is the decision once the template carries it.
+func (d *Decision) Applied() *Decision {
+	if d.AppliedToTemplate {
+		return d
+	}
+	return d.change(func(next *Decision) { next.AppliedToTemplate = true })
+}
+
+// NotApplied is the decision before any template has carried it.
+func (d *Decision) NotApplied() *Decision {
+	if d == nil || !d.AppliedToTemplate {
+		return d
+	}
+	return d.change(func(next *Decision) { next.AppliedToTemplate = false })
+}
+
+// UndoneAt is the decision with one more revert. Reverts that are longer ago than the
+// period do not count.
+func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {
+	return d.change(func(next *Decision) {
+		if now.Sub(d.LastRevert) > period {
+			next.Reverts = 0
+		}
+		next.Reverts++
+		next.LastRevert = now
+		next.AppliedToTemplate = false // or the same revert would count again
+	})
+}
+
+// Uncontested is the decision as if no controller had ever undone it.
+func (d *Decision) Uncontested() *Decision {
+	if d == nil || d.isUntouched() {
+		return d
+	}
+	return d.change(func(next *Decision) {
+		next.AppliedToTemplate, next.Reverts, next.LastRevert, next.ContestedBy = false, 0, time.Time{}, nil
+	})
+}
+
+func (d *Decision) isUntouched() bool {
+	switch {
+	case d.AppliedToTemplate, d.Reverts > 0, !d.LastRevert.IsZero(), len(d.ContestedBy) > 0:
+		return false
+	}
+	return true
+}
+
+// WithContest is the decision with the names of the field managers that contest it.
+func (d *Decision) WithContest(names []string) *Decision {
+	return d.change(func(next *Decision) { next.ContestedBy = names })
+}
+
+// WithRequests is the decision with other requests.
+func (d *Decision) WithRequests(requests Requests) *Decision {
+	return d.change(func(next *Decision) { next.Requests = requests })
+}

@@ -1,0 +1,289 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model holds the values that planning passes along: what a plan depends on, and
+// what it is made of. It has no rules about what to do.
+package model
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// Plan is the next step and the reason for it, or for its absence. Only the rules make
+// plans. A caller that cannot carry one out makes another one with the methods below.
+type Plan struct {
+	// Decision is the decision once the plan is carried out; nil for none.
+	Decision *Decision
+	// Decided says that Decision is new.
+	Decided bool
+	// Reverted is what was seen on which pods, where Decision reverts the one before it.
+	Reverted string
+	// RevertedChanges are the changes that must not be tried again.
+	RevertedChanges []RevertedChange
+	// NewPods is what the API server puts into new pods, in the mode Initial and with the
+	// fallback Recreate, and what is known of that.
+	NewPods NewPods
+	// Contest is what the API server must be asked about, for Situation.Writers; nil if
+	// nothing is contested.
+	Contest *Contest
+	// Step is the step to take; nil for none.
+	Step     Step
+	Verdict  Verdict
+	Progress Progress
+}
+
+// Progress says that PodsAtSize of Pods have the decided sizes.
+type Progress struct {
+	PodsAtSize, Pods int
+}
+
+// Step is one of Resize, TakeOver, Rewrite, Evict, Restore and Record.
+type Step interface{ isStep() }
+
+type (
+	// Resize resizes one pod in place, all its containers at once.
+	Resize struct {
+		Pod             string
+		UID             types.UID
+		ResourceVersion string
+		Sizes           []Size
+		// Boost says that the pod is starting, and gets more CPU meanwhile.
+		Boost bool
+	}
+	// TakeOver records the original values of the pod template, before the next plan
+	// rewrites it.
+	TakeOver struct {
+		UID             types.UID
+		ResourceVersion string
+		Originals       []Original
+	}
+	// Rewrite writes sizes into the Deployment's pod template.
+	Rewrite struct {
+		UID             types.UID
+		ResourceVersion string
+		// Sizes holds, for each container, all that we own of it. A request of 0 is not
+		// ours to set.
+		Sizes []Size
+	}
+	// Evict evicts one pod, so that its replacement gets NewPods.
+	Evict struct {
+		Pod             string
+		UID             types.UID
+		ResourceVersion string
+	}
+	// Restore restores the original values of the pod template: nothing of what was taken
+	// over is managed any longer.
+	Restore struct{}
+	// Record records the plan before any other step. The values before a decision, or what
+	// is known of new pods, would otherwise be lost if the operator restarts.
+	Record struct{}
+)
+
+func (Resize) isStep()   {}
+func (TakeOver) isStep() {}
+func (Rewrite) isStep()  {}
+func (Evict) isStep()    {}
+func (Restore) isStep()  {}
+func (Record) isStep()   {}
+
+// Verdict is what a plan says about the Deployment.
+type Verdict struct {
+	// Reason is one of the reasons of the condition Applied; Message explains it to users
+	// and is the same for the same situation.
+	Reason, Message string
+	State           State
+	// RequeueAfter is when to look again for a reason that no event reports; 0 for never.
+	RequeueAfter time.Duration
+}
+
+// State is where a Deployment stands.
+type State int
+
+const (
+	// Waiting: the decision is not applied, and nothing changes until something else does.
+	Waiting State = iota
+	// Changing: a change is in progress.
+	Changing
+	// Applied: everything is as decided.
+	Applied
+	// PartlyApplied: everything that can be decided is applied, and a user must act for the
+	// rest.
+	PartlyApplied
+	// Stalled: a user must act.
+	Stalled
+)
+
+// IsApplied says whether everything decided is applied.
+func (s State) IsApplied() bool { return s == Applied || s == PartlyApplied }
+
+// IsStalled says whether a user must act.
+func (s State) IsStalled() bool { return s == Stalled || s == PartlyApplied }
+
+// Because is the verdict with this state.
+func (s State) Because(reason, message string) Verdict {
+	return Verdict{State: s, Reason: reason, Message: message}
+}
+
+// Within is the verdict with a look after that time at the latest; 0 adds none.
+func (v Verdict) Within(d time.Duration) Verdict {
+	v.RequeueAfter = Sooner(v.RequeueAfter, d)
+	return v
+}
+
+// Noting is the verdict with one more sentence.
+func (v Verdict) Noting(sentence string) Verdict {
+	v.Message += ". " + sentence
+	return v
+}
+
+// stalled is the same verdict for a user who must act.
+func (v Verdict) stalled() State {
+	if v.State.IsApplied() {
+		return PartlyApplied
+	}
+	return Stalled
+}
+
+// Stalled is the verdict for another reason, which needs a user.
+func (v Verdict) Stalled(reason, message string) Verdict {
+	return v.stalled().Because(reason, message).Within(v.RequeueAfter)
+}
+
+// Remarking is the verdict with what another one adds to it. An applied Deployment may
+// still have a resource that needs a user. That it is within its bounds is no reason of
+// its own.
+func (v Verdict) Remarking(remark Verdict) Verdict {
+	if !v.State.IsApplied() || remark.Message == "" {
+		return v
+	}
+	next := v.Noting(remark.Message)
+	if remark.Reason != v1beta1.ReasonWithinBounds {
+		next.Reason = remark.Reason
+	}
+	if remark.State.IsStalled() {
+		next.State = v.stalled()
+	}
+	return next
+}
+
+// WithStep is the plan with another step; nil for none.
+func (p Plan) WithStep(step Step) Plan {
+	p.Step = step
+	return p
+}
+
+// WithoutStep is the plan if its step cannot be taken yet.
+func (p Plan) WithoutStep() Plan { return p.WithStep(nil) }
+
+// WithVerdict is the plan with another verdict.
+func (p Plan) WithVerdict(v Verdict) Plan {
+	p.Verdict = v
+	return p
+}
+
+// WithDecision is the plan with another decision.
+func (p Plan) WithDecision(d *Decision) Plan {
+	p.Decision = d
+	return p
+}
+
+// WithNewPods is the plan with something else known of new pods.
+func (p Plan) WithNewPods(n NewPods) Plan {
+	p.NewPods = n
+	return p
+}
+
+// KeepDecision is the plan without what it has decided: nothing of that is recorded.
+func (p Plan) KeepDecision(s Situation) Plan {
+	p.Decision, p.Decided = s.Decision, false
+	p.RevertedChanges, p.Reverted = s.RevertedChanges, ""
+	return p
+}
+
+// Blocked is the plan if its step is refused: the decision stands, and a user must act.
+func (p Plan) Blocked(reason, message string) Plan {
+	return p.WithoutStep().WithVerdict(p.Verdict.Stalled(reason, message))
+}
+
+// Delayed is the plan if its step must wait for something that ends by itself: the decision
+// stands.
+func (p Plan) Delayed(reason, message string) Plan {
+	v := Waiting.Because(reason, message)
+	return p.WithoutStep().WithVerdict(v.Within(p.Verdict.RequeueAfter))
+}
+
+// Postponed is the plan if its step must wait. Nothing is decided: once the step may be
+// taken, the newest recommendation counts.
+func (p Plan) Postponed(s Situation, reason, message string) Plan {
+	return p.KeepDecision(s).Delayed(reason, message)
+}
+
+// Paused is the plan for a scaler that an annotation pauses.
+func (p Plan) Paused(s Situation, reason, message string) Plan {
+	v := p.Verdict.State.Because(reason, message)
+	return p.KeepDecision(s).WithoutStep().WithVerdict(v.Within(p.Verdict.RequeueAfter))
+}
+
+// Unclaimed is the plan before the scaler's claim of the Deployment is recorded.
+func (p Plan) Unclaimed(s Situation) Plan {
+	v := p.Verdict
+	if v.State == Changing {
+		v = Waiting.Because(v.Reason, v.Message).Within(v.RequeueAfter)
+	}
+	return p.KeepDecision(s).WithoutStep().WithVerdict(v)
+}
+
+// Unsized is the plan if the API server cannot size new pods, which a user must change.
+func (p Plan) Unsized(reason, message string) Plan {
+	next := p.WithNewPods(p.NewPods.notSized())
+	if _, evicts := next.Step.(Evict); evicts {
+		next = next.WithoutStep()
+	}
+	return next.WithVerdict(Stalled.Because(reason, message).Within(p.Verdict.RequeueAfter))
+}
+
+// UnsizedBeside is Unsized if new pods are only the fallback: what the plan says about more
+// than evictions stands.
+func (p Plan) UnsizedBeside(reason, message string) Plan {
+	next := p.Unsized(reason, message)
+	if p.Verdict.Reason == v1beta1.ReasonRecreating {
+		return next
+	}
+	return next.WithVerdict(p.Verdict)
+}
+
+// notSized is what is known while the API server sizes no new pods.
+func (n NewPods) notSized() NewPods {
+	return NewPods{IneffectiveOnPod: n.IneffectiveOnPod}
+}
+
+// Unreleased is the plan while the original values of a former target cannot be restored.
+func Unreleased(s Situation, reason, message string) Plan {
+	return Plan{
+		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
+		Verdict: Stalled.Because(reason, "The original values of the former target cannot be restored: "+message),
+	}
+}
+
+// Sooner is the sooner of two times to wait, where 0 is never. A time that is over is no
+// time to wait for.
+func Sooner(a, b time.Duration) time.Duration {
+	if min(a, b) <= 0 {
+		return max(a, b, 0)
+	}
+	return min(a, b)
+}
+
+// Latest is the latest of some times.
+func Latest(first time.Time, others ...time.Time) time.Time {
+	for _, other := range others {
+		if other.After(first) {
+			first = other
+		}
+	}
+	return first
+}

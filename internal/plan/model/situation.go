@@ -1,0 +1,228 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Situation is everything that a plan depends on.
+type Situation struct {
+	Deployment workload.Deployment
+	Pods       []workload.Pod
+	Bounds     workload.Bounds
+	// Quotas are what the ResourceQuotas of the namespace have left.
+	Quotas []workload.Quota
+	// LargestNode is, for each resource, the largest allocatable amount of any node. 0
+	// stands for unknown, and bounds nothing.
+	LargestNode quantity.Amounts
+	Scaled      workload.Scaled
+	// Sized names, by container, the VerticalPodAutoscalers that size it.
+	Sized           map[string]workload.Scaled
+	Recommendations []recommend.Container
+	// Decision is the current decision; nil before the first.
+	Decision *Decision
+	// RevertedChanges are the changes that were reverted before.
+	RevertedChanges []RevertedChange
+	// Originals are the original values of what we have taken over of the pod template;
+	// nil while we own nothing of this Deployment.
+	Originals []Original
+	// Undone holds the pods whose resources another controller has changed since we last
+	// resized them.
+	Undone map[types.UID]bool
+	// Writers are the field managers of what is contested; nil until they are looked up.
+	Writers *Writers
+	// RejectedResizes holds, by pod, the resizes that the API server has refused.
+	RejectedResizes map[types.UID][]RejectedResize
+	// NewPods is what is known of how the API server sizes new pods.
+	NewPods NewPods
+	// RejectedEviction is the last eviction, if it was refused; nil for none.
+	RejectedEviction *RejectedEviction
+}
+
+// Original is what one container of the template had before we took it over.
+type Original struct {
+	Container string
+	// CPU and Memory tell which resources have been taken over.
+	CPU, Memory bool
+	// Resources are the values found. 0 stands for not set.
+	workload.Resources
+}
+
+// Has says whether the resource has been taken over.
+func (o Original) Has(r Resource) bool { return *r.taken(&o) }
+
+// IsEmpty says that nothing has been taken over.
+func (o Original) IsEmpty() bool { return !o.CPU && !o.Memory }
+
+// With is the original with the values of one more resource.
+func (o Original) With(r Resource, found workload.Resources) Original {
+	r.Copy(&o.Resources, found)
+	*r.taken(&o) = true
+	return o
+}
+
+// Size is what one container gets.
+type Size struct {
+	Container string
+	workload.Resources
+}
+
+// RejectedResize is a resize that the API server refused.
+type RejectedResize struct {
+	Sizes   []Size
+	Reason  string
+	Message string
+}
+
+// RejectedEviction is an eviction that the API server refused.
+type RejectedEviction struct {
+	Reason, Message string
+	Stalled         bool
+	// Until is when to try again.
+	Until time.Time
+}
+
+// NewPods is what the API server puts into new pods, and what is known of that.
+type NewPods struct {
+	// Sizes holds, for each container, the resources that are managed.
+	Sizes []Size
+	// AskedSince is since when both the sizes and the binding exist, as far as we have
+	// seen; zero if they do not.
+	AskedSince time.Time
+	// EffectiveSince is when the newest pod was created that existed when AskedSince was
+	// long enough ago, by the API server's clock; zero before. Later pods get the sizes.
+	EffectiveSince time.Time
+	// IneffectiveOnPod names a later pod that has not got them.
+	IneffectiveOnPod string
+}
+
+// LearnedMoreThan says whether this holds a finding about the API server that another value
+// does not.
+func (n NewPods) LearnedMoreThan(before NewPods) bool {
+	return n.IneffectiveOnPod != before.IneffectiveOnPod || !n.EffectiveSince.Equal(before.EffectiveSince)
+}
+
+// Writers are the field managers of what is contested.
+type Writers struct {
+	Names []string
+	// Ours says that all of it is still ours: nobody has undone anything, but a changed
+	// LimitRange makes us want other values.
+	Ours bool
+	// Partly says that only a part has been looked at.
+	Partly bool
+}
+
+// Contest is what another controller has undone too often. Only the API server knows who
+// owns it now.
+type Contest struct {
+	// Template is what the pod template's containers should have.
+	Template []Size
+	// Pods is what the pods' containers should have, by the pods' names.
+	Pods map[string][]Size
+}
+
+// IsEmpty says that nothing is contested.
+func (c Contest) IsEmpty() bool { return len(c.Template)+len(c.Pods) == 0 }
+
+// With is the situation with another decision.
+func (s Situation) With(d *Decision) Situation {
+	s.Decision = d
+	return s
+}
+
+// Recommendation is the recommendation for a container.
+func (s Situation) Recommendation(container string) (recommend.Container, bool) {
+	for _, rec := range s.Recommendations {
+		if rec.Name == container {
+			return rec, true
+		}
+	}
+	return recommend.Container{}, false
+}
+
+// Original is what was taken over of a container of the template.
+func (s Situation) Original(container string) (Original, bool) {
+	for _, o := range s.Originals {
+		if o.Container == container {
+			return o, true
+		}
+	}
+	return Original{}, false
+}
+
+// TakenBy says which other autoscaler manages a resource of a container, so that it is not
+// changed.
+func (s Situation) TakenBy(container string, r Resource) Obstacle {
+	if hpa := r.scaledBy(s.Scaled); hpa != "" {
+		return Obstacle{
+			Reason: v1beta1.ReasonHPAConflict, Subject: r.Name,
+			Message: fmt.Sprintf("not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa),
+		}
+	}
+	if vpa := r.scaledBy(s.Sized[container]); vpa != "" {
+		return Obstacle{
+			Reason: v1beta1.ReasonVPAConflict, Subject: container + " " + r.Name,
+			Message: fmt.Sprintf("not managed, because VerticalPodAutoscaler %s sizes it", vpa),
+		}
+	}
+	return Obstacle{}
+}
+
+// IsManaged says whether the policy and the other autoscalers leave a resource to us.
+func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
+	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
+}
+
+// IsActive says whether the pod runs and stays, so that it counts.
+func IsActive(p workload.Pod) bool { return p.Running && p.Current && !p.Terminating }
+
+// ActivePods counts the pods that run and stay.
+func (s Situation) ActivePods() (n int) {
+	for _, pod := range s.Pods {
+		if IsActive(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// Running lists the container as the active pods have it.
+func (s Situation) Running(container string) (out []workload.Container) {
+	for _, pod := range s.Pods {
+		if !IsActive(pod) {
+			continue
+		}
+		if c, ok := pod.Container(container); ok && !c.Unreadable {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Injected is what containers request that the pods have and the template has not. Pods of
+// an older template count too, because the next ones are probably injected alike.
+func (s Situation) Injected(r Resource) (most int64) {
+	for _, pod := range s.Pods {
+		if pod.Terminating {
+			continue
+		}
+		var sum int64
+		for _, c := range pod.Containers {
+			if _, ok := s.Deployment.Container(c.Name); !ok {
+				sum += r.Request(c.Resources)
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}

@@ -1,0 +1,113 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// admissible is as much of the sizes as the API server accepts: all of them, or else the
+// first of one resource alone, or what is lowered, that changes anything. A pod is resized
+// as a whole, but if there is no room for its CPU it can still get its memory, and what a
+// boost has taken is returned.
+func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size, model.Obstacle) {
+	refusal := p.refusalFor(pod, sizes)
+	if !refusal.Exists() {
+		return sizes, refusal
+	}
+	var unchanged []model.Size
+	for _, part := range [][]model.Size{only(model.Memory, pod, sizes), only(model.CPU, pod, sizes), lowered(pod, sizes)} {
+		if !p.isPossible(pod, part) {
+			continue
+		}
+		if differsFrom(pod, part) {
+			return part, refusal
+		}
+		unchanged = part
+	}
+	return unchanged, refusal
+}
+
+// isPossible says that nothing is known to keep the pod from these sizes.
+func (p planner) isPossible(pod workload.Pod, sizes []model.Size) bool {
+	return !p.refusalFor(pod, sizes).Exists() && !p.blockerOf(pod, sizes).Exists()
+}
+
+// refusalFor says that the API server has refused the sizes, or would because of a quota.
+func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle {
+	for _, rejected := range p.RejectedResizes[pod.UID] {
+		if slices.Equal(rejected.Sizes, sizes) {
+			return model.Obstacle{
+				Reason: rejected.Reason, Message: rejected.Message,
+				Stalled: rejected.Reason != v1beta1.ReasonNamespaceTerminating, NeedsNewPod: isAboutPod(rejected.Reason),
+			}
+		}
+	}
+	return overQuota(p.Quotas, growth(pod.Containers, withSizes(pod.Containers, sizes)))
+}
+
+// isAboutPod tells the refusals that concern this pod or its node, so that another pod may
+// help, from those that another pod would meet as well.
+func isAboutPod(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange:
+		return true
+	}
+	return false
+}
+
+// blockerOf says what keeps the pod from being resized to these sizes in place.
+func (p planner) blockerOf(pod workload.Pod, sizes []model.Size) model.Obstacle {
+	if pod.PodLevelResources {
+		return model.Obstacle{Reason: v1beta1.ReasonUnsupported, Message: "declares pod-level resources, which are not managed", Stalled: true}
+	}
+	for _, size := range sizes {
+		if _, ok := pod.Actual[size.Container]; !ok {
+			return model.Obstacle{
+				Reason:      v1beta1.ReasonUnsupported,
+				Message:     "its node has not reported the applied resources, which a resize in place requires",
+				NeedsNewPod: !p.now.Before(pod.Started.Add(stuckAfter)),
+			}
+		}
+	}
+	if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
+		return p.qosObstacle(before, after, sizes)
+	}
+	return decision.OutOfBounds(withSizes(pod.Containers, sizes), sizes, p.Bounds)
+}
+
+func (p planner) qosObstacle(before, after corev1.PodQOSClass, sizes []model.Size) model.Obstacle {
+	o := model.Obstacle{Reason: v1beta1.ReasonQoSChange, Stalled: true, NeedsNewPod: true}
+	if before == corev1.PodQOSBestEffort {
+		o.Message = "has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback"
+		return o
+	}
+	for _, size := range sizes {
+		policy := p.policy.Containers[size.Container]
+		if before == corev1.PodQOSGuaranteed && addsHeadroom(policy) {
+			o.Message = fmt.Sprintf("container %s would get limits above its requests, which changes the pod's QoS class to %s, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback", size.Container, after)
+			return o
+		}
+		if policy.Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
+			o.Message = fmt.Sprintf("container %s is known to need more memory than is allowed, and its limit is not lowered below that: raise maxAllowed", size.Container)
+			o.NeedsNewPod = false
+			return o
+		}
+	}
+	o.Message = fmt.Sprintf("its QoS class would change from %s to %s, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback", before, after)
+	return o
+}
+
+// addsHeadroom says whether the policy itself puts limits above requests.
+func addsHeadroom(policy model.ContainerPolicy) bool {
+	return policy.Limits && policy.LimitPolicy != model.LimitPolicy{} && !policy.LimitPolicy.IsExact()
+}

@@ -1,0 +1,254 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// clockSkew is how far the clock of a node, which says when a container has started, may
+// differ from that of the API server, which says when a pod was resized.
+const clockSkew = 5 * time.Second
+
+// target is what a pod should have now.
+type target struct {
+	sizes   []model.Size
+	dropped model.Obstacles
+	// until is when the first boost of the pod ends; zero if there is none.
+	until time.Time
+}
+
+func (t target) isBoosted() bool { return !t.until.IsZero() }
+
+// targetOf is what a pod should have now: the decided sizes, and more CPU for a container
+// that starts. If the pod cannot have more CPU, it gets none: a boost never keeps a pod
+// from its decided size.
+func (p planner) targetOf(pod workload.Pod) target {
+	t := target{}
+	t.sizes, t.dropped = p.sizesFor(pod)
+	if !p.policy.Boosts() {
+		return t
+	}
+	list := p.boostables(pod, t.sizes)
+	isRefused := pod.Resize.Infeasible || pod.Resize.Deferred
+	for _, b := range list {
+		isOver := isRefused || b.until.IsZero()
+		if isOver && b.isBoosted() {
+			t.sizes = p.withCPU(t.sizes, b.Container, b.base)
+		}
+	}
+	if isRefused {
+		return t
+	}
+	sizes, until := p.boosted(t.sizes, list)
+	sizes = keepBurstable(pod, sizes)
+	if until.IsZero() || !p.isPossible(pod, sizes) {
+		return t
+	}
+	t.sizes, t.until = sizes, until
+	return t
+}
+
+// boosted is the sizes with the boosts of all containers that start, and when the first
+// boost ends; zero for none.
+func (p planner) boosted(sizes []model.Size, list []boostable) (out []model.Size, until time.Time) {
+	out = sizes
+	for _, b := range list {
+		wanted := p.wantedBoost(b)
+		if b.until.IsZero() || b.hadBoost() || wanted <= b.base {
+			continue
+		}
+		out = p.withCPU(out, b.Container, wanted)
+		if until.IsZero() || b.until.Before(until) {
+			until = b.until
+		}
+	}
+	return out, until
+}
+
+// boostOf is the boost of a pod's container, if it may have one. A boost restarts nothing,
+// and leaves CPU alone that is not managed.
+func (p planner) boostOf(c workload.Container) (model.Boost, bool) {
+	boost := p.policy.Containers[c.Name].Boost
+	template, ok := p.Deployment.Container(c.Name)
+	switch {
+	case boost == nil, !p.policy.InPlace(), c.Unreadable, c.RestartOnCPU:
+		return model.Boost{}, false
+	case !ok, template.Unreadable, !p.IsManaged(p.policy, c.Name, model.CPU):
+		return model.Boost{}, false
+	}
+	return *boost, true
+}
+
+// boostable is a container that may be boosted when it starts.
+type boostable struct {
+	workload.Container
+	// base is its CPU request without a boost: as decided, or else as in the template.
+	base      int64
+	isDecided bool
+	// most is its request with the boost.
+	most int64
+	// until is when its start will be over; zero if it is not starting.
+	until time.Time
+	// resizedAtStart says that the pod was last resized while it started, if clocks may
+	// differ; resizedSinceStart that it was resized after the start began, by the clocks.
+	resizedAtStart, resizedSinceStart bool
+}
+
+// boostables lists the containers of a pod that may be boosted, which would have these
+// sizes without it.
+func (p planner) boostables(pod workload.Pod, plain []model.Size) (out []boostable) {
+	for _, c := range pod.Containers {
+		if boost, ok := p.boostOf(c); ok {
+			if b := p.boostableOf(pod, c, boost, plain); b.base > 0 {
+				out = append(out, b)
+			}
+		}
+	}
+	shareNode(p.LargestNode.CPUMillis, withSizes(pod.Containers, plain), out)
+	return out
+}
+
+func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model.Boost, plain []model.Size) boostable {
+	template, _ := p.Deployment.Container(c.Name)
+	b := boostable{Container: c, base: cmp.Or(template.Requests.CPUMillis, template.Limits.CPUMillis)}
+	if p.Decision.Request(c.Name, model.CPU) > 0 {
+		size, _ := workload.Pod{Containers: withSizes(pod.Containers, plain)}.Container(c.Name)
+		b.base, b.isDecided = size.Requests.CPUMillis, true
+	}
+	if b.base == 0 {
+		return b
+	}
+	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
+	b.most = p.allowedCPU(template, boostedRequest(boost, b.base))
+	if limit := c.Limits.CPUMillis; limit > 0 && !rules.HasLimit(model.CPU) {
+		b.most = min(b.most, limit) // the limit could not be restored
+	}
+	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
+	b.until = boost.Until(pod, c.Name, p.now)
+	began, end := boost.Start(pod, c.Name)
+	if !pod.Resized.IsZero() && !began.IsZero() {
+		isLate := pod.Resized.Before(began.Add(-clockSkew))
+		b.resizedAtStart = !isLate && pod.Resized.Before(end.Add(clockSkew))
+		b.resizedSinceStart = pod.Resized.After(began)
+	}
+	return b
+}
+
+// boostedRequest is the request with a boost.
+func boostedRequest(b model.Boost, request int64) int64 {
+	return min(decision.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most-b.MoreMillis) + b.MoreMillis
+}
+
+func (p planner) allowedCPU(template workload.Container, request int64) int64 {
+	return decision.AllowedRequest(p.Situation, p.policy, template, model.CPU, request)
+}
+
+// shareNode keeps the boosts within what the largest node can give, in the order of names.
+func shareNode(node int64, containers []workload.Container, list []boostable) {
+	if node == 0 {
+		return
+	}
+	free := node - total(containers).Requests.CPUMillis
+	for _, b := range list {
+		free -= b.keeps() - b.base
+	}
+	slices.SortFunc(list, func(a, b boostable) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range list {
+		b := &list[i]
+		if more := b.most - b.keeps(); more > 0 {
+			b.most = b.keeps() + min(more, max(0, free))
+			free -= b.most - b.keeps()
+		}
+	}
+}
+
+// keeps is the least request while the container starts: what it has begun with is not
+// lowered then.
+func (b boostable) keeps() int64 {
+	if b.until.IsZero() {
+		return b.base
+	}
+	return max(b.base, b.Requests.CPUMillis)
+}
+
+// isBoosted says whether a container for which no CPU is decided has a boost. The boost is
+// recognized by its amount, except for what the QoS class may have cost, and by when the
+// pod was resized. What else is found on a pod is not taken away without a decision.
+func (b boostable) isBoosted() bool {
+	if b.isDecided || !b.resizedAtStart || b.Requests.CPUMillis <= b.base {
+		return false
+	}
+	missing := b.most - b.Requests.CPUMillis
+	return missing == 0 || missing == 1
+}
+
+// hadBoost says whether this start has had its boost, which was then taken away, by us or
+// by another controller. Each start has one boost. With different clocks it may be seen too
+// late, and is tried once more: that is better than to mistake a resize just before the
+// start for a boost.
+func (b boostable) hadBoost() bool { return b.resizedSinceStart && b.Requests.CPUMillis <= b.base }
+
+// hasStartingSize says that the container has more than its base for a start, and no decision tells.
+func (b boostable) hasStartingSize() bool {
+	if b.isDecided || b.Requests.CPUMillis <= b.base {
+		return false
+	}
+	return b.isBoosted() || b.resizedAtStart && !b.until.IsZero()
+}
+
+// wantedBoost is the request while the container starts. What a pod has begun with is not
+// lowered before it has started, if it is allowed.
+func (p planner) wantedBoost(b boostable) int64 {
+	has := b.Requests.CPUMillis
+	switch {
+	case has <= b.most:
+		return b.most
+	case !b.isDecided:
+		return has
+	}
+	template, _ := p.Deployment.Container(b.Name)
+	return max(b.most, p.allowedCPU(template, has))
+}
+
+// withCPU is the sizes with another CPU request for a container, and the limit that
+// follows.
+func (p planner) withCPU(sizes []model.Size, c workload.Container, request int64) []model.Size {
+	out := slices.Clone(sizes)
+	i := slices.IndexFunc(out, func(size model.Size) bool { return size.Container == c.Name })
+	if i < 0 {
+		i, out = len(out), append(out, model.Size{Container: c.Name, Resources: c.Resources})
+	}
+	model.CPU.Copy(&out[i].Resources, decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, cpuAlone(request)))
+	return out
+}
+
+func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }
+
+// WithoutBoosts is the situation as if no pod had a boost, where no decision tells: what a
+// container has while it starts is no evidence of what it should have.
+func WithoutBoosts(s model.Situation, policy model.Policy, now time.Time) model.Situation {
+	if !policy.Boosts() {
+		return s
+	}
+	p := plannerFor(s, policy, now)
+	s.Pods = slices.Clone(s.Pods)
+	for i, pod := range s.Pods {
+		var plain []model.Size
+		for _, b := range p.boostables(pod, nil) {
+			if b.hasStartingSize() {
+				plain = p.withCPU(plain, b.Container, b.base)
+			}
+		}
+		s.Pods[i].Containers = withSizes(pod.Containers, plain)
+	}
+	return s
+}

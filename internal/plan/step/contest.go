@@ -1,0 +1,142 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Two controllers that undo each other never end, and each round may roll the Deployment
+// out. So we apply again what another controller has undone once. The second time it is
+// contested: nothing is written, whatever is recommended, until the scaler is edited or no
+// other field manager owns the values any longer.
+
+const (
+	// maxReverts is how often another controller may undo what we have written before we
+	// stop writing it.
+	maxReverts = 2
+	// revertCounts is how long a revert counts. It is longer than the longest usual period
+	// of what syncs a cluster with a repository, and short enough that two releases of a
+	// chart, weeks apart, are no contest.
+	revertCounts = 24 * time.Hour
+)
+
+// NoteReverts is the decision with one more revert, if another controller has undone it
+// since the last reconcile. An edited scaler starts again.
+func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.Decision {
+	d := s.Decision
+	switch {
+	case policy.Edited:
+		return d.Uncontested()
+	case d == nil, d.Reverts >= maxReverts:
+		return d
+	}
+	p := plannerFor(s, policy, now)
+	if p.isTemplateUndone() || p.arePodsUndone() {
+		return d.UndoneAt(now, revertCounts)
+	}
+	return d
+}
+
+func (p planner) isTemplateUndone() bool {
+	return p.Decision.AppliedToTemplate && p.policy.MayRollOut() && p.template().isTakenOver()
+}
+
+// arePodsUndone says that another controller has changed pods from what is still managed.
+func (p planner) arePodsUndone() bool {
+	if !p.policy.InPlace() {
+		return false
+	}
+	p.Pods = slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool { return !p.Undone[pod.UID] })
+	managed := model.Requests{}
+	for name := range p.Decision.Requests {
+		for _, r := range model.Resources {
+			if p.IsManaged(p.policy, name, r) {
+				model.SetRequest(managed, name, r, p.Decision.Request(name, r))
+			}
+		}
+	}
+	return len(p.with(p.Decision.WithRequests(managed)).contestedPods()) > 0
+}
+
+// isReleased says that the field managers of what is contested no longer own it, or never
+// did, or that nothing is contested any longer.
+func (p planner) isReleased(c model.Contest) bool {
+	w := p.Writers
+	switch {
+	case c.IsEmpty():
+		return true
+	case w == nil, len(w.Names) > 0, w.Partly:
+		return false
+	}
+	return w.Ours || len(p.Decision.ContestedBy) > 0
+}
+
+// contested is what another controller may have undone: the template if it is ours, and
+// pods if they are resized in place.
+func (p planner) contested() (c model.Contest) {
+	t := p.template()
+	if p.policy.RollsOut() || p.policy.MayRollOut() && t.isTakenOver() {
+		c.Template = t.wanted
+	}
+	if p.policy.InPlace() {
+		c.Pods = p.contestedPods()
+	}
+	return c
+}
+
+// contestedPods is what the pods should have that have something else.
+func (p planner) contestedPods() map[string][]model.Size {
+	pods := map[string][]model.Size{}
+	for _, pod := range p.Pods {
+		if !model.IsActive(pod) {
+			continue
+		}
+		if sizes := p.targetOf(pod).sizes; differsFrom(pod, sizes) {
+			pods[pod.Name] = sizes
+		}
+	}
+	return pods
+}
+
+// contest is the plan once the decision is contested: to write nothing.
+func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
+	if w := p.Writers; w != nil && p.areNew(w.Names) {
+		p.Decision = p.Decision.WithContest(w.Names)
+	}
+	by := p.Decision.ContestedBy
+	who := "Another controller keeps"
+	switch len(by) {
+	case 0:
+	case 1:
+		who = by[0] + " keeps"
+	default:
+		who = strings.Join(by, " and ") + " keep"
+	}
+	verdict := model.Stalled.Because(v1beta1.ReasonContested, contestMessage(c, who))
+	next := instead.WithDecision(p.Decision).WithoutStep().WithVerdict(verdict.Within(instead.Verdict.RequeueAfter))
+	next.Contest = &c
+	return next
+}
+
+func (p planner) areNew(writers []string) bool {
+	return len(writers) > 0 && !slices.Equal(writers, p.Decision.ContestedBy)
+}
+
+func contestMessage(c model.Contest, who string) string {
+	switch {
+	case len(c.Pods) == 0:
+		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again", who)
+	case len(c.Template) == 0:
+		return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
+	}
+	return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again", who)
+}

@@ -1,0 +1,179 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// With the fallback Recreate, a pod that cannot be resized in place is evicted, and the API
+// server puts the decided sizes into its replacement. The pod template stays unchanged. An
+// eviction costs a pod, so at most one has no effect:
+//
+//   - none before the API server has had time to learn of the sizes;
+//   - one at a time: the next one once all replicas are available again, so that the
+//     replacement for the last one is known;
+//   - none once a pod was created without the sizes, until a newer one has them. That is
+//     kept in the scaler's status, and recorded before anything else is done;
+//   - none of a pod that the sizes would not change, so that no pod is evicted forever.
+
+// recreate plans the next eviction of a pod that only a replacement can give its size.
+func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settled int) model.Plan {
+	if _, o := p.newPodSizes(); o.Exists() {
+		return p.withinQuota(o).without(o.Verdict())
+	}
+	var candidates []workload.Pod
+	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
+		if model.IsActive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
+			candidates = append(candidates, pod)
+		}
+	}
+	if len(candidates) == 0 {
+		return p.without(verdict.Noting("A new pod would have the same size"))
+	}
+	next := p.evict(candidates, settled)
+	return next.WithVerdict(next.Verdict.Noting(replaces(reasons)))
+}
+
+// evict plans the eviction of one of these pods, or says what keeps it from being made.
+func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
+	if v := p.evictionsStopped(); v.Reason != "" {
+		return p.without(v)
+	}
+	unavailable, o := p.evictionBlocker()
+	if o.Exists() {
+		return p.without(evictionState(o).Because(o.Reason, o.Message))
+	}
+	if len(unavailable) > 0 {
+		candidates = unavailable // nothing is lost with them
+	}
+	if open, left := p.evictionWindow(candidates); !open {
+		return p.within(left).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to evict pods"))
+	}
+	if p.Decision.Verification != nil && settled > 0 {
+		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
+	}
+	if rejected := p.RejectedEviction; rejected != nil && !p.policy.Edited && p.now.Before(rejected.Until) {
+		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
+		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
+	}
+	if wait := p.untilLearned(); wait > 0 {
+		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
+	}
+	first := candidates[0]
+	step := model.Evict{Pod: first.Name, UID: first.UID, ResourceVersion: first.ResourceVersion}
+	return p.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
+}
+
+// evictionsStopped says why no pod is evicted, whatever the state of the pods.
+func (p planner) evictionsStopped() model.Verdict {
+	switch {
+	case p.newPods.IneffectiveOnPod != "":
+		return model.Stalled.Because(v1beta1.ReasonAdmissionIneffective, fmt.Sprintf(
+			"Pod %s was created without the decided size, so no pod is evicted: find out what else changes new pods, then delete that pod to try again", p.newPods.IneffectiveOnPod))
+	case p.Deployment.Replicas < p.policy.MinReplicas:
+		return model.Stalled.Because(v1beta1.ReasonTooFewReplicas, fmt.Sprintf(
+			"The Deployment has %d replicas, and pods are evicted only with at least %d (updatePolicy.minReplicas)", p.Deployment.Replicas, p.policy.MinReplicas))
+	case p.Deployment.Paused:
+		return model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: no pod is evicted until it is resumed")
+	}
+	return model.Verdict{}
+}
+
+// evictionState is the state of a Deployment whose next eviction waits: it changes if the
+// last eviction is the reason.
+func evictionState(o model.Obstacle) model.State {
+	if o.Reason == v1beta1.ReasonRecreating {
+		return model.Changing
+	}
+	return model.Waiting
+}
+
+// availability is the availability of a Deployment's pods.
+type availability struct {
+	ready    int
+	starting int // pods that have the sizes, and are not ready yet
+	other    int
+	// unavailable are pods that may be evicted because an urgent decision helps them.
+	unavailable []workload.Pod
+	isOutdated  bool // a pod is of an older template
+}
+
+func (a availability) pods() int { return a.ready + a.starting + a.other + len(a.unavailable) }
+
+// evictionBlocker says what keeps any pod from being evicted: that not all replicas are
+// available. An urgent decision may evict pods that are unavailable and do not have the
+// sizes yet, because OOM-killed pods never become available.
+func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle) {
+	a := p.availability()
+	isReplacing := a.starting > 0 || a.pods() < int(p.Deployment.Replicas)
+	isRollingOut := p.Deployment.RollingOut && len(a.unavailable) == 0
+	switch {
+	case a.isOutdated:
+		return nil, anotherRollout()
+	case a.other == 0 && isReplacing:
+		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
+	case a.other > 0, isRollingOut:
+		return nil, model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
+	}
+	return a.unavailable, model.Obstacle{}
+}
+
+func (p planner) availability() (a availability) {
+	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
+		switch {
+		case pod.Terminating, pod.Ended:
+		case !pod.Current:
+			a.isOutdated = true
+		case p.isAvailable(pod):
+			a.ready++
+		case hasSizes(pod, p.newPods.Sizes):
+			a.starting++
+		case pod.Running && p.Decision.IsUrgentRestart():
+			a.unavailable = append(a.unavailable, pod)
+		default:
+			a.other++
+		}
+	}
+	return a
+}
+
+func (p planner) isAvailable(pod workload.Pod) bool {
+	return pod.Ready && !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady))
+}
+
+// evictionWindow says whether pods may be evicted now for what was decided. An eviction is
+// a restart: it waits for a window that allows the directions in which pods are changed,
+// unless the decision is urgent.
+func (p planner) evictionWindow(candidates []workload.Pod) (open bool, left time.Duration) {
+	if decision.MayRestartAnytime(p.Decision.Reason) {
+		return true, 0
+	}
+	moves := decision.Directions{}
+	for _, pod := range candidates {
+		for _, size := range p.newPods.Sizes {
+			has := appliedTo(pod, size.Container)
+			for _, r := range model.Resources {
+				moves.Note(r.Raises(has, size.Resources), r.Lowers(has, size.Resources))
+			}
+		}
+	}
+	return moves.Allowed(p.policy.Windows, p.now)
+}
+
+// appliedTo is what the kubelet reports for a container, or else what the pod declares.
+func appliedTo(pod workload.Pod, container string) workload.Resources {
+	if actual, ok := pod.Actual[container]; ok {
+		return actual
+	}
+	c, _ := pod.Container(container)
+	return c.Resources
+}

@@ -1,0 +1,62 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+)
+
+// fallBack plans what follows all that could be done in place. What another pod would meet
+// as well, such as a quota, or what ends by itself, is no reason for it.
+func (p planner) fallBack(t tally) model.Plan {
+	verdict := t.obstacles.Verdict()
+	reasons := t.obstacles.NeedingNewPod()
+	if len(reasons) == 0 || p.isUndecided {
+		return p.without(verdict)
+	}
+	switch p.policy.Fallback {
+	case v1beta1.FallbackRollout:
+		return p.rollOutInstead(verdict, reasons)
+	case v1beta1.FallbackRecreate:
+		return p.recreate(verdict, reasons, t.settled)
+	}
+	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))
+}
+
+// rollOutInstead plans the next change of the pod template, as in the mode Rollout, if that
+// creates pods of another size than the current ones.
+func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) model.Plan {
+	switch {
+	case p.template().isChanged:
+	case p.Deployment.RollingOut:
+		return p.rolledOut()
+	default:
+		return p.without(blocked.Noting("The Deployment's pod template already has the decided size"))
+	}
+	fresh := p
+	fresh.requeueAfter = 0
+	next := fresh.rollOut()
+	verdict := next.Verdict.Noting(replaces(reasons))
+	if next.Step == nil {
+		verdict = verdict.Within(p.requeueAfter)
+	}
+	next = next.WithVerdict(verdict)
+	next.Progress = p.progress
+	return next
+}
+
+// replaces says why pods are replaced.
+func replaces(reasons model.Obstacles) string {
+	return "Requires pod replacement: " + reasons.Verdict().Message
+}
+
+// withoutPods is the plan without active pods: all of them may be about to be replaced.
+func (p planner) withoutPods() model.Plan {
+	isReplacing := len(p.Originals) > 0 && p.Deployment.RollingOut && p.policy.MayRollOut() && !p.isUndecided
+	if isReplacing && !p.template().isChanged {
+		return p.rolledOut()
+	}
+	return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
+}

@@ -1,0 +1,216 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// newPodsDelay is how long an API server may take to learn of a binding and of the sizes in
+// the scaler's status. It looks for bindings once a second, and is notified of the status.
+const newPodsDelay = 10 * time.Second
+
+// sizeNewPodsOnly plans what new pods get. Running pods stay unchanged, whatever they have.
+func (p planner) sizeNewPodsOnly() model.Plan {
+	p.Decision = p.Decision.NotApplied()
+	sizes, obstacle := p.newPodSizes()
+	if obstacle.Exists() {
+		return p.withinQuota(obstacle).without(obstacle.Verdict())
+	}
+	p.newPods.Sizes = sizes
+	p.progress.PodsAtSize = p.podsAt(sizes)
+	if p.progress.PodsAtSize < p.progress.Pods {
+		return p.without(model.Waiting.Because(v1beta1.ReasonNewPodsOnly, "New pods get the decided size, and running pods stay unchanged"))
+	}
+	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size, and new pods get it"))
+}
+
+// newPodSizes is what new pods get by the decision, and why they get nothing.
+func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
+	if p.Deployment.PodLevelResources {
+		return nil, podLevelResources()
+	}
+	made := withDefaults(p.Deployment.Containers, p.Bounds)
+	var whole []model.Size
+	for i, c := range p.Deployment.Containers {
+		if requests, ok := p.Decision.Requests[c.Name]; ok && !c.Unreadable {
+			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
+			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(made[i].Resources, requests)})
+		}
+	}
+	if obstacle := decision.OutOfBounds(withSizes(made, whole), whole, p.Bounds); obstacle.Exists() {
+		return nil, obstacle
+	}
+	if obstacle := p.newPodOverQuota(made, whole); obstacle.Exists() {
+		return nil, obstacle
+	}
+	for _, size := range whole {
+		sizes = append(sizes, p.decidedOnly(size))
+	}
+	return sizes, model.Obstacle{}
+}
+
+func podLevelResources() model.Obstacle {
+	return model.Obstacle{
+		Reason: v1beta1.ReasonUnsupported, Message: "The Deployment declares pod-level resources, which are not managed", Stalled: true,
+	}
+}
+
+// decidedOnly is what has been decided of a container's size, with the limits.
+func (p planner) decidedOnly(size model.Size) model.Size {
+	out := model.Size{Container: size.Container}
+	for _, r := range model.Resources {
+		if p.Decision.Request(size.Container, r) > 0 {
+			r.Copy(&out.Resources, size.Resources)
+		}
+	}
+	return out
+}
+
+// learnNewPods says what new pods get with the fallback Recreate, and finds out from the
+// newest pod whether the API server does it.
+func (p planner) learnNewPods() model.NewPods {
+	if !p.policy.MayEvict() {
+		return model.NewPods{}
+	}
+	before := p.Situation.NewPods
+	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
+	next.Sizes, _ = p.newPodSizes()
+	if len(next.Sizes) > 0 && slices.Equal(sortedSizes(next.Sizes), sortedSizes(before.Sizes)) {
+		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
+	}
+	next = p.judgeNewest(next)
+	if p.isEffective(next) {
+		for _, pod := range p.Pods {
+			next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
+		}
+	}
+	return next
+}
+
+// isEffective says that pods that are created from now on get the sizes, which is not known
+// yet.
+func (p planner) isEffective(n model.NewPods) bool {
+	if n.AskedSince.IsZero() || !n.EffectiveSince.IsZero() {
+		return false
+	}
+	return !p.now.Before(n.AskedSince.Add(newPodsDelay))
+}
+
+// judgeNewest judges the newest pod, whatever is decided now, by what it was to get.
+func (p planner) judgeNewest(n model.NewPods) model.NewPods {
+	isKnownIneffective := n.IneffectiveOnPod != ""
+	if isKnownIneffective && p.policy.Edited { // a user wants it to be tried again
+		n.IneffectiveOnPod, n.EffectiveSince = "", time.Time{}
+		return n
+	}
+	before := p.Situation.NewPods
+	pod, sizes := newestAfter(p.Pods, before.EffectiveSince), p.applicableSizes(before.Sizes)
+	switch {
+	case pod == nil, len(sizes) == 0:
+	case !hasSizes(*pod, sizes):
+		n.IneffectiveOnPod = pod.Name
+	case isKnownIneffective:
+		n.IneffectiveOnPod = ""
+		if !n.EffectiveSince.IsZero() {
+			n.EffectiveSince = pod.Created // whatever older pods have
+		}
+	}
+	return n
+}
+
+// untilLearned is how long to wait until the next pod gets the sizes, and can be told from
+// those that existed: times of creation are in whole seconds.
+func (p planner) untilLearned() time.Duration {
+	if p.newPods.AskedSince.IsZero() && p.newPods.EffectiveSince.IsZero() {
+		return newPodsDelay
+	}
+	if p.newPods.EffectiveSince.IsZero() {
+		return min(newPodsDelay, max(time.Second, p.newPods.AskedSince.Add(newPodsDelay).Sub(p.now)))
+	}
+	if age := p.now.Sub(p.newPods.EffectiveSince); 0 <= age && age < time.Second {
+		return time.Second
+	}
+	return 0
+}
+
+// applicableSizes are the sizes that the API server puts into pods: those that have limits
+// exactly where the pod has some, as internal/apiserver/admission says. A template that has
+// changed since makes others. Another controller that changes pods is no excuse, because it
+// would change the next one, too.
+func (p planner) applicableSizes(sizes []model.Size) []model.Size {
+	made := workload.Pod{Containers: withDefaults(p.Deployment.Containers, p.Bounds)}
+	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {
+		c, ok := made.Container(size.Container)
+		return !ok || slices.ContainsFunc(model.Resources, func(r model.Resource) bool {
+			addsOrRemoves := (r.Limit(size.Resources) > 0) != (r.Limit(c.Resources) > 0)
+			return addsOrRemoves && r.Request(size.Resources) > 0
+		})
+	})
+}
+
+func sortedSizes(sizes []model.Size) []model.Size {
+	return slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return strings.Compare(a.Container, b.Container) })
+}
+
+// newestAfter is the newest pod of the newest template that was created after that time and
+// still has what it was created with; nil for none.
+func newestAfter(pods []workload.Pod, after time.Time) (newest *workload.Pod) {
+	if after.IsZero() {
+		return nil
+	}
+	for i := range pods {
+		if pod := &pods[i]; isAsCreated(*pod) && pod.Created.After(after) && isNewer(*pod, newest) {
+			newest = pod
+		}
+	}
+	return newest
+}
+
+// isAsCreated says whether the pod is of the newest template and was never resized.
+func isAsCreated(pod workload.Pod) bool { return pod.Current && pod.Resized.IsZero() }
+
+func isNewer(pod workload.Pod, than *workload.Pod) bool {
+	if than == nil {
+		return true
+	}
+	return cmp.Or(pod.Created.Compare(than.Created), cmp.Compare(pod.Name, than.Name)) > 0
+}
+
+// hasSizes says that a new pod would have nothing that this one has not.
+//
+// What a pod declares is applied, except after a resize, which may be Infeasible. Only then
+// does the report of the kubelet count: a pod whose kubelet always reports something else
+// would be evicted again and again.
+func hasSizes(pod workload.Pod, sizes []model.Size) bool {
+	isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
+	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
+		actual, ok := pod.Actual[size.Container]
+		if isResized && ok {
+			return !matches(actual, cover(actual, size.Resources))
+		}
+		return !carries(pod, size)
+	})
+}
+
+// cover puts the amounts that are set over those of has.
+func cover(has, over workload.Resources) workload.Resources {
+	for _, r := range model.Resources {
+		if v := r.Request(over); v > 0 {
+			r.Set(&has.Requests, v)
+		}
+		if v := r.Limit(over); v > 0 {
+			r.Set(&has.Limits, v)
+		}
+	}
+	return has
+}

@@ -1,0 +1,213 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"hash/fnv"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// stuckAfter is how long a kubelet may take to apply a resize before the pod no longer
+	// delays others.
+	stuckAfter = 10 * time.Minute
+	// deferredGrace is how long a resize may be deferred before the fallback. A kubelet
+	// tries again after 30 seconds and then every 3 minutes.
+	deferredGrace = 10 * time.Minute
+	// graceSpread is the range that is added to it, so that pods do not fall back at once.
+	graceSpread = time.Minute
+	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is
+	// restored. It tries again with every sync of the pod, and may merely not have read the
+	// usage yet.
+	shrinkGrace = 2 * time.Minute
+)
+
+// podVerdict says where one pod stands.
+type podVerdict struct {
+	activity activity
+	// step is the resize of the pod, whether it is still to be made or not.
+	step model.Resize
+	// freesCapacity says that the step frees capacity for others.
+	freesCapacity bool
+	obstacles     model.Obstacles
+	requeueAfter  time.Duration
+}
+
+type activity int
+
+const (
+	blocked       activity = iota // it cannot have its size
+	unmanaged                     // nothing is decided for it
+	asks                          // it is to be resized
+	asksBoost                     // it is to be resized because it is starting
+	asksReduction                 // it is to be lowered, which needs verification
+	inFlight                      // a resize is in progress
+	boosting                      // a boost is in progress
+	settled                       // it has all that it can get
+	complete                      // it has the decided size
+)
+
+// classify says where a pod stands.
+func (p planner) classify(pod workload.Pod) podVerdict {
+	t := p.targetOf(pod)
+	if len(t.sizes) == 0 && p.isUndecided {
+		return podVerdict{activity: unmanaged}
+	}
+	sizes, refusal := p.admissible(pod, t.sizes)
+	v := podVerdict{
+		step:          model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()},
+		freesCapacity: raisesNothing(pod, sizes),
+		obstacles:     t.dropped,
+	}
+	if refusal.Exists() {
+		v.obstacles = append(v.obstacles, refusal)
+	}
+	if refusal.Reason == v1beta1.ReasonQuotaExceeded {
+		v = v.within(quotaRetry)
+	}
+	if t.isBoosted() {
+		v = v.within(t.until.Sub(p.now))
+	}
+	if differsFrom(pod, sizes) {
+		v = p.classifyRequest(pod, v)
+	} else {
+		v = p.classifyAnswer(pod, v)
+	}
+	for i, o := range v.obstacles {
+		v.obstacles[i] = o.On(subjectOf(pod))
+	}
+	return v
+}
+
+func subjectOf(pod workload.Pod) string { return "pod " + pod.Name }
+
+// classifyRequest is the verdict on a pod that has not been asked for its sizes yet.
+func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
+	blocker := p.blockerOf(pod, v.step.Sizes)
+	switch {
+	case blocker.Exists():
+		if p.mayEndUnsupported(blocker) {
+			v = v.within(pod.Started.Add(stuckAfter).Sub(p.now))
+		}
+		return v.blockedBy(blocker)
+	case v.step.Boost:
+		return v.as(asksBoost)
+	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
+		return v.as(asksReduction)
+	}
+	return v.as(asks)
+}
+
+// mayEndUnsupported says whether the fallback may replace a pod that cannot be resized,
+// once it has run for long enough.
+func (p planner) mayEndUnsupported(o model.Obstacle) bool {
+	return o.Reason == v1beta1.ReasonUnsupported && !o.NeedsNewPod && p.policy.MayReplace()
+}
+
+// classifyAnswer is the verdict on a pod that declares its sizes, by what the kubelet says.
+func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
+	switch {
+	case pod.Resize.Infeasible:
+		return v.blockedBy(model.Obstacle{
+			Reason: v1beta1.ReasonInfeasible, Message: kubeletMessage(pod, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
+		})
+	case pod.Resize.Deferred:
+		return p.classifyDeferred(pod, v)
+	case pod.Resize.Failed:
+		return p.classifyFailed(pod, v)
+	case pod.Resize.InProgress, !isApplied(pod, v.step.Sizes):
+		return p.classifyInProgress(pod, v)
+	case len(v.obstacles) > 0:
+		return v.as(settled)
+	}
+	return v.as(complete)
+}
+
+func (p planner) classifyDeferred(pod workload.Pod, v podVerdict) podVerdict {
+	left := p.saidSince(pod).Add(deferredGrace + spread(pod)).Sub(p.now)
+	if left > 0 && p.policy.MayReplace() {
+		v = v.within(left)
+	}
+	return v.blockedBy(model.Obstacle{
+		Reason: v1beta1.ReasonDeferred, Message: kubeletMessage(pod, "its node has no room for the new size yet"), NeedsNewPod: left <= 0,
+	})
+}
+
+func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {
+	left := p.stuckIn(pod)
+	if isShrinking(pod) {
+		left = p.saidSince(pod).Add(shrinkGrace).Sub(p.now)
+	}
+	return v.within(max(0, left)).blockedBy(model.Obstacle{
+		Reason:      v1beta1.ReasonResizeError,
+		Message:     kubeletMessage(pod, "the kubelet could not actuate the resize and tries again"),
+		NeedsNewPod: left <= 0 && !v.step.Boost,
+	})
+}
+
+func (p planner) classifyInProgress(pod workload.Pod, v podVerdict) podVerdict {
+	left := p.stuckIn(pod)
+	switch {
+	case left <= 0:
+		return v.blockedBy(model.Obstacle{
+			Reason: v1beta1.ReasonResizeError, Message: "the kubelet has not applied the new size for " + stuckAfter.String(), NeedsNewPod: !v.step.Boost,
+		})
+	case v.step.Boost && isMemoryApplied(pod, v.step.Sizes):
+		return v.as(boosting).within(left)
+	}
+	return v.as(inFlight).within(left)
+}
+
+func (v podVerdict) as(a activity) podVerdict {
+	v.activity = a
+	return v
+}
+
+func (v podVerdict) blockedBy(o model.Obstacle) podVerdict {
+	v.obstacles = append(v.obstacles, o)
+	return v.as(blocked)
+}
+
+func (v podVerdict) within(d time.Duration) podVerdict {
+	v.requeueAfter = model.Sooner(v.requeueAfter, d)
+	return v
+}
+
+// stuckIn is when a resize in progress will have taken too long.
+func (p planner) stuckIn(pod workload.Pod) time.Duration {
+	return min(p.askedAt(pod).Add(stuckAfter).Sub(p.now), stuckAfter)
+}
+
+// askedAt is when the pod was asked to have its size. If that is unknown: not before the
+// decision, nor before the pod started.
+func (p planner) askedAt(pod workload.Pod) time.Time {
+	return model.Latest(p.Decision.Time, pod.Started, pod.Resized)
+}
+
+// saidSince is when the kubelet began to say of this size what it says.
+func (p planner) saidSince(pod workload.Pod) time.Time {
+	if pod.Resize.Since.IsZero() {
+		return p.askedAt(pod)
+	}
+	return pod.Resize.Since
+}
+
+// spread keeps the pods of a Deployment from reaching the end of their grace at once.
+func spread(pod workload.Pod) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(pod.UID))
+	return graceSpread * time.Duration(h.Sum32()%60) / 60
+}
+
+// kubeletMessage is what the kubelet said, or our own words if it said nothing.
+func kubeletMessage(pod workload.Pod, otherwise string) string {
+	if pod.Resize.Message != "" {
+		return pod.Resize.Message
+	}
+	return otherwise
+}

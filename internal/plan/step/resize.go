@@ -1,0 +1,177 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// resize plans the next in-place resize.
+//
+// It resizes one pod at a time, starting with pods that are lowered. At most a quarter of
+// the pods, but at least one, may be in progress at once, so that a wrong number is seen
+// before it is everywhere. A boost cannot be wrong everywhere, and cannot wait: it waits
+// for no other resize, and no resize waits for it. What cannot be done in place is left to
+// the fallback, once there is nothing more to do in place.
+func (p planner) resize() model.Plan {
+	if !p.policy.MayRollOut() {
+		p.Decision = p.Decision.NotApplied()
+	}
+	p.Decision = p.Decision.Retaining(p.failedShrinks())
+	var verdicts []podVerdict
+	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
+		if model.IsActive(pod) {
+			verdicts = append(verdicts, p.classify(pod))
+		}
+	}
+	return p.choose(fold(verdicts))
+}
+
+func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }
+
+// tally is the sum of the pods' verdicts.
+type tally struct {
+	pods         int
+	complete     int // pods that have all of the decided sizes
+	settled      int // pods that have all that they can get
+	inFlight     int
+	isBoosting   bool // a boost is in progress
+	isBoosted    bool // a boost is applied
+	obstacles    model.Obstacles
+	requeueAfter time.Duration
+
+	next      *model.Resize // what to resize next
+	reduction *model.Resize // what to lower next, which needs verification
+	boosts    []model.Resize
+}
+
+func fold(verdicts []podVerdict) tally {
+	t := tally{pods: len(verdicts)}
+	var freesCapacity bool
+	for _, v := range verdicts {
+		t.requeueAfter = model.Sooner(t.requeueAfter, v.requeueAfter)
+		t.obstacles = append(t.obstacles, v.obstacles...)
+		t.count(v)
+		if v.activity != asks {
+			continue
+		}
+		if t.next == nil || v.freesCapacity && !freesCapacity {
+			t.next, freesCapacity = &v.step, v.freesCapacity
+		}
+	}
+	return t
+}
+
+func (t *tally) count(v podVerdict) {
+	switch v.activity {
+	case asksBoost:
+		t.boosts = append(t.boosts, v.step)
+	case asksReduction:
+		t.reduction = cmp.Or(t.reduction, &v.step)
+	case inFlight:
+		t.inFlight++
+	case boosting:
+		t.isBoosting = true
+	case settled:
+		t.settled++
+	case complete:
+		t.settled++
+		t.complete++
+		t.isBoosted = t.isBoosted || v.step.Boost
+	case unmanaged:
+		t.complete++
+	}
+}
+
+// choose picks the next step.
+func (p planner) choose(t tally) model.Plan {
+	p = p.within(t.requeueAfter)
+	p.progress = model.Progress{PodsAtSize: t.complete, Pods: t.pods}
+	if t.pods == 0 {
+		return p.withoutPods()
+	}
+	next := t.next
+	if next == nil {
+		p, next = p.nextReduction(t)
+	}
+	if boost := p.nextBoost(t); boost != nil {
+		next, t.inFlight = boost, 0
+	}
+	switch {
+	case next != nil && t.inFlight < concurrency(t.pods):
+		return p.plan(*next, model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
+	case t.inFlight > 0, t.isBoosting:
+		return p.without(model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
+	case t.reduction != nil:
+		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first resized pods before lowering the rest"))
+	case len(t.obstacles) > 0:
+		return p.fallBack(t)
+	case t.isBoosted:
+		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready (startupBoost)"))
+	}
+	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
+}
+
+func concurrency(pods int) int { return max(1, pods/4) }
+
+// nextReduction says which pod is lowered next: none, while the first ones are verified. It
+// ends the verification that all pods have passed.
+func (p planner) nextReduction(t tally) (planner, *model.Resize) {
+	v := p.Decision.Verifying()
+	switch {
+	case v == nil:
+		return p, t.reduction
+	case t.reduction != nil && p.mayLowerMore(*v, t):
+		return p, t.reduction
+	case t.inFlight > 0, t.settled == 0:
+		return p, nil
+	}
+	d, left := verification.Observe(p.Situation, p.policy, p.Decision, p.now)
+	switch {
+	case left > 0:
+		return p.with(d).within(left), nil
+	case t.reduction == nil:
+		return p.with(d.WithVerification(nil)), nil
+	}
+	return p.with(verification.PassFirst(d, p.now)), t.reduction
+}
+
+// mayLowerMore says whether the first pods are verified, or whether there may be more of
+// them.
+func (p planner) mayLowerMore(v model.Verification, t tally) bool {
+	return !v.FirstPodsVerified.IsZero() || t.inFlight+t.settled < concurrency(t.pods)
+}
+
+// nextBoost is the next boost; nil for none. If as many pods as allowed are being resized,
+// a boost changes only CPU: whatever else it would change waits for its turn.
+func (p planner) nextBoost(t tally) *model.Resize {
+	for _, boost := range t.boosts {
+		if t.inFlight < concurrency(t.pods) {
+			return &boost
+		}
+		if part, ok := p.onlyCPU(boost); ok {
+			return &part
+		}
+	}
+	return nil
+}
+
+func (p planner) onlyCPU(boost model.Resize) (part model.Resize, ok bool) {
+	for _, pod := range p.Pods {
+		if pod.UID != boost.UID {
+			continue
+		}
+		part = boost
+		part.Sizes = only(model.CPU, pod, boost.Sizes)
+		return part, differsFrom(pod, part.Sizes) && p.isPossible(pod, part.Sizes)
+	}
+	return part, false
+}

@@ -1,0 +1,247 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// template is what the Deployment's pod template should be.
+type template struct {
+	owned     []model.Size     // what we own of each container
+	wanted    []model.Size     // all of each container that we own something of
+	originals []model.Original // what must be recorded for that
+	isChanged bool
+	obstacle  model.Obstacle
+}
+
+// isTakenOver says that the template is not as it should be although all that it takes has
+// been taken over before: a change of what is ours.
+func (t template) isTakenOver() bool { return t.isChanged && len(t.originals) == 0 }
+
+// rollOut plans the next change of the Deployment's pod template.
+func (p planner) rollOut() model.Plan {
+	t := p.template()
+	p.progress.PodsAtSize = p.podsAt(t.owned)
+	if !t.isChanged {
+		return p.with(p.Decision.Applied()).rolledOut()
+	}
+	if p.Decision.Reverts >= maxReverts {
+		c := p.contested()
+		if !p.isReleased(c) {
+			return p.contest(c, p.without(model.Verdict{}))
+		}
+		p.Decision = p.Decision.Uncontested()
+	}
+	if o := p.rolloutObstacle(t); o.Exists() {
+		return p.without(o.Verdict())
+	}
+	if open, in := p.rolloutWindow(t); !open {
+		return p.within(in).without(model.Waiting.Because(v1beta1.ReasonOutsideWindow, "Waiting for the next of updatePolicy.windows to roll out the decided size"))
+	}
+	if o := p.rolloutOverQuota(t.wanted); o.Exists() {
+		return p.within(quotaRetry).without(o.Verdict())
+	}
+	verdict := model.Changing.Because(v1beta1.ReasonRollingOut, "The Deployment is rolling out the decided size")
+	if len(t.originals) > 0 {
+		return p.plan(model.TakeOver{UID: p.Deployment.UID, ResourceVersion: p.Deployment.ResourceVersion, Originals: t.originals}, verdict)
+	}
+	rewrite := model.Rewrite{UID: p.Deployment.UID, ResourceVersion: p.Deployment.ResourceVersion, Sizes: t.owned}
+	return p.with(p.Decision.Applied()).plan(rewrite, verdict)
+}
+
+// rolloutObstacle says what keeps the template from being changed.
+//
+// OOM-killed pods never become available, and pods that a LimitRange refuses are never
+// created. A rollout that waits for them never ends: it must not block what helps them.
+func (p planner) rolloutObstacle(t template) model.Obstacle {
+	isUrgent := p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
+	switch {
+	case t.obstacle.Exists():
+		return t.obstacle
+	case p.Deployment.Paused:
+		return model.Obstacle{Reason: v1beta1.ReasonRolloutPaused, Message: "The Deployment is paused: its pod template is not changed until it is resumed"}
+	case p.Deployment.RollingOut && !isUrgent && !p.breaksBounds():
+		return anotherRollout()
+	}
+	return model.Obstacle{}
+}
+
+func anotherRollout() model.Obstacle {
+	return model.Obstacle{Reason: v1beta1.ReasonRolloutInProgress, Message: "Another rollout of the Deployment is in progress"}
+}
+
+// breaksBounds says that a LimitRange allows no pod of the current template.
+func (p planner) breaksBounds() bool {
+	var sizes []model.Size
+	for _, c := range p.Deployment.Containers {
+		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
+	}
+	return decision.OutOfBounds(p.Deployment.Containers, sizes, p.Bounds).Exists()
+}
+
+// rolloutWindow says whether the template may be changed now. A rollout restarts pods: it
+// does not begin after the window of its decision has closed, unless the decision is urgent
+// and was never applied.
+func (p planner) rolloutWindow(t template) (open bool, in time.Duration) {
+	if decision.MayRestartAnytime(p.Decision.Reason) && !p.Decision.WasAppliedToTemplate() {
+		return true, 0
+	}
+	moves := decision.Directions{}
+	for _, size := range t.wanted {
+		c, _ := p.Deployment.Container(size.Container)
+		for _, r := range model.Resources {
+			moves.Note(r.Raises(c.Resources, size.Resources), r.Raises(size.Resources, c.Resources))
+		}
+	}
+	return moves.Allowed(p.policy.Windows, p.now)
+}
+
+// rolledOut says how far the Deployment is with a template that is as decided.
+func (p planner) rolledOut() model.Plan {
+	switch {
+	case p.Deployment.RollingOut && p.Deployment.Paused:
+		return p.without(model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pods get the decided size once it is resumed"))
+	case p.Deployment.RollingOut:
+		return p.without(model.Changing.Because(v1beta1.ReasonRollingOut, "The Deployment is rolling out the decided size"))
+	}
+	if p.Decision.Verification != nil {
+		d, left := verification.Observe(p.Situation, p.policy, p.Decision, p.now)
+		if left <= 0 {
+			d, left = d.WithVerification(nil), 0
+		}
+		p = p.with(d).within(left)
+	}
+	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "The Deployment's pod template has the decided size"))
+}
+
+// template is what the pod template should be by the decision.
+func (p planner) template() (t template) {
+	for _, c := range p.Deployment.Containers {
+		before, isOurs := p.Original(c.Name)
+		if !c.Unreadable {
+			t.add(c, p.templateSize(c), before)
+		} else if isOurs {
+			// An apply without what we own of it would remove that.
+			t.obstacle = model.Obstacle{
+				Reason:  v1beta1.ReasonRejected,
+				Message: fmt.Sprintf("Container %s has resources outside the supported range: correct them in the Deployment", c.Name),
+				Stalled: true,
+			}
+		}
+	}
+	switch {
+	case t.obstacle.Exists():
+	case p.Deployment.PodLevelResources:
+		t.obstacle = podLevelResources()
+	default:
+		after := withDefaults(withSizes(p.Deployment.Containers, t.wanted), p.Bounds)
+		t.obstacle = decision.OutOfBounds(after, t.wanted, p.Bounds)
+	}
+	return t
+}
+
+func (t *template) add(c workload.Container, size templateSize, before model.Original) {
+	if size.own != (workload.Resources{}) {
+		t.owned = append(t.owned, model.Size{Container: c.Name, Resources: size.own})
+		t.wanted = append(t.wanted, model.Size{Container: c.Name, Resources: size.want})
+	}
+	if size.want != c.Resources {
+		t.isChanged = true
+	}
+	if size.original != before {
+		t.originals = append(t.originals, size.original)
+	}
+}
+
+// templateSize is what we own of a template's container, what the container looks like with
+// it, and the original values that must be recorded for that.
+type templateSize struct {
+	own, want workload.Resources
+	original  model.Original
+}
+
+// templateSize is the size of a template's container by the decision.
+//
+// A value once taken over stays ours until it is restored, because an apply without it
+// would remove it. So what is no longer decided is sent with its original value.
+func (p planner) templateSize(c workload.Container) (size templateSize) {
+	requests := p.Decision.Requests[c.Name]
+	size.want = decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, requests)
+	size.original, _ = p.Original(c.Name)
+	for _, r := range model.Resources {
+		isDecided := r.Of(requests) > 0
+		switch {
+		case isDecided && !size.original.Has(r):
+			size.original = size.original.With(r, c.Resources)
+		case !isDecided && size.original.Has(r):
+			r.Copy(&size.want, size.original.Resources)
+		}
+		if size.original.Has(r) {
+			r.Copy(&size.own, size.want)
+		}
+	}
+	if !size.original.IsEmpty() {
+		size.original.Container = c.Name
+	}
+	return size
+}
+
+// withDefaults fills in what is not set, as far as it is known what new pods get: a request
+// from its limit, and a limit from the LimitRange.
+func withDefaults(containers []workload.Container, bounds workload.Bounds) []workload.Container {
+	out := slices.Clone(containers)
+	for i, c := range containers {
+		for _, r := range model.Resources {
+			limit := r.Limit(c.Resources)
+			r.Put(&out[i].Resources, cmp.Or(r.Request(c.Resources), limit), cmp.Or(limit, r.Of(bounds.ContainerDefault)))
+		}
+	}
+	return out
+}
+
+// podsAt counts the pods that carry all that we own of the template. What we do not own may
+// differ: a LimitRange fills it in.
+func (p planner) podsAt(owned []model.Size) (n int) {
+	for _, pod := range p.Pods {
+		if !model.IsActive(pod) {
+			continue
+		}
+		if !slices.ContainsFunc(owned, func(size model.Size) bool { return !carries(pod, size) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// carries says whether the pod declares what is set of the size.
+func carries(pod workload.Pod, size model.Size) bool {
+	c, ok := pod.Container(size.Container)
+	return ok && cover(c.Resources, size.Resources) == c.Resources
+}
+
+// MustRestore says that we own something of the template, but nothing that is still
+// managed.
+func MustRestore(s model.Situation, policy model.Policy) bool {
+	if !policy.MayRollOut() || len(s.Originals) == 0 {
+		return false
+	}
+	for _, original := range s.Originals {
+		for _, r := range model.Resources {
+			if original.Has(r) && s.IsManaged(policy, original.Container, r) {
+				return false
+			}
+		}
+	}
+	return true
+}

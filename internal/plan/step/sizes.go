@@ -1,0 +1,248 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// sizesFor is what the pod's managed containers get, and what they do not get because only
+// a restart or less memory in use could change it.
+func (p planner) sizesFor(pod workload.Pod) (sizes []model.Size, dropped model.Obstacles) {
+	for _, c := range pod.Containers {
+		if _, ok := p.Decision.Requests[c.Name]; !ok || c.Unreadable {
+			continue
+		}
+		size, without := p.sizeFor(pod, c)
+		sizes = append(sizes, size)
+		dropped = append(dropped, without...)
+	}
+	return keepBurstable(pod, sizes), dropped
+}
+
+func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Size, dropped model.Obstacles) {
+	requests, current := p.Decision.Requests[c.Name], c.Resources
+	if limit, failed := p.failedShrink(pod, c); failed {
+		current = withMemoryLimit(current, limit)
+	}
+	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
+	size = model.Size{Container: c.Name, Resources: rules.Apply(current, requests)}
+	if free, isRetained := rules.WithoutRetained(); isRetained && free.Apply(current, requests).Limits.MemoryBytes < size.Limits.MemoryBytes {
+		dropped = append(dropped, model.Obstacle{
+			Reason:  v1beta1.ReasonUsageAboveLimit,
+			Message: fmt.Sprintf("container %s keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows", c.Name),
+		})
+	}
+	for _, r := range model.Resources {
+		if r.Restarts(c) && r.Differs(c.Resources, size.Resources) {
+			r.Copy(&size.Resources, c.Resources)
+			dropped = append(dropped, model.Obstacle{
+				Reason:  v1beta1.ReasonRestartRequired,
+				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.Name),
+				Stalled: true, NeedsNewPod: true,
+			})
+		}
+	}
+	return size, dropped
+}
+
+// failedShrinks are the current memory limits that the kubelets could not lower, by
+// container.
+func (p planner) failedShrinks() map[string]int64 {
+	limits := map[string]int64{}
+	for _, pod := range p.Pods {
+		if !model.IsActive(pod) {
+			continue
+		}
+		for _, c := range pod.Containers {
+			limit, failed := p.failedShrink(pod, c)
+			if failed && p.Decision.Request(c.Name, model.Memory) > 0 {
+				limits[c.Name] = max(limits[c.Name], limit)
+			}
+		}
+	}
+	return limits
+}
+
+// failedShrink is the current memory limit of a container if the kubelet has not been able
+// to lower it for a while. Restoring the limit ends the attempt. As long as the attempt
+// lasts, a pod that uses a little less for a moment loses what it needs the next.
+func (p planner) failedShrink(pod workload.Pod, c workload.Container) (limit int64, failed bool) {
+	limit = pod.Actual[c.Name].Limits.MemoryBytes
+	if !pod.Resize.Failed || !isShrinkingTo(c, limit) {
+		return limit, false
+	}
+	return limit, !p.now.Before(p.saidSince(pod).Add(shrinkGrace))
+}
+
+// isShrinking says that a memory limit is above the one asked for.
+func isShrinking(pod workload.Pod) bool {
+	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
+		return isShrinkingTo(c, pod.Actual[c.Name].Limits.MemoryBytes)
+	})
+}
+
+func isShrinkingTo(c workload.Container, actual int64) bool {
+	return c.Limits.MemoryBytes > 0 && c.Limits.MemoryBytes < actual
+}
+
+// withMemoryLimit is the resources with another memory limit. The request follows if the
+// two were equal.
+func withMemoryLimit(r workload.Resources, limit int64) workload.Resources {
+	if r.Requests.MemoryBytes == r.Limits.MemoryBytes {
+		r.Requests.MemoryBytes = limit
+	}
+	r.Limits.MemoryBytes = limit
+	return r
+}
+
+// keepBurstable takes the smallest amount off a request if all requests would equal their
+// limits: that is another QoS class, and no pod may change its own.
+func keepBurstable(pod workload.Pod, sizes []model.Size) []model.Size {
+	if qosOf(pod) != corev1.PodQOSBurstable || QoSAfter(pod, sizes) != corev1.PodQOSGuaranteed {
+		return sizes
+	}
+	for _, r := range model.Resources {
+		for i, size := range sizes {
+			c, _ := pod.Container(size.Container)
+			if r.Request(size.Resources) > 1 && r.Differs(c.Resources, size.Resources) {
+				r.Set(&sizes[i].Requests, r.Request(size.Resources)-1)
+				return sizes
+			}
+		}
+	}
+	return sizes
+}
+
+func qosOf(pod workload.Pod) corev1.PodQOSClass {
+	if pod.QoS != "" {
+		return pod.QoS
+	}
+	return workload.QoSOf(pod.Containers, pod.Others)
+}
+
+// QoSAfter is the pod's QoS class once it has the sizes.
+func QoSAfter(pod workload.Pod, sizes []model.Size) corev1.PodQOSClass {
+	return workload.QoSOf(withSizes(pod.Containers, sizes), pod.Others)
+}
+
+// withSizes are the containers with these sizes.
+func withSizes(containers []workload.Container, sizes []model.Size) []workload.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		for _, size := range sizes {
+			if size.Container == out[i].Name {
+				out[i].Resources = size.Resources
+			}
+		}
+	}
+	return out
+}
+
+// anySize says whether a condition holds between what a container of the pod has and its
+// size.
+func anySize(pod workload.Pod, sizes []model.Size, is func(has, size workload.Resources) bool) bool {
+	return slices.ContainsFunc(sizes, func(size model.Size) bool {
+		c, _ := pod.Container(size.Container)
+		return is(c.Resources, size.Resources)
+	})
+}
+
+// differsFrom says whether the sizes change the pod.
+func differsFrom(pod workload.Pod, sizes []model.Size) bool {
+	return slices.ContainsFunc(sizes, func(size model.Size) bool {
+		c, ok := pod.Container(size.Container)
+		return ok && c.Resources != size.Resources
+	})
+}
+
+// raisesNothing says whether the sizes give a pod nothing, which frees capacity for others.
+func raisesNothing(pod workload.Pod, sizes []model.Size) bool {
+	return !anySize(pod, sizes, func(has, size workload.Resources) bool {
+		return model.CPU.Raises(has, size) || model.Memory.Raises(has, size)
+	})
+}
+
+// lowersRequest says whether the sizes lower a request of the pod.
+func lowersRequest(pod workload.Pod, sizes []model.Size) bool {
+	return anySize(pod, sizes, func(has, size workload.Resources) bool {
+		return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return r.Request(size) < r.Request(has) })
+	})
+}
+
+// isApplied says whether the kubelet reports the sizes as applied.
+func isApplied(pod workload.Pod, sizes []model.Size) bool {
+	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
+		actual, ok := pod.Actual[size.Container]
+		return !ok || !matches(actual, size.Resources)
+	})
+}
+
+func isMemoryApplied(pod workload.Pod, sizes []model.Size) bool {
+	return !slices.ContainsFunc(sizes, func(size model.Size) bool {
+		return model.Memory.Differs(pod.Actual[size.Container], size.Resources)
+	})
+}
+
+// matches compares what the kubelet reports with what was asked for. The kernel holds CPU
+// no finer than 2 shares and 10 ms of quota, so small differences of CPU are the same.
+func matches(actual, asked workload.Resources) bool {
+	return isNear(actual.Requests.CPUMillis, asked.Requests.CPUMillis) &&
+		isNear(actual.Limits.CPUMillis, asked.Limits.CPUMillis) &&
+		!model.Memory.Differs(actual, asked)
+}
+
+func isNear(actual, asked int64) bool {
+	if 0 < asked && asked < 20 {
+		return actual <= 20
+	}
+	return math.Abs(float64(actual-asked)) <= 0.02*float64(asked)
+}
+
+// only is the sizes without what they change of the other resource.
+func only(r model.Resource, pod workload.Pod, sizes []model.Size) []model.Size {
+	out := make([]model.Size, 0, len(sizes))
+	for _, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		part := model.Size{Container: size.Container, Resources: c.Resources}
+		r.Copy(&part.Resources, size.Resources)
+		out = append(out, part)
+	}
+	return out
+}
+
+// lowered is the sizes without what they raise.
+func lowered(pod workload.Pod, sizes []model.Size) []model.Size {
+	out := make([]model.Size, 0, len(sizes))
+	for _, size := range sizes {
+		c, _ := pod.Container(size.Container)
+		part := model.Size{Container: size.Container, Resources: c.Resources}
+		for _, r := range model.Resources {
+			if !r.Raises(c.Resources, size.Resources) {
+				r.Copy(&part.Resources, size.Resources)
+			}
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// total is the sum of what containers request and are limited to.
+func total(containers []workload.Container) (sum workload.Resources) {
+	for _, c := range containers {
+		for _, r := range model.Resources {
+			r.Put(&sum, r.Request(sum)+r.Request(c.Resources), r.Limit(sum)+r.Limit(c.Resources))
+		}
+	}
+	return sum
+}

@@ -1,0 +1,109 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package step finds the one next step that brings the pods, or the pod template, closer to
+// a decision, and says why there is none.
+package step
+
+import (
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+)
+
+// planner plans with the situation's decision, which is never nil here. Its methods change
+// nothing but their own copy.
+type planner struct {
+	model.Situation
+
+	policy model.Policy
+	now    time.Time
+	// isUndecided says that there is no decision, and that the empty one stands for it.
+	isUndecided bool
+
+	// What is known of the plan so far.
+	newPods      model.NewPods
+	progress     model.Progress
+	requeueAfter time.Duration
+}
+
+func plannerFor(s model.Situation, policy model.Policy, now time.Time) planner {
+	p := planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.ActivePods()}}
+	if s.Decision == nil {
+		p.Decision, p.isUndecided = &model.Decision{}, true
+	}
+	return p
+}
+
+// Next plans the next step towards the situation's decision.
+func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
+	p := plannerFor(s, policy, now)
+	p.newPods.IneffectiveOnPod = s.NewPods.IneffectiveOnPod
+	switch policy.Mode {
+	case v1beta1.UpdateModeRollout:
+		return p.rollOut()
+	case v1beta1.UpdateModeInitial:
+		return p.sizeNewPodsOnly()
+	}
+	p.newPods = p.learnNewPods()
+	next := p.resize()
+	if !restsOnPods(next.Step) || next.Decision.Reverts < maxReverts {
+		return next
+	}
+	p.Decision = next.Decision
+	if c := p.contested(); !p.isReleased(c) {
+		return p.contest(c, next)
+	}
+	return next.WithDecision(next.Decision.Uncontested())
+}
+
+// restsOnPods says whether the step changes a pod. A step that changes the template checks
+// for a contest by itself.
+func restsOnPods(step model.Step) bool {
+	switch step.(type) {
+	case model.Resize, model.Evict:
+		return true
+	}
+	return false
+}
+
+// Boosts plans the startup boosts of pods for which nothing is decided yet.
+func Boosts(s model.Situation, policy model.Policy, now time.Time) model.Plan {
+	return plannerFor(s.With(nil), policy, now).resize()
+}
+
+// plan is the plan with what is known so far.
+func (p planner) plan(step model.Step, v model.Verdict) model.Plan {
+	return model.Plan{Decision: p.decisionOrNil(), NewPods: p.newPods, Step: step, Verdict: v.Within(p.requeueAfter), Progress: p.progress}
+}
+
+// without is the plan without a step.
+func (p planner) without(v model.Verdict) model.Plan { return p.plan(nil, v) }
+
+func (p planner) decisionOrNil() *model.Decision {
+	if p.isUndecided {
+		return nil
+	}
+	return p.Decision
+}
+
+// with is the planner with another decision.
+func (p planner) with(d *model.Decision) planner {
+	p.Decision = d
+	return p
+}
+
+// within is the planner with a look after that time at the latest.
+func (p planner) within(d time.Duration) planner {
+	p.requeueAfter = model.Sooner(p.requeueAfter, d)
+	return p
+}
+
+// withinQuota is the planner with another look if a quota is the obstacle.
+func (p planner) withinQuota(o model.Obstacle) planner {
+	if o.Reason == v1beta1.ReasonQuotaExceeded {
+		return p.within(quotaRetry)
+	}
+	return p
+}

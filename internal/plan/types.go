@@ -1,0 +1,85 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+)
+
+// The values of package model, so that callers need one package.
+type (
+	Policy          = model.Policy
+	Direction       = model.Direction
+	ContainerPolicy = model.ContainerPolicy
+	LimitPolicy     = model.LimitPolicy
+	Boost           = model.Boost
+
+	Situation        = model.Situation
+	Size             = model.Size
+	Original         = model.Original
+	NewPods          = model.NewPods
+	Contest          = model.Contest
+	Writers          = model.Writers
+	RejectedResize   = model.RejectedResize
+	RejectedEviction = model.RejectedEviction
+
+	Decision       = model.Decision
+	Verification   = model.Verification
+	RevertedChange = model.RevertedChange
+
+	Plan     = model.Plan
+	Progress = model.Progress
+	Verdict  = model.Verdict
+	State    = model.State
+
+	Step     = model.Step
+	Resize   = model.Resize
+	TakeOver = model.TakeOver
+	Rewrite  = model.Rewrite
+	Evict    = model.Evict
+	Restore  = model.Restore
+	Record   = model.Record
+)
+
+// The states of a verdict.
+const (
+	Waiting       = model.Waiting
+	Changing      = model.Changing
+	Applied       = model.Applied
+	PartlyApplied = model.PartlyApplied
+	Stalled       = model.Stalled
+)
+
+// The reasons of a decision.
+const (
+	DecidedOOMKill    = model.DecidedOOMKill
+	DecidedReverted   = model.DecidedReverted
+	DecidedBounds     = model.DecidedBounds
+	DecidedLowerBound = model.DecidedLowerBound
+	DecidedScaleUp    = model.DecidedScaleUp
+	DecidedScaleDown  = model.DecidedScaleDown
+	DecidedAdopted    = model.DecidedAdopted
+)
+
+// Defaults of the policy.
+const (
+	DefaultTolerance = model.DefaultTolerance
+	DefaultCooldown  = model.DefaultCooldown
+)
+
+// Unreleased is the plan while the original values of a former target cannot be restored.
+func Unreleased(s Situation, reason, message string) Plan {
+	return model.Unreleased(s, reason, message)
+}
+
+// Follow says what the current requests become by a recommendation, if nothing else bounds
+// them.
+func Follow(current quantity.Amounts, rec recommend.Container, cooldown, since time.Duration) quantity.Amounts {
+	return decision.Follow(current, rec, cooldown, since)
+}

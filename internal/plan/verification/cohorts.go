@@ -1,0 +1,215 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verification
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// clearly is how many times the share of unhealthy pods among the changed ones must exceed
+// that of the unchanged ones.
+const clearly = 3
+
+// cohortHealth is the health of the pods that have been changed, and of those that have not.
+type cohortHealth struct {
+	changed, unhealthyChanged     int
+	unchanged, unhealthyUnchanged int
+	failures                      []string // of the changed pods
+	kills                         []string // of changed pods, with less memory than before
+	lastFailure                   time.Time
+	wait                          time.Duration
+	isSaturated                   bool // too many pods were unhealthy before
+}
+
+// podHealth is the health of one pod, and which cohort it belongs to.
+type podHealth struct {
+	cohort  cohort
+	failure podFailure
+	pod     string
+	kill    string // the container that was OOM-killed with the memory that was taken from it
+}
+
+type cohort int
+
+const (
+	neither cohort = iota
+	changed
+	unchanged
+	unhealthyBefore
+)
+
+// comparison compares the pods of a situation.
+type comparison struct {
+	*model.Verification
+
+	decision *model.Decision
+	policy   model.Policy
+	now      time.Time
+}
+
+func compare(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) cohortHealth {
+	c := comparison{Verification: d.Verification, decision: d, policy: policy, now: now}
+	health := cohortHealth{isSaturated: len(c.UnhealthyPods) >= maxUnhealthy}
+	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for _, pod := range pods {
+		if c.isComparable(pod) {
+			health.add(c.podHealth(pod))
+		}
+	}
+	if len(health.kills) > 0 {
+		health.failures = health.kills
+	}
+	return health
+}
+
+// isComparable says whether the pod runs, and in place, that it stays.
+func (c comparison) isComparable(pod workload.Pod) bool {
+	if !pod.Running || pod.Terminating {
+		return false
+	}
+	return pod.Current || c.policy.RollsOut()
+}
+
+func (c comparison) podHealth(pod workload.Pod) podHealth {
+	health := podHealth{pod: pod.Name}
+	isChanged, since := c.hasChanged(pod), c.Began
+	if isChanged {
+		since = model.Latest(c.Began, changedAt(pod))
+		health.kill = c.killOf(pod, since)
+	}
+	if isChanged && c.isVerified(pod) {
+		isChanged, since = false, c.FirstPodsVerified
+	}
+	health.failure = failureOf(pod, since, c.now, c.checksReadiness(pod, isChanged))
+	health.cohort = c.cohortOf(pod, isChanged)
+	return health
+}
+
+// checksReadiness says whether an unready pod is a failed one. A rollout waits for
+// readiness by itself, and a new pod may take its time to start.
+func (c comparison) checksReadiness(pod workload.Pod, isChanged bool) bool {
+	isNew := isChanged && pod.Resized.IsZero()
+	return !isNew && !c.policy.RollsOut()
+}
+
+func (c comparison) cohortOf(pod workload.Pod, isChanged bool) cohort {
+	switch {
+	case slices.Contains(c.UnhealthyPods, pod.UID):
+		return unhealthyBefore
+	case isChanged:
+		return changed
+	case !c.policy.RollsOut() && pod.Started.After(c.Began):
+		return neither // it is new, and has not run for as long as the others
+	}
+	return unchanged
+}
+
+// isVerified says whether the pod is one of the first, which are verified.
+func (c comparison) isVerified(pod workload.Pod) bool {
+	return !c.policy.RollsOut() && !changedAt(pod).After(c.FirstPodsVerified)
+}
+
+// changedAt is when the pod got what it has: when it was last resized, or created.
+func changedAt(pod workload.Pod) time.Time {
+	if pod.Resized.IsZero() {
+		return pod.Created
+	}
+	return pod.Resized
+}
+
+// hasChanged says that the pod has what is verified rather than what was before.
+func (c comparison) hasChanged(pod workload.Pod) bool {
+	if c.policy.RollsOut() {
+		return c.decision.AppliedToTemplate && pod.Current
+	}
+	if pod.Resized.IsZero() && !c.isReplacement(pod) {
+		return false
+	}
+	return slices.ContainsFunc(pod.Containers, func(container workload.Container) bool {
+		return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return c.isLowered(container, r) })
+	})
+}
+
+// isReplacement says whether the pod may have come for one that was evicted.
+func (c comparison) isReplacement(pod workload.Pod) bool {
+	return c.policy.MayEvict() && pod.Created.After(c.Began)
+}
+
+// isLowered says whether a request is nearer to a lower decided value than to the one
+// before.
+func (c comparison) isLowered(container workload.Container, r model.Resource) bool {
+	good, decided := r.Of(c.Good[container.Name]), c.decision.Request(container.Name, r)
+	if decided == 0 || decided >= good {
+		return false
+	}
+	return r.Request(container.Resources) <= decided+(good-decided)/2
+}
+
+// killOf names the container of the pod that was OOM-killed with less memory than before;
+// empty for none.
+func (c comparison) killOf(pod workload.Pod, since time.Time) (name string) {
+	for _, exit := range pod.Exits {
+		isLowered := c.decision.Request(exit.Container, model.Memory) < model.Memory.Of(c.Good[exit.Container])
+		if !exit.OOMKilled || !isLowered || exit.At.Before(since) {
+			continue
+		}
+		if name == "" || exit.Container < name {
+			name = exit.Container
+		}
+	}
+	return name
+}
+
+func (h *cohortHealth) add(p podHealth) {
+	h.wait = model.Sooner(h.wait, p.failure.wait)
+	if p.kill != "" {
+		h.kills = append(h.kills, fmt.Sprintf("pod %s: container %s was OOM-killed", p.pod, p.kill))
+	}
+	switch p.cohort {
+	case unhealthyBefore:
+		h.unchanged++
+		h.unhealthyUnchanged++
+	case unchanged:
+		h.unchanged++
+		h.unhealthyUnchanged += p.failure.count()
+	case changed:
+		h.changed++
+		h.unhealthyChanged += p.failure.count()
+		h.lastFailure = model.Latest(h.lastFailure, p.failure.last)
+		if p.failure.count() > 0 {
+			h.failures = append(h.failures, "pod "+p.pod+": "+p.failure.evidence)
+		}
+	}
+}
+
+// isRegression says that the change is the cause. A single pod of many may fail by chance.
+func (h cohortHealth) isRegression() bool {
+	least := 1
+	if h.changed > 3 {
+		least = max(2, (h.changed+9)/10)
+	}
+	switch {
+	case len(h.kills) > 0:
+		return true
+	case h.isSaturated, h.unhealthyChanged < least:
+		return false
+	case h.unchanged == 0:
+		return true
+	}
+	return h.unhealthyChanged*h.unchanged > clearly*h.unhealthyUnchanged*h.changed
+}
+
+// evidence says what is wrong with the changed pods.
+func (h cohortHealth) evidence() string {
+	if more := len(h.failures) - model.MostNamed; more > 0 {
+		return strings.Join(h.failures[:model.MostNamed], "; ") + fmt.Sprintf("; and %d more", more)
+	}
+	return strings.Join(h.failures, "; ")
+}

@@ -1,0 +1,106 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verification
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// unreadyFor is how long a pod may be unready before it counts as unhealthy.
+	unreadyFor = 30 * time.Second
+	// maxUnhealthy is how many unhealthy pods are remembered. With so many, pods say nothing
+	// about the change, except for an OOM kill.
+	maxUnhealthy = 32
+)
+
+// unhealthyPods are the pods that are unhealthy, or have been within the time before now.
+func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (out []types.UID) {
+	for _, pod := range pods {
+		if !pod.Running || pod.Terminating {
+			continue
+		}
+		failure := failureOf(pod, now.Add(-within), now, true)
+		if failure.count() > 0 || !pod.Unready.IsZero() {
+			out = append(out, pod.UID)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), maxUnhealthy)]
+}
+
+// podFailure is what is wrong with a pod.
+type podFailure struct {
+	evidence string // empty for nothing
+	severity severity
+	last     time.Time     // when it last failed
+	wait     time.Duration // until there may be more to see; 0 for no time
+}
+
+type severity int
+
+const (
+	healthy severity = iota
+	unready
+	exited
+	oomKilled
+	crashing
+)
+
+// failureOf says what has happened to a pod since some time. A container that restarts when
+// it is resized is expected to.
+func failureOf(pod workload.Pod, since, now time.Time, checkReadiness bool) podFailure {
+	var f podFailure
+	for _, name := range pod.BackingOff {
+		f.note(crashing, now, "container %s crashes each time it is started", name)
+	}
+	for _, exit := range pod.Exits {
+		c, _ := pod.Container(exit.Container)
+		switch {
+		case exit.At.Before(since):
+		case exit.OOMKilled:
+			f.note(oomKilled, exit.At, "container %s was OOM-killed", exit.Container)
+		case c.RestartOnCPU, c.RestartOnMemory:
+		default:
+			f.note(exited, exit.At, "container %s exited", exit.Container)
+		}
+	}
+	if checkReadiness {
+		f.noteReadiness(pod, since, now)
+	}
+	return f
+}
+
+func (f *podFailure) noteReadiness(pod workload.Pod, since, now time.Time) {
+	if pod.Unready.IsZero() || pod.Unready.Before(since) {
+		return
+	}
+	if left := pod.Unready.Add(unreadyFor).Sub(now); left > 0 {
+		f.wait = min(left, unreadyFor)
+		return
+	}
+	f.note(unready, now, "is not ready")
+}
+
+// note keeps the most severe failure, and the first by name of several.
+func (f *podFailure) note(s severity, at time.Time, format string, args ...any) {
+	f.last = model.Latest(f.last, at)
+	evidence := fmt.Sprintf(format, args...)
+	if s < f.severity || s == f.severity && evidence >= f.evidence {
+		return
+	}
+	f.severity, f.evidence = s, evidence
+}
+
+// count counts the pod as failed or not.
+func (f podFailure) count() int {
+	return min(int(f.severity), 1)
+}

@@ -1,0 +1,212 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verification compares pods that a decision has changed with those that it has
+// not.
+//
+// A decision that takes something from pods, or replaces them, is verified: over the same
+// time, changed pods are compared with unchanged ones. If they are clearly worse, the last
+// good values are restored, and the change is not tried again until there is new evidence.
+// If all pods are unhealthy, the change is not the cause.
+//
+// In place, the first pods that are lowered are verified for the others. Raising a request
+// in place takes nothing from a pod and is not verified. What happened to pods is read from
+// their status, and the rest is recorded with the decision: a repeated reconcile, by a new
+// process or not, reaches the same verdict.
+package verification
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+const (
+	// revertedFor is how long a reverted value is not tried again.
+	revertedFor = 7 * 24 * time.Hour
+	// maxReverted is how many reverted values are remembered.
+	maxReverted = 8
+)
+
+// Change is a request that a new decision changes.
+type Change struct {
+	Container string
+	Resource  model.Resource
+	From      int64
+}
+
+// Begin is the verification of a new decision; nil if there is nothing to verify. A
+// verification in progress continues, with what is left to verify.
+func Begin(s model.Situation, policy model.Policy, d *model.Decision, changes []Change, now time.Time) *model.Verification {
+	if !policy.Verifies() {
+		return nil
+	}
+	v := model.Verification{Began: now, Good: model.Requests{}}
+	if last := s.Decision.Verifying(); last != nil {
+		v = *last
+		v.Good, v.ObservedSince = maps.Clone(last.Good), time.Time{}
+	} else {
+		v.UnhealthyPods = unhealthyPods(s.Pods, policy.VerificationPeriod, now)
+	}
+	for _, c := range changes {
+		if c.Resource.Of(v.Good[c.Container]) == 0 {
+			model.SetRequest(v.Good, c.Container, c.Resource, c.From)
+		}
+	}
+	v.Good = unverified(v.Good, d, policy)
+	if len(v.Good) == 0 {
+		return nil
+	}
+	return &v
+}
+
+// unverified is what of the good values is still to be verified against a decision: in
+// place, only what is lowered.
+func unverified(good model.Requests, d *model.Decision, policy model.Policy) model.Requests {
+	left := model.Requests{}
+	for name, amounts := range good {
+		for _, r := range model.Resources {
+			now, before := d.Request(name, r), r.Of(amounts)
+			isRaised := now > before
+			if now == before || isRaised && !policy.RollsOut() {
+				r.Set(&amounts, 0)
+			}
+		}
+		if (amounts != quantity.Amounts{}) {
+			left[name] = amounts
+		}
+	}
+	return left
+}
+
+// Judgement is what a verification has found.
+type Judgement struct {
+	// Decision and RevertedChanges are those before, or with the last good values decided
+	// again.
+	Decision        *model.Decision
+	RevertedChanges []model.RevertedChange
+	// Evidence is what was seen on changed pods if the change is reverted; else empty.
+	Evidence string
+	// RequeueAfter is when there may be a finding; 0 for never.
+	RequeueAfter time.Duration
+}
+
+// Judge reverts the change of a situation's decision if it is the cause of failures.
+func Judge(s model.Situation, policy model.Policy, now time.Time) Judgement {
+	same := Judgement{Decision: s.Decision, RevertedChanges: s.RevertedChanges}
+	if s.Decision.Verifying() == nil {
+		return same
+	}
+	if !policy.Verifies() {
+		same.Decision = s.Decision.WithVerification(nil)
+		return same
+	}
+	health := compare(s, policy, s.Decision, now)
+	isStuck := isStuckRollout(s, policy)
+	switch {
+	case health.isRegression():
+		same.Evidence = health.evidence()
+	case isStuck:
+		same.Evidence = "the rollout of the new size exceeded the Deployment's progress deadline (ProgressDeadlineExceeded)"
+	default:
+		same.RequeueAfter = health.wait
+		return same
+	}
+	d, reverted := revert(s, isStuck, same.Evidence, now)
+	if len(reverted) == 0 {
+		same.Evidence, same.RequeueAfter = "", health.wait
+		return same
+	}
+	return Judgement{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
+}
+
+func isStuckRollout(s model.Situation, policy model.Policy) bool {
+	return policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
+}
+
+// revert decides the last good values again: of what was lowered; and of all if new pods do
+// not even start.
+func revert(s model.Situation, all bool, evidence string, now time.Time) (*model.Decision, []model.RevertedChange) {
+	d := s.Decision
+	next := *d.WithVerification(nil)
+	next.Time, next.Reason, next.AppliedToTemplate = now, model.DecidedReverted, false
+	next.Requests = maps.Clone(d.Requests)
+	var reverted []model.RevertedChange
+	for _, name := range slices.Sorted(maps.Keys(d.Verification.Good)) {
+		rec, _ := s.Recommendation(name)
+		for _, r := range model.Resources {
+			change := model.RevertedChange{
+				Container: name, Resource: r.Name, Value: d.Request(name, r), Good: r.Of(d.Verification.Good[name]),
+				At: now, Observed: rec.Observed, Evidence: evidence,
+			}
+			if isRevertible(change, all) {
+				model.SetRequest(next.Requests, name, r, change.Good)
+				reverted = append(reverted, change)
+			}
+		}
+	}
+	return &next, reverted
+}
+
+func isRevertible(c model.RevertedChange, all bool) bool {
+	switch {
+	case c.Value == 0, c.Good == 0, c.Value == c.Good:
+		return false
+	}
+	return all || c.IsReduction()
+}
+
+// remember adds what was reverted to what is known, the newest first.
+func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
+	out := slices.Clone(reverted)
+	for _, old := range known {
+		if !slices.ContainsFunc(reverted, func(c model.RevertedChange) bool { return isSameKind(c, old) }) {
+			out = append(out, old)
+		}
+	}
+	return out[:min(len(out), maxReverted)]
+}
+
+// isSameKind says whether both changed the same request in the same direction.
+func isSameKind(a, b model.RevertedChange) bool {
+	return a.Container == b.Container && a.Resource == b.Resource && a.IsReduction() == b.IsReduction()
+}
+
+// StillReverted are the reverted changes that are not tried again: until twice as much
+// usage has been observed, after a week, or when a user has edited the scaler.
+func StillReverted(s model.Situation, policy model.Policy, now time.Time) (out []model.RevertedChange) {
+	if policy.Edited {
+		return nil
+	}
+	for _, c := range s.RevertedChanges {
+		rec, _ := s.Recommendation(c.Container)
+		isNew := c.Observed > 0 && rec.Observed >= 2*c.Observed
+		if !isNew && now.Sub(c.At) < revertedFor {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Observe continues the verification once all pods that were to be changed are: it is over
+// after a time without failures. left is how long that is, or not positive if it is over.
+func Observe(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) (next *model.Decision, left time.Duration) {
+	v := *d.Verification
+	if v.ObservedSince.IsZero() || v.ObservedSince.After(now) {
+		v.ObservedSince = now
+		d = d.WithVerification(&v)
+	}
+	// If all pods fail, that tells nothing: the time starts again.
+	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure)
+	return d, min(since.Add(policy.VerificationPeriod).Sub(now), policy.VerificationPeriod)
+}
+
+// PassFirst is the decision once the first pods are verified: the others may follow.
+func PassFirst(d *model.Decision, now time.Time) *model.Decision {
+	v := *d.Verification
+	v.ObservedSince, v.FirstPodsVerified = time.Time{}, now
+	return d.WithVerification(&v)
+}
