@@ -17,7 +17,7 @@ import (
 func orRecreate(w *world) {
 	w.policy.Fallback, w.policy.MinReplicas = "Recreate", 2
 	w.situation.NewPods = plan.NewPods{
-		Sizes: []plan.Size{{Container: "app", Resources: large().Resources}},
+		Sizes:      []plan.Size{{Container: "app", Resources: large().Resources}},
 		AskedSince: noon.Add(-time.Hour), EffectiveSince: noon.Add(-24 * time.Hour),
 	}
 }

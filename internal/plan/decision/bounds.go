@@ -54,12 +54,11 @@ func allowedFor(s model.Situation, policy model.Policy, container workload.Conta
 // none: a template that requests more creates no pods at all.
 func fixedLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
 	follows := policy.Containers[container.Name].Limits
-	if r.Limit(container.Resources) == 0 && !policy.InPlace() {
-		if policy.RollsOut() || !follows {
-			return r.Of(s.Bounds.ContainerDefault)
-		}
-	}
-	if follows {
+	hasDefault := r.Limit(container.Resources) == 0 && !policy.InPlace()
+	switch {
+	case hasDefault && policy.RollsOut(), hasDefault && !follows:
+		return r.Of(s.Bounds.ContainerDefault)
+	case follows:
 		return 0
 	}
 	return currentLimit(s, policy, container, r)

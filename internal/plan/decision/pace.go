@@ -169,8 +169,12 @@ type Directions map[window.Direction]bool
 
 // Note adds directions.
 func (d Directions) Note(up, down bool) {
-	d[window.ScaleUp] = d[window.ScaleUp] || up
-	d[window.ScaleDown] = d[window.ScaleDown] || down
+	if up {
+		d[window.ScaleUp] = true
+	}
+	if down {
+		d[window.ScaleDown] = true
+	}
 }
 
 // Allowed says whether what moves in these directions may do so now, and how long it is

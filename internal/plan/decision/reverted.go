@@ -14,33 +14,35 @@ import (
 // change; nil if there is none in the way.
 func skipKnownBad(reverted []model.RevertedChange, m move) (move, *model.RevertedChange) {
 	for i, change := range reverted {
-		if change.Container != m.container || change.Resource != m.resource.Name {
-			continue
-		}
-		switch {
-		case change.IsReduction() && m.lowersTo(change.Value):
-			m.to = min(change.Good, m.from)
-			return m, &reverted[i]
-		case !change.IsReduction() && m.raisesTo(change.Value):
-			m.to = max(change.Good, m.from)
-			return m, &reverted[i]
+		if m.repeats(change) {
+			return m.stoppedBefore(change), &reverted[i]
 		}
 	}
 	return m, nil
 }
 
-// lowersTo says whether usage lowers the request to the value or further.
-func (m move) lowersTo(value int64) bool {
-	return m.why == model.DecidedScaleDown && m.to <= value
-}
-
-// raisesTo says whether usage raises the request to the value or further.
-func (m move) raisesTo(value int64) bool {
+// repeats says whether usage moves the request to the reverted value or further.
+func (m move) repeats(change model.RevertedChange) bool {
+	if change.Container != m.container || change.Resource != m.resource.Name {
+		return false
+	}
 	switch m.why {
+	case model.DecidedScaleDown:
+		return change.IsReduction() && m.to <= change.Value
 	case model.DecidedScaleUp, model.DecidedLowerBound:
-		return m.to >= value
+		return !change.IsReduction() && m.to >= change.Value
 	}
 	return false
+}
+
+// stoppedBefore is the move as far as the value that was good.
+func (m move) stoppedBefore(change model.RevertedChange) move {
+	if change.IsReduction() {
+		m.to = min(change.Good, m.from)
+	} else {
+		m.to = max(change.Good, m.from)
+	}
+	return m
 }
 
 // deferLowering drops what is lowered from the moves if something urgent is decided with
@@ -59,7 +61,8 @@ func deferLowering(policy model.Policy, moves []move, d *model.Decision, now tim
 // rollBackUnverified takes back what no pod has verified yet, before another decision is
 // added to it.
 func rollBackUnverified(policy model.Policy, requests model.Requests, v *model.Verification) {
-	if policy.RollsOut() || v == nil || !v.FirstPodsVerified.IsZero() {
+	switch {
+	case policy.RollsOut(), v == nil, !v.FirstPodsVerified.IsZero():
 		return
 	}
 	for name, good := range v.Good {

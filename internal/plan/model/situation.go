@@ -64,8 +64,12 @@ func (o Original) Has(r Resource) bool { return *r.taken(&o) }
 // IsEmpty says that nothing has been taken over.
 func (o Original) IsEmpty() bool { return !o.CPU && !o.Memory }
 
-// With is the original with the values of one more resource.
+// With is the original with the values of one more resource, unless it is taken over
+// already.
 func (o Original) With(r Resource, found workload.Resources) Original {
+	if o.Has(r) {
+		return o
+	}
 	r.Copy(&o.Resources, found)
 	*r.taken(&o) = true
 	return o
@@ -183,8 +187,11 @@ func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
 	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
 }
 
+// IsAlive says whether the pod runs and is not about to end.
+func IsAlive(p workload.Pod) bool { return p.Running && !p.Terminating }
+
 // IsActive says whether the pod runs and stays, so that it counts.
-func IsActive(p workload.Pod) bool { return p.Running && p.Current && !p.Terminating }
+func IsActive(p workload.Pod) bool { return IsAlive(p) && p.Current }
 
 // ActivePods counts the pods that run and stay.
 func (s Situation) ActivePods() (n int) {

@@ -63,15 +63,22 @@ func (p planner) boosted(sizes []model.Size, list []boostable) (out []model.Size
 	out = sizes
 	for _, b := range list {
 		wanted := p.wantedBoost(b)
-		if b.until.IsZero() || b.hadBoost() || wanted <= b.base {
+		switch {
+		case b.until.IsZero(), b.hadBoost(), wanted <= b.base:
 			continue
 		}
 		out = p.withCPU(out, b.Container, wanted)
-		if until.IsZero() || b.until.Before(until) {
-			until = b.until
-		}
+		until = earliest(until, b.until)
 	}
 	return out, until
+}
+
+// earliest is the earlier of two times, where zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // boostOf is the boost of a pod's container, if it may have one. A boost restarts nothing,
@@ -135,11 +142,12 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
-	if !pod.Resized.IsZero() && !began.IsZero() {
-		isLate := pod.Resized.Before(began.Add(-clockSkew))
-		b.resizedAtStart = !isLate && pod.Resized.Before(end.Add(clockSkew))
-		b.resizedSinceStart = pod.Resized.After(began)
+	switch {
+	case pod.Resized.IsZero(), began.IsZero(), pod.Resized.Before(began.Add(-clockSkew)):
+		return b
 	}
+	b.resizedAtStart = pod.Resized.Before(end.Add(clockSkew))
+	b.resizedSinceStart = pod.Resized.After(began)
 	return b
 }
 
@@ -184,11 +192,16 @@ func (b boostable) keeps() int64 {
 // recognized by its amount, except for what the QoS class may have cost, and by when the
 // pod was resized. What else is found on a pod is not taken away without a decision.
 func (b boostable) isBoosted() bool {
-	if b.isDecided || !b.resizedAtStart || b.Requests.CPUMillis <= b.base {
+	if !b.resizedAtStart || !b.hasMoreThanDecided() {
 		return false
 	}
 	missing := b.most - b.Requests.CPUMillis
 	return missing == 0 || missing == 1
+}
+
+// hasMoreThanDecided says that the container has more than its base, and no decision tells.
+func (b boostable) hasMoreThanDecided() bool {
+	return !b.isDecided && b.Requests.CPUMillis > b.base
 }
 
 // hadBoost says whether this start has had its boost, which was then taken away, by us or
@@ -199,10 +212,10 @@ func (b boostable) hadBoost() bool { return b.resizedSinceStart && b.Requests.CP
 
 // hasStartingSize says that the container has more than its base for a start, and no decision tells.
 func (b boostable) hasStartingSize() bool {
-	if b.isDecided || b.Requests.CPUMillis <= b.base {
-		return false
+	if b.until.IsZero() {
+		return b.isBoosted()
 	}
-	return b.isBoosted() || b.resizedAtStart && !b.until.IsZero()
+	return b.resizedAtStart && b.hasMoreThanDecided()
 }
 
 // wantedBoost is the request while the container starts. What a pod has begun with is not

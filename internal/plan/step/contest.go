@@ -84,7 +84,8 @@ func (p planner) isReleased(c model.Contest) bool {
 // pods if they are resized in place.
 func (p planner) contested() (c model.Contest) {
 	t := p.template()
-	if p.policy.RollsOut() || p.policy.MayRollOut() && t.isTakenOver() {
+	switch {
+	case p.policy.RollsOut(), p.policy.MayRollOut() && t.isTakenOver():
 		c.Template = t.wanted
 	}
 	if p.policy.InPlace() {
@@ -109,8 +110,8 @@ func (p planner) contestedPods() map[string][]model.Size {
 
 // contest is the plan once the decision is contested: to write nothing.
 func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
-	if w := p.Writers; w != nil && p.areNew(w.Names) {
-		p.Decision = p.Decision.WithContest(w.Names)
+	if names := p.writers(); len(names) > 0 {
+		p.Decision = p.Decision.WithContest(names)
 	}
 	by := p.Decision.ContestedBy
 	who := "Another controller keeps"
@@ -127,8 +128,12 @@ func (p planner) contest(c model.Contest, instead model.Plan) model.Plan {
 	return next
 }
 
-func (p planner) areNew(writers []string) bool {
-	return len(writers) > 0 && !slices.Equal(writers, p.Decision.ContestedBy)
+// writers are the names of the field managers of what is contested, as far as they are known.
+func (p planner) writers() []string {
+	if p.Writers == nil {
+		return nil
+	}
+	return p.Writers.Names
 }
 
 func contestMessage(c model.Contest, who string) string {

@@ -31,8 +31,8 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	var candidates []workload.Pod
-	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
-		if model.IsActive(pod) && reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
+	for _, pod := range p.activePods() {
+		if reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
 			candidates = append(candidates, pod)
 		}
 	}
@@ -61,9 +61,8 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	if p.Decision.Verification != nil && settled > 0 {
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first changed pods before evicting others"))
 	}
-	if rejected := p.RejectedEviction; rejected != nil && !p.policy.Edited && p.now.Before(rejected.Until) {
-		o := model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}
-		return p.within(rejected.Until.Sub(p.now)).without(o.Verdict())
+	if o, left := p.rejectedEviction(); left > 0 {
+		return p.within(left).without(o.Verdict())
 	}
 	if wait := p.untilLearned(); wait > 0 {
 		return p.within(wait).without(model.Changing.Because(v1beta1.ReasonRecreating, "Waiting for the API server to learn the size of new pods"))
@@ -71,6 +70,15 @@ func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	first := candidates[0]
 	step := model.Evict{Pod: first.Name, UID: first.UID, ResourceVersion: first.ResourceVersion}
 	return p.plan(step, model.Changing.Because(v1beta1.ReasonRecreating, "Evicting pods one at a time"))
+}
+
+// rejectedEviction is the last eviction if it was refused, and how long that counts.
+func (p planner) rejectedEviction() (o model.Obstacle, left time.Duration) {
+	rejected := p.RejectedEviction
+	if rejected == nil || p.policy.Edited {
+		return o, 0
+	}
+	return model.Obstacle{Reason: rejected.Reason, Message: rejected.Message, Stalled: rejected.Stalled}, rejected.Until.Sub(p.now)
 }
 
 // evictionsStopped says why no pod is evicted, whatever the state of the pods.
@@ -114,17 +122,22 @@ func (a availability) pods() int { return a.ready + a.starting + a.other + len(a
 // sizes yet, because OOM-killed pods never become available.
 func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle) {
 	a := p.availability()
-	isReplacing := a.starting > 0 || a.pods() < int(p.Deployment.Replicas)
 	isRollingOut := p.Deployment.RollingOut && len(a.unavailable) == 0
 	switch {
 	case a.isOutdated:
 		return nil, anotherRollout()
-	case a.other == 0 && isReplacing:
+	case a.other > 0:
+		return nil, podsUnavailable()
+	case a.starting > 0, a.pods() < int(p.Deployment.Replicas):
 		return nil, model.Obstacle{Reason: v1beta1.ReasonRecreating, Message: "Waiting for the replacement pod to become ready"}
-	case a.other > 0, isRollingOut:
-		return nil, model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
+	case isRollingOut:
+		return nil, podsUnavailable()
 	}
 	return a.unavailable, model.Obstacle{}
+}
+
+func podsUnavailable() model.Obstacle {
+	return model.Obstacle{Reason: v1beta1.ReasonPodsUnavailable, Message: "Not all replicas are available: no pod is evicted until they are"}
 }
 
 func (p planner) availability() (a availability) {

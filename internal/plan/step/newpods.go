@@ -42,9 +42,9 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	made := withDefaults(p.Deployment.Containers, p.Bounds)
 	var whole []model.Size
 	for i, c := range p.Deployment.Containers {
-		if requests, ok := p.Decision.Requests[c.Name]; ok && !c.Unreadable {
+		if p.isDecided(c) {
 			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(made[i].Resources, requests)})
+			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(made[i].Resources, p.Decision.Requests[c.Name])})
 		}
 	}
 	if obstacle := decision.OutOfBounds(withSizes(made, whole), whole, p.Bounds); obstacle.Exists() {
@@ -131,13 +131,13 @@ func (p planner) judgeNewest(n model.NewPods) model.NewPods {
 // untilLearned is how long to wait until the next pod gets the sizes, and can be told from
 // those that existed: times of creation are in whole seconds.
 func (p planner) untilLearned() time.Duration {
-	if p.newPods.AskedSince.IsZero() && p.newPods.EffectiveSince.IsZero() {
+	n := p.newPods
+	switch age := p.now.Sub(n.EffectiveSince); {
+	case n.EffectiveSince.IsZero() && n.AskedSince.IsZero():
 		return newPodsDelay
-	}
-	if p.newPods.EffectiveSince.IsZero() {
-		return min(newPodsDelay, max(time.Second, p.newPods.AskedSince.Add(newPodsDelay).Sub(p.now)))
-	}
-	if age := p.now.Sub(p.newPods.EffectiveSince); 0 <= age && age < time.Second {
+	case n.EffectiveSince.IsZero():
+		return min(newPodsDelay, max(time.Second, n.AskedSince.Add(newPodsDelay).Sub(p.now)))
+	case age.Truncate(time.Second) == 0 && age >= 0:
 		return time.Second
 	}
 	return 0

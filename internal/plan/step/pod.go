@@ -31,11 +31,9 @@ const (
 type podVerdict struct {
 	activity activity
 	// step is the resize of the pod, whether it is still to be made or not.
-	step model.Resize
-	// freesCapacity says that the step frees capacity for others.
-	freesCapacity bool
-	obstacles     model.Obstacles
-	requeueAfter  time.Duration
+	step         model.Resize
+	obstacles    model.Obstacles
+	requeueAfter time.Duration
 }
 
 type activity int
@@ -44,6 +42,7 @@ const (
 	blocked       activity = iota // it cannot have its size
 	unmanaged                     // nothing is decided for it
 	asks                          // it is to be resized
+	asksFreeing                   // it is to be resized, which frees capacity for others
 	asksBoost                     // it is to be resized because it is starting
 	asksReduction                 // it is to be lowered, which needs verification
 	inFlight                      // a resize is in progress
@@ -60,9 +59,8 @@ func (p planner) classify(pod workload.Pod) podVerdict {
 	}
 	sizes, refusal := p.admissible(pod, t.sizes)
 	v := podVerdict{
-		step:          model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()},
-		freesCapacity: raisesNothing(pod, sizes),
-		obstacles:     t.dropped,
+		step:      model.Resize{Pod: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Sizes: sizes, Boost: t.isBoosted()},
+		obstacles: t.dropped,
 	}
 	if refusal.Exists() {
 		v.obstacles = append(v.obstacles, refusal)
@@ -99,6 +97,8 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 		return v.as(asksBoost)
 	case p.Decision.Verification != nil && lowersRequest(pod, v.step.Sizes):
 		return v.as(asksReduction)
+	case raisesNothing(pod, v.step.Sizes):
+		return v.as(asksFreeing)
 	}
 	return v.as(asks)
 }

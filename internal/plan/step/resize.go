@@ -27,12 +27,16 @@ func (p planner) resize() model.Plan {
 	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	var verdicts []podVerdict
-	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
-		if model.IsActive(pod) {
-			verdicts = append(verdicts, p.classify(pod))
-		}
+	for _, pod := range p.activePods() {
+		verdicts = append(verdicts, p.classify(pod))
 	}
 	return p.choose(fold(verdicts))
+}
+
+// activePods are the pods that run and stay, by name.
+func (p planner) activePods() []workload.Pod {
+	pods := slices.SortedFunc(slices.Values(p.Pods), byName)
+	return slices.DeleteFunc(pods, func(pod workload.Pod) bool { return !model.IsActive(pod) })
 }
 
 func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }
@@ -48,30 +52,28 @@ type tally struct {
 	obstacles    model.Obstacles
 	requeueAfter time.Duration
 
-	next      *model.Resize // what to resize next
+	next      *model.Resize // the first resize
+	freeing   *model.Resize // the first resize that frees capacity for others
 	reduction *model.Resize // what to lower next, which needs verification
 	boosts    []model.Resize
 }
 
 func fold(verdicts []podVerdict) tally {
 	t := tally{pods: len(verdicts)}
-	var freesCapacity bool
 	for _, v := range verdicts {
 		t.requeueAfter = model.Sooner(t.requeueAfter, v.requeueAfter)
 		t.obstacles = append(t.obstacles, v.obstacles...)
 		t.count(v)
-		if v.activity != asks {
-			continue
-		}
-		if t.next == nil || v.freesCapacity && !freesCapacity {
-			t.next, freesCapacity = &v.step, v.freesCapacity
-		}
 	}
 	return t
 }
 
 func (t *tally) count(v podVerdict) {
 	switch v.activity {
+	case asks:
+		t.next = cmp.Or(t.next, &v.step)
+	case asksFreeing:
+		t.freeing = cmp.Or(t.freeing, &v.step)
 	case asksBoost:
 		t.boosts = append(t.boosts, v.step)
 	case asksReduction:
@@ -85,7 +87,9 @@ func (t *tally) count(v podVerdict) {
 	case complete:
 		t.settled++
 		t.complete++
-		t.isBoosted = t.isBoosted || v.step.Boost
+		if v.step.Boost {
+			t.isBoosted = true
+		}
 	case unmanaged:
 		t.complete++
 	}
@@ -98,7 +102,7 @@ func (p planner) choose(t tally) model.Plan {
 	if t.pods == 0 {
 		return p.withoutPods()
 	}
-	next := t.next
+	next := cmp.Or(t.freeing, t.next)
 	if next == nil {
 		p, next = p.nextReduction(t)
 	}

@@ -65,16 +65,23 @@ func (p planner) rollOut() model.Plan {
 // OOM-killed pods never become available, and pods that a LimitRange refuses are never
 // created. A rollout that waits for them never ends: it must not block what helps them.
 func (p planner) rolloutObstacle(t template) model.Obstacle {
-	isUrgent := p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
 	switch {
 	case t.obstacle.Exists():
 		return t.obstacle
 	case p.Deployment.Paused:
 		return model.Obstacle{Reason: v1beta1.ReasonRolloutPaused, Message: "The Deployment is paused: its pod template is not changed until it is resumed"}
-	case p.Deployment.RollingOut && !isUrgent && !p.breaksBounds():
+	case p.Deployment.RollingOut && !p.endsRollout():
 		return anotherRollout()
 	}
 	return model.Obstacle{}
+}
+
+// endsRollout says whether the template helps a rollout that would not end without it.
+func (p planner) endsRollout() bool {
+	if p.breaksBounds() {
+		return true
+	}
+	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
 }
 
 func anotherRollout() model.Obstacle {
@@ -110,9 +117,10 @@ func (p planner) rolloutWindow(t template) (open bool, in time.Duration) {
 // rolledOut says how far the Deployment is with a template that is as decided.
 func (p planner) rolledOut() model.Plan {
 	switch {
-	case p.Deployment.RollingOut && p.Deployment.Paused:
+	case !p.Deployment.RollingOut:
+	case p.Deployment.Paused:
 		return p.without(model.Waiting.Because(v1beta1.ReasonRolloutPaused, "The Deployment is paused: its pods get the decided size once it is resumed"))
-	case p.Deployment.RollingOut:
+	default:
 		return p.without(model.Changing.Because(v1beta1.ReasonRollingOut, "The Deployment is rolling out the decided size"))
 	}
 	if p.Decision.Verification != nil {
@@ -180,11 +188,9 @@ func (p planner) templateSize(c workload.Container) (size templateSize) {
 	size.want = decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, requests)
 	size.original, _ = p.Original(c.Name)
 	for _, r := range model.Resources {
-		isDecided := r.Of(requests) > 0
-		switch {
-		case isDecided && !size.original.Has(r):
+		if r.Of(requests) > 0 {
 			size.original = size.original.With(r, c.Resources)
-		case !isDecided && size.original.Has(r):
+		} else if size.original.Has(r) {
 			r.Copy(&size.want, size.original.Resources)
 		}
 		if size.original.Has(r) {

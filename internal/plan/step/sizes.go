@@ -20,14 +20,19 @@ import (
 // a restart or less memory in use could change it.
 func (p planner) sizesFor(pod workload.Pod) (sizes []model.Size, dropped model.Obstacles) {
 	for _, c := range pod.Containers {
-		if _, ok := p.Decision.Requests[c.Name]; !ok || c.Unreadable {
-			continue
+		if p.isDecided(c) {
+			size, without := p.sizeFor(pod, c)
+			sizes = append(sizes, size)
+			dropped = append(dropped, without...)
 		}
-		size, without := p.sizeFor(pod, c)
-		sizes = append(sizes, size)
-		dropped = append(dropped, without...)
 	}
 	return keepBurstable(pod, sizes), dropped
+}
+
+// isDecided says whether something is decided for a container that can be changed.
+func (p planner) isDecided(c workload.Container) bool {
+	_, ok := p.Decision.Requests[c.Name]
+	return ok && !c.Unreadable
 }
 
 func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Size, dropped model.Obstacles) {

@@ -71,10 +71,7 @@ func compare(s model.Situation, policy model.Policy, d *model.Decision, now time
 
 // isComparable says whether the pod runs, and in place, that it stays.
 func (c comparison) isComparable(pod workload.Pod) bool {
-	if !pod.Running || pod.Terminating {
-		return false
-	}
-	return pod.Current || c.policy.RollsOut()
+	return model.IsAlive(pod) && (pod.Current || c.policy.RollsOut())
 }
 
 func (c comparison) podHealth(pod workload.Pod) podHealth {
@@ -95,8 +92,13 @@ func (c comparison) podHealth(pod workload.Pod) podHealth {
 // checksReadiness says whether an unready pod is a failed one. A rollout waits for
 // readiness by itself, and a new pod may take its time to start.
 func (c comparison) checksReadiness(pod workload.Pod, isChanged bool) bool {
-	isNew := isChanged && pod.Resized.IsZero()
-	return !isNew && !c.policy.RollsOut()
+	switch {
+	case c.policy.RollsOut():
+		return false
+	case isChanged:
+		return !pod.Resized.IsZero()
+	}
+	return true
 }
 
 func (c comparison) cohortOf(pod workload.Pod, isChanged bool) cohort {
@@ -105,7 +107,9 @@ func (c comparison) cohortOf(pod workload.Pod, isChanged bool) cohort {
 		return unhealthyBefore
 	case isChanged:
 		return changed
-	case !c.policy.RollsOut() && pod.Started.After(c.Began):
+	case c.policy.RollsOut():
+		return unchanged
+	case pod.Started.After(c.Began):
 		return neither // it is new, and has not run for as long as the others
 	}
 	return unchanged
@@ -154,17 +158,20 @@ func (c comparison) isLowered(container workload.Container, r model.Resource) bo
 
 // killOf names the container of the pod that was OOM-killed with less memory than before;
 // empty for none.
-func (c comparison) killOf(pod workload.Pod, since time.Time) (name string) {
+func (c comparison) killOf(pod workload.Pod, since time.Time) string {
+	var names []string
 	for _, exit := range pod.Exits {
-		isLowered := c.decision.Request(exit.Container, model.Memory) < model.Memory.Of(c.Good[exit.Container])
-		if !exit.OOMKilled || !isLowered || exit.At.Before(since) {
-			continue
-		}
-		if name == "" || exit.Container < name {
-			name = exit.Container
+		hasLess := c.decision.Request(exit.Container, model.Memory) < model.Memory.Of(c.Good[exit.Container])
+		switch {
+		case !exit.OOMKilled, exit.At.Before(since):
+		case hasLess:
+			names = append(names, exit.Container)
 		}
 	}
-	return name
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.Min(names)
 }
 
 func (h *cohortHealth) add(p podHealth) {

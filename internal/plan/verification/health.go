@@ -4,6 +4,7 @@
 package verification
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ const (
 // unhealthyPods are the pods that are unhealthy, or have been within the time before now.
 func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (out []types.UID) {
 	for _, pod := range pods {
-		if !pod.Running || pod.Terminating {
+		if !model.IsAlive(pod) {
 			continue
 		}
 		failure := failureOf(pod, now.Add(-within), now, true)
@@ -94,10 +95,9 @@ func (f *podFailure) noteReadiness(pod workload.Pod, since, now time.Time) {
 func (f *podFailure) note(s severity, at time.Time, format string, args ...any) {
 	f.last = model.Latest(f.last, at)
 	evidence := fmt.Sprintf(format, args...)
-	if s < f.severity || s == f.severity && evidence >= f.evidence {
-		return
+	if cmp.Or(cmp.Compare(s, f.severity), cmp.Compare(f.evidence, evidence)) > 0 {
+		f.severity, f.evidence = s, evidence
 	}
-	f.severity, f.evidence = s, evidence
 }
 
 // count counts the pod as failed or not.

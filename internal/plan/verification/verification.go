@@ -163,17 +163,20 @@ func isRevertible(c model.RevertedChange, all bool) bool {
 func remember(known, reverted []model.RevertedChange) []model.RevertedChange {
 	out := slices.Clone(reverted)
 	for _, old := range known {
-		if !slices.ContainsFunc(reverted, func(c model.RevertedChange) bool { return isSameKind(c, old) }) {
+		if !slices.ContainsFunc(reverted, func(c model.RevertedChange) bool { return kindOf(c) == kindOf(old) }) {
 			out = append(out, old)
 		}
 	}
 	return out[:min(len(out), maxReverted)]
 }
 
-// isSameKind says whether both changed the same request in the same direction.
-func isSameKind(a, b model.RevertedChange) bool {
-	return a.Container == b.Container && a.Resource == b.Resource && a.IsReduction() == b.IsReduction()
+// kind is which request a change moved, and in which direction.
+type kind struct {
+	container, resource string
+	isReduction         bool
 }
+
+func kindOf(c model.RevertedChange) kind { return kind{c.Container, c.Resource, c.IsReduction()} }
 
 // StillReverted are the reverted changes that are not tried again: until twice as much
 // usage has been observed, after a week, or when a user has edited the scaler.
@@ -183,8 +186,10 @@ func StillReverted(s model.Situation, policy model.Policy, now time.Time) (out [
 	}
 	for _, c := range s.RevertedChanges {
 		rec, _ := s.Recommendation(c.Container)
-		isNew := c.Observed > 0 && rec.Observed >= 2*c.Observed
-		if !isNew && now.Sub(c.At) < revertedFor {
+		switch {
+		case now.Sub(c.At) >= revertedFor:
+		case c.Observed > 0 && rec.Observed >= 2*c.Observed:
+		default:
 			out = append(out, c)
 		}
 	}
