@@ -22,7 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -37,8 +37,8 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	if !scaler.SizesNewPods(&vs.Spec) {
 		return nil
 	}
-	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
-		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods, p.plan.Admission)) {
+	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
 		return nil
@@ -51,11 +51,11 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	key := client.ObjectKeyFromObject(vs)
 	selector := p.observation.deployment.Spec.Selector
 	sizes := vs.Status.NewPods.Containers
-	if scaler.EvictsPods(&vs.Spec) && !equality.Semantic.DeepEqual(sizes, scaler.APINewPods(p.plan.NewPods, plan.Admission{}).Containers) {
+	if scaler.EvictsPods(&vs.Spec) && !equality.Semantic.DeepEqual(sizes, scaler.APINewPods(p.plan.NewPods).Containers) {
 		p.again = staleCacheRetry // the API server is given its time once the status says it
 	}
 	// An eviction rests on what there is now.
-	if p.plan.Evict == nil && r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
+	if _, evicts := p.plan.Step.(plan.Evict); !evicts && r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
 		r.admitted.ask(key, sizes, p.now, false)
 		return nil
 	}
@@ -64,31 +64,28 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		r.admitted.remember(key, selector, p.now)
 		r.admitted.ask(key, sizes, p.now, changed)
 		if changed {
-			p.plan.Evict, p.plan.Admission.NewestPod = nil, time.Time{}
+			p.plan = p.plan.Relearning()
 		}
 		return r.sweepBindings(ctx)
 	}
-	before := p.plan
-	switch refused := apierror.Of(err); {
+	var reason, message string
+	switch refused := refusal.Of(err); {
 	case meta.IsNoMatchError(err):
-		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
-		p.plan.Message = "The API server has no MutatingAdmissionPolicy, which came with Kubernetes 1.36: use another updateMode"
+		reason = v1beta1.ReasonAdmissionUnavailable
+		message = "The API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36: use another updateMode"
 	case errors.Is(err, errNoPolicy):
-		p.plan.Reason = v1beta1.ReasonAdmissionUnavailable
-		p.plan.Message = "There is no MutatingAdmissionPolicy " + admission.PolicyName + ": install config/components/new-pods"
+		reason = v1beta1.ReasonAdmissionUnavailable
+		message = "There is no MutatingAdmissionPolicy " + admission.PolicyName + ": install config/components/new-pods"
 	case refused.Reason != "":
-		p.plan.Reason = refused.Reason
-		p.plan.Message = "The API server is not asked to size new pods, for which config/components/new-pods has the rights: " + refused.Message
+		reason = refused.Reason
+		message = "The operator lacks the rights of config/components/new-pods, so that the API server does not size new pods: " + refused.Message
 	default:
 		return err
 	}
-	p.plan.Stalled, p.plan.Applied, p.plan.NewPods = true, false, nil
 	if scaler.EvictsPods(&vs.Spec) {
-		if before.Reason != v1beta1.ReasonRecreating { // it is about more than evictions
-			p.plan = before
-		}
-		p.plan.NewPods, p.plan.Evict, p.plan.Admission.NewestPod = nil, nil, time.Time{}
-		p.plan.Changing = p.plan.Changing && before.Reason != v1beta1.ReasonRecreating
+		p.plan = p.plan.UnsizedBeside(reason, message)
+	} else {
+		p.plan = p.plan.Unsized(reason, message)
 	}
 	r.admitted.forget(key)
 	return nil
@@ -131,7 +128,7 @@ func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, st
 		return nil
 	}
 	err := r.unbind(ctx, client.ObjectKeyFromObject(vs))
-	if refused := apierror.Of(err); refused.Reason != "" {
+	if refused := refusal.Of(err); refused.Reason != "" {
 		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
 		return nil
 	}
@@ -159,8 +156,8 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 		return nil
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); apierror.Of(err).Reason != "" {
-		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", apierror.Of(err).Message)
+	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); refusal.Of(err).Reason != "" {
+		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", refusal.Of(err).Message)
 		r.admitted.setSwept()
 		return nil
 	} else if err != nil {

@@ -42,7 +42,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	newPass := func() *pass {
-		p := &pass{now: noon, plan: plan.Plan{Reason: "NewPodsOnly", NewPods: []plan.Size{{Container: "app"}}}}
+		p := &pass{now: noon, plan: plan.Plan{Verdict: plan.Waiting.Because("NewPodsOnly", ""), NewPods: plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}}}
 		p.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: selector}}
 		return p
 	}
@@ -69,8 +69,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	})
 	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
 		r, p := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(gone, selector)), newPass()
-		if err := r.admit(t.Context(), vs, p); err != nil || p.plan.Stalled {
-			t.Fatal(err, p.plan.Message)
+		if err := r.admit(t.Context(), vs, p); err != nil || p.plan.Verdict.State.IsStalled() {
+			t.Fatal(err, p.plan.Verdict.Message)
 		}
 		if got := strings.Join(bindings(r), " "); got != vs.Name {
 			t.Errorf("bindings of %s", got)
@@ -88,7 +88,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}{
 			"where nothing is asked for yet": {nil, true},
 			"where they got something else":  {&v1beta1.NewPods{}, true},
-			"where nothing changes":          {scaler.APINewPods([]plan.Size{{Container: "app"}}, plan.Admission{}), false},
+			"where nothing changes":          {scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}), false},
 		} {
 			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
 			r.Freeze = freeze.New(types.NamespacedName{})
@@ -98,8 +98,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			if err := r.admit(t.Context(), before, p); err != nil || len(bindings(r)) > 0 {
 				t.Errorf("%s: %v, bindings of %v", name, err, bindings(r))
 			}
-			if got := p.plan.Reason == "Frozen"; got != tc.waits {
-				t.Errorf("%s: %s", name, p.plan.Reason)
+			if got := p.plan.Verdict.Reason == "Frozen"; got != tc.waits {
+				t.Errorf("%s: %s", name, p.plan.Verdict.Reason)
 			}
 			if completeStatus(before, p); !equality.Semantic.DeepEqual(p.status.NewPods, tc.admission) {
 				t.Errorf("%s: new pods get %+v", name, p.status.NewPods)
@@ -118,7 +118,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	t.Run("no pod is evicted but with a binding and a policy that have been there", func(t *testing.T) {
 		recreate, other := vs.DeepCopy(), selector.DeepCopy()
 		recreate.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
-		recreate.Status.NewPods = scaler.APINewPods(newPass().plan.NewPods, plan.Admission{})
+		recreate.Status.NewPods = scaler.APINewPods(newPass().plan.NewPods)
 		other.MatchLabels["tier"] = "front"
 		for name, tc := range map[string]struct {
 			objects []client.Object
@@ -132,12 +132,12 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		} {
 			r, p := reconciler(interceptor.Funcs{}, tc.objects...), newPass()
 			r.admitted.remember(key, selector, noon) // as it was a moment ago
-			p.plan.Reason, p.plan.Evict, p.plan.Admission.NewestPod = "Recreating", &plan.Evict{Pod: "web-1"}, noon
+			p.plan.Verdict.Reason, p.plan.Step, p.plan.NewPods.EffectiveSince = "Recreating", plan.Evict{Pod: "web-1"}, noon
 			if err := r.admit(t.Context(), recreate, p); err != nil {
 				t.Fatal(err)
 			}
-			if got := p.plan.Evict != nil; got != tc.evicts || p.plan.Reason != tc.reason || p.plan.Admission.NewestPod.IsZero() == tc.evicts {
-				t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, p.plan.Reason, p.plan.Admission.NewestPod)
+			if _, got := p.plan.Step.(plan.Evict); got != tc.evicts || p.plan.Verdict.Reason != tc.reason || p.plan.NewPods.EffectiveSince.IsZero() == tc.evicts {
+				t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, p.plan.Verdict.Reason, p.plan.NewPods.EffectiveSince)
 			}
 		}
 	})
@@ -160,8 +160,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			if err := r.admit(t.Context(), vs, p); err != nil {
 				t.Fatal(err)
 			}
-			if p.plan.Reason != tc.reason || !p.plan.Stalled || p.plan.NewPods != nil {
-				t.Errorf("%s: %s, stalled %t, new pods get %v", p.plan.Reason, p.plan.Message, p.plan.Stalled, p.plan.NewPods)
+			if p.plan.Verdict.Reason != tc.reason || !p.plan.Verdict.State.IsStalled() || p.plan.NewPods.Sizes != nil {
+				t.Errorf("%s: %s, stalled %t, new pods get %v", p.plan.Verdict.Reason, p.plan.Verdict.Message, p.plan.Verdict.State.IsStalled(), p.plan.NewPods)
 			}
 		})
 	}

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -51,31 +51,30 @@ func (r *Reconciler) apply(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 }
 
 func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) {
-	switch {
-	case p.plan.Resize != nil:
-		p.err = r.resize(ctx, vs, p)
-	case p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0:
-		p.err = r.hold(ctx, vs, p)
-	case p.plan.Rewrite != nil:
-		p.err = r.rewrite(ctx, vs, p)
-	case p.plan.Evict != nil:
-		p.err = r.evict(ctx, vs, p)
-	case p.plan.GiveBack:
+	switch step := p.plan.Step.(type) {
+	case plan.Resize:
+		p.err = r.resize(ctx, vs, p, step)
+	case plan.TakeOver:
+		p.err = r.takeOver(ctx, vs, p, step)
+	case plan.Rewrite:
+		p.err = r.rewrite(ctx, vs, p, step)
+	case plan.Evict:
+		p.err = r.evict(ctx, vs, p, step)
+	case plan.Restore:
 		if p.err = r.giveBack(ctx, vs, p.status.OriginalResources); p.err == nil {
 			p.status.OriginalResources = nil
 			p.again = staleCacheRetry
 		}
-	case p.plan.RecordFirst:
+	case plan.Record:
 		p.again = staleCacheRetry
 	default:
-		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Reason, "message", p.plan.Message)
+		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Verdict.Reason, "message", p.plan.Verdict.Message)
 	}
 }
 
 // resize asks for one pod's resize, all its containers at once. The pod must still
 // be the one that the plan saw.
-func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
-	step := p.plan.Resize
+func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Resize) error {
 	patch, err := resizePatch(step)
 	if err != nil {
 		return err
@@ -89,13 +88,13 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 			what.generation, what.at = pod.Generation, p.now
 			what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
 		})
-		p.changes = append(p.changes, changesOf(p.observation.situation, *step)...)
+		p.changes = append(p.changes, changesOf(p.observation.situation, step)...)
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
 		return nil
 	}
-	if refused := apierror.Of(err); refused.Reason != "" {
+	if refused := refusal.Of(err); refused.Reason != "" {
 		countAction("resize", refused.Reason)
-		verdict := plan.Refused{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
+		verdict := plan.RejectedResize{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
 		r.pods.remember(key, step.UID, func(what *remembered) {
 			what.refused = slices.DeleteFunc(what.refused, func(old refusedUntil) bool { return !p.now.Before(old.until) })
 			what.refused = append(what.refused, refusedUntil{verdict, p.now.Add(r.patience(vs, p, refused.Reason))})
@@ -104,13 +103,13 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 		// Plan again with what we know now: the refusal becomes the plan's reason, or
 		// another pod's turn comes, in a pass of its own.
 		situation := &p.observation.situation
-		situation.Refused = maps.Clone(situation.Refused)
-		if situation.Refused == nil {
-			situation.Refused = map[types.UID][]plan.Refused{}
+		situation.RejectedResizes = maps.Clone(situation.RejectedResizes)
+		if situation.RejectedResizes == nil {
+			situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 		}
-		situation.Refused[step.UID] = append(slices.Clone(situation.Refused[step.UID]), verdict)
+		situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), verdict)
 		p.plan = plan.Next(*situation, scaler.PlanPolicy(vs, situation.Deployment), p.now)
-		if p.plan.Resize != nil {
+		if _, resizes := p.plan.Step.(plan.Resize); resizes {
 			p.again = staleCacheRetry
 		}
 		return nil
@@ -121,7 +120,7 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 
 // causeOf is why a step is made, for the log.
 func causeOf(p plan.Plan) string {
-	if p.Resize != nil && p.Resize.Boost || p.Decision == nil {
+	if resize, ok := p.Step.(plan.Resize); ok && resize.Boost || p.Decision == nil {
 		return v1beta1.ReasonBoosted
 	}
 	return p.Decision.Reason
@@ -167,18 +166,17 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 
 // refusedBy says why the step is not taken, and whether the answer was a refusal at all.
 func (p *pass) refusedBy(err error) bool {
-	refused := apierror.Of(err)
+	refused := refusal.Of(err)
 	if refused.Reason == "" {
 		return false
 	}
-	p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.Reason, refused.Message, true
-	p.plan.Changing = false
+	p.plan = p.plan.Blocked(refused.Reason, refused.Message)
 	return true
 }
 
 // resizePatch is the strategic merge patch that holds the pod's identity and the
 // containers' resources, and nothing else.
-func resizePatch(step *plan.Resize) ([]byte, error) {
+func resizePatch(step plan.Resize) ([]byte, error) {
 	type container struct {
 		Name      string                      `json:"name"`
 		Resources corev1.ResourceRequirements `json:"resources"`
@@ -223,19 +221,18 @@ func resourceList(a quantity.Amounts) corev1.ResourceList {
 	return list
 }
 
-// hold records what the template holds before it is taken over, first the
+// takeOver records what the template holds before it is taken over, first the
 // finalizer, then the values. The step itself is for the next pass.
 //
 // What is found must be the user's: not another scaler's that has not given it back
 // yet, nor what a cache shows that is older than the Deployment.
-func (r *Reconciler) hold(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
-	other, err := r.otherHolder(ctx, vs, p.plan.Rewrite.UID)
+func (r *Reconciler) takeOver(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.TakeOver) error {
+	other, err := r.otherHolder(ctx, vs, step.UID)
 	if err != nil {
 		return err
 	}
 	if other != "" {
-		p.plan.Reason, p.plan.Message = v1beta1.ReasonConflict, "VerticalScaler "+other+" has not given the pod template back yet"
-		p.plan.Changing = false
+		p.plan = p.plan.Delayed(v1beta1.ReasonConflict, "VerticalScaler "+other+" has not restored the pod template yet")
 		return nil
 	}
 	var live appsv1.Deployment
@@ -245,7 +242,7 @@ func (r *Reconciler) hold(ctx context.Context, vs *v1beta1.VerticalScaler, p *pa
 		}
 		return fmt.Errorf("reading Deployment %s to record what it holds: %w", scaler.Target(vs), err)
 	}
-	if live.ResourceVersion != p.plan.Rewrite.ResourceVersion {
+	if live.ResourceVersion != step.ResourceVersion {
 		return errStaleCache
 	}
 	if !controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
@@ -260,7 +257,7 @@ func (r *Reconciler) hold(ctx context.Context, vs *v1beta1.VerticalScaler, p *pa
 		r.written.Remember(updated, p.now)
 		vs.ResourceVersion, vs.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
-	p.status.OriginalResources = scaler.APIOriginals(p.observation.situation.Held, p.plan.Rewrite.Hold, p.observation.situation.Deployment)
+	p.status.OriginalResources = scaler.APIOriginals(p.observation.situation.Originals, step.Originals, p.observation.situation.Deployment)
 	p.again = staleCacheRetry
 	return nil
 }
@@ -268,15 +265,14 @@ func (r *Reconciler) hold(ctx context.Context, vs *v1beta1.VerticalScaler, p *pa
 // rewrite applies the sizes to the Deployment's pod template, by server-side apply
 // of nothing but these values. It takes them from whoever had them: they are
 // recorded as held, to be given back.
-func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
-	step := p.plan.Rewrite
+func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Rewrite) error {
 	sizes := map[string]corev1.ResourceRequirements{}
 	for _, size := range step.Sizes {
 		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
 	}
 	if err := r.keepUnrecorded(ctx, vs, p, sizes); err != nil {
 		if p.refusedBy(err) {
-			p.undecide()
+			p.plan = p.plan.KeepDecision(p.observation.situation)
 			return nil
 		}
 		return err
@@ -310,11 +306,10 @@ func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p 
 			"reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
 		return nil
 	}
-	p.undecide()
-	if refused := apierror.Of(err); refused.Reason != "" {
+	p.plan = p.plan.KeepDecision(p.observation.situation)
+	if refused := refusal.Of(err); refused.Reason != "" {
 		countAction("rollout", refused.Reason)
-		p.plan.Reason, p.plan.Message, p.plan.Stalled = refused.Reason, refused.Message, true
-		p.plan.Changing = false
+		p.plan = p.plan.Blocked(refused.Reason, refused.Message)
 		return nil
 	}
 	countAction("rollout", outcomeOf(err))
@@ -334,11 +329,11 @@ func (r *Reconciler) keepUnrecorded(ctx context.Context, vs *v1beta1.VerticalSca
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
-	addUnrecorded(&deployment, p.observation.situation.Held, owned, sizes)
+	addUnrecorded(&deployment, p.observation.situation.Originals, owned, sizes)
 	return nil
 }
 
-func addUnrecorded(d *appsv1.Deployment, held []plan.Held, owned *fieldpath.Set, sizes map[string]corev1.ResourceRequirements) {
+func addUnrecorded(d *appsv1.Deployment, held []plan.Original, owned *fieldpath.Set, sizes map[string]corev1.ResourceRequirements) {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		size := sizes[c.Name]
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -358,8 +353,8 @@ func addUnrecorded(d *appsv1.Deployment, held []plan.Held, owned *fieldpath.Set,
 	}
 }
 
-func isRecorded(held []plan.Held, container string, resource corev1.ResourceName) bool {
-	return slices.ContainsFunc(held, func(h plan.Held) bool {
+func isRecorded(held []plan.Original, container string, resource corev1.ResourceName) bool {
+	return slices.ContainsFunc(held, func(h plan.Original) bool {
 		return h.Container == container && (resource == corev1.ResourceCPU && h.CPU || resource == corev1.ResourceMemory && h.Memory)
 	})
 }

@@ -16,7 +16,7 @@ import (
 // A resize names the pod that it is meant for, the containers and their resources, and
 // nothing else. What is 0 is not ours to set: a limit of 0 would end the pod.
 func TestResizePatch(t *testing.T) {
-	got, err := resizePatch(&plan.Resize{
+	got, err := resizePatch(plan.Resize{
 		Pod: "web-1", UID: "uid", ResourceVersion: "7",
 		Sizes: []plan.Size{
 			{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(2000, 0)}},

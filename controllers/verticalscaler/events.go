@@ -40,7 +40,7 @@ func (r *Reconciler) tell(vs *v1beta1.VerticalScaler, p pass) {
 	before, after := vs.Status.Conditions, p.status.Conditions
 	if p.plan.Decided && p.plan.Decision != nil {
 		kind, what := corev1.EventTypeNormal, eventDecided
-		if p.plan.PutBack != "" {
+		if p.plan.Reverted != "" {
 			kind, what = corev1.EventTypeWarning, eventPutBack
 		}
 		r.event(vs, p, kind, what, sayDecided(&p))
@@ -48,7 +48,7 @@ func (r *Reconciler) tell(vs *v1beta1.VerticalScaler, p pass) {
 	if p.evicted != "" {
 		r.event(vs, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
 	}
-	if p.plan.Applied && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
+	if p.plan.Verdict.State.IsApplied() && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.event(vs, p, corev1.EventTypeNormal, eventApplied, sayApplied(vs, p.status.Summary))
 	}
 	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {

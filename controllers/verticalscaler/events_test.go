@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 func TestEvents(t *testing.T) {
@@ -22,7 +23,7 @@ func TestEvents(t *testing.T) {
 	stalledBefore := func(s *v1beta1.VerticalScaler) {
 		s.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "QoSChange"}}
 	}
-	qos := []func(*pass){planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }}
+	qos := []func(*pass){planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }}
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
 		pass   *pass
@@ -36,7 +37,7 @@ func TestEvents(t *testing.T) {
 		"a rollout restarts pods":       {checkout(withMode("Rollout")), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
 		"all pods have had them before": {checkout(appliedBefore), aPass(), nil},
 		"all pods have them, and there is more to say": {
-			checkout(), aPass(func(p *pass) { p.plan.Reason = "HPAConflict" }),
+			checkout(), aPass(func(p *pass) { p.plan.Verdict.Reason = "HPAConflict" }),
 			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"},
 		},
 		"nothing was decided, so nothing is applied": {checkout(), aPass(func(p *pass) { p.plan.Decision = nil }), nil},

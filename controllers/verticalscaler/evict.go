@@ -32,8 +32,7 @@ const (
 
 // evict asks for the eviction of one pod, which must still be as the plan saw it: one that has
 // got its size meanwhile, or another one by that name, is not evicted.
-func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
-	step := p.plan.Evict
+func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Evict) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod}}
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod},
@@ -47,7 +46,7 @@ func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		countAction("evict", "done")
 		r.pods.remember(key, step.UID, func(what *remembered) { what.evicted, what.at = true, p.now })
 		p.evicted = step.Pod
-		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "message", p.plan.Message)
+		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", p.plan.Decision.Reason, "message", p.plan.Verdict.Message)
 		return nil
 	}
 	refused, retryAfter := apierror.OfEviction(err)
@@ -57,7 +56,7 @@ func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	}
 	countAction("evict", refused.Reason)
 	log.FromContext(ctx).Info("Eviction refused", "Pod", step.Pod, "reason", refused.Reason, "message", refused.Message)
-	no := &plan.Refusal{Reason: refused.Reason, Message: refused.Message}
+	no := &plan.RejectedEviction{Reason: refused.Reason, Message: refused.Message}
 	switch refused.Reason {
 	case v1beta1.ReasonDisruptionBudget:
 		no.Until = p.now.Add(min(max(retryAfter, budgetRetry), mostRetry))
@@ -68,11 +67,9 @@ func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	}
 	r.pods.remember(key, p.observation.situation.Deployment.UID, func(what *remembered) { what.eviction = no })
 	situation := &p.observation.situation
-	situation.EvictionRefused = no
+	situation.RejectedEviction = no
 	policy := scaler.PlanPolicy(vs, situation.Deployment)
 	policy.Edited = false // this is the answer to it
-	known := p.plan.Admission
-	p.plan = plan.Next(*situation, policy, p.now)
-	p.plan.Evict, p.plan.Admission = nil, known
+	p.plan = plan.Next(*situation, policy, p.now).WithoutStep().WithNewPods(p.plan.NewPods)
 	return nil
 }

@@ -36,8 +36,8 @@ func toEvict() plan.Situation {
 	s := plan.Situation{
 		Deployment: workload.Deployment{UID: "web", Replicas: 2, Containers: []workload.Container{app}},
 		Decision:   &plan.Decision{Time: noon.Add(-time.Hour), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
-		Admission: plan.Admission{
-			Sizes: []plan.Size{{Container: "app", Resources: large.Resources}}, Asked: noon.Add(-time.Hour), NewestPod: noon.Add(-time.Hour),
+		NewPods: plan.NewPods{
+			Sizes: []plan.Size{{Container: "app", Resources: large.Resources}}, AskedSince: noon.Add(-time.Hour), EffectiveSince: noon.Add(-time.Hour),
 		},
 	}
 	for _, name := range []string{"web-1", "web-2"} {
@@ -97,22 +97,23 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 				return p
 			}
 			p := plans()
-			if p.plan.Evict == nil {
-				t.Fatalf("%s: %s", p.plan.Reason, p.plan.Message)
+			step, evicts := p.plan.Step.(plan.Evict)
+			if !evicts {
+				t.Fatalf("%s: %s", p.plan.Verdict.Reason, p.plan.Verdict.Message)
 			}
-			err := r.evict(t.Context(), vs, p)
+			err := r.evict(t.Context(), vs, p, step)
 			if (err != nil) != tc.fails {
 				t.Errorf("failed: %v", err)
 			}
 			if len(asked) != 1 || asked[0].Name != "web-1" || *asked[0].DeleteOptions.Preconditions.UID != "web-1" || *asked[0].DeleteOptions.Preconditions.ResourceVersion != "7" {
 				t.Fatalf("asked for %+v", asked)
 			}
-			if p.plan.Reason != tc.reason || p.plan.Stalled != tc.stalled || (p.evicted != "") != (tc.answer == nil) {
-				t.Errorf("%s: %s, stalled %t, evicted %q", p.plan.Reason, p.plan.Message, p.plan.Stalled, p.evicted)
+			if p.plan.Verdict.Reason != tc.reason || p.plan.Verdict.State.IsStalled() != tc.stalled || (p.evicted != "") != (tc.answer == nil) {
+				t.Errorf("%s: %s, stalled %t, evicted %q", p.plan.Verdict.Reason, p.plan.Verdict.Message, p.plan.Verdict.State.IsStalled(), p.evicted)
 			}
 			near := func(a, b time.Duration) bool { return a > b*8/10 && a < b*12/10 || a == b }
-			if !near(p.plan.RequeueAfter, tc.again) {
-				t.Errorf("again in %s, want %s", p.plan.RequeueAfter, tc.again)
+			if !near(p.plan.Verdict.RequeueAfter, tc.again) {
+				t.Errorf("again in %s, want %s", p.plan.Verdict.RequeueAfter, tc.again)
 			}
 			if tc.fails {
 				return
@@ -120,9 +121,9 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			// A pass that follows at once, for whatever reason, over the same cache.
 			switch next := plans(); {
 			case tc.answer == nil && !errors.Is(next.err, errStaleCache):
-				t.Errorf("the pod is still there in the cache, and the pass goes on: %v, %+v", next.err, next.plan.Evict)
-			case tc.answer != nil && (next.plan.Evict != nil || next.plan.Reason != tc.reason):
-				t.Errorf("asked again at once: %s, %+v", next.plan.Reason, next.plan.Evict)
+				t.Errorf("the pod is still there in the cache, and the pass goes on: %v, %+v", next.err, next.plan.Step)
+			case tc.answer != nil && (next.plan.Step != nil || next.plan.Verdict.Reason != tc.reason):
+				t.Errorf("asked again at once: %s, %+v", next.plan.Verdict.Reason, next.plan.Step)
 			}
 		})
 	}

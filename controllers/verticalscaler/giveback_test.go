@@ -129,18 +129,18 @@ func TestWhatIsOwnedWithoutARecordIsSentAsItIs(t *testing.T) {
 	memoryOnly := map[string]corev1.ResourceRequirements{"app": {Requests: corev1.ResourceList{"memory": resource.MustParse("2Gi")}}}
 	cases := map[string]struct {
 		owned string
-		held  []plan.Held
+		held  []plan.Original
 		want  map[string]corev1.ResourceRequirements
 	}{
 		"what has no record is kept": {
 			allOfApp,
-			[]plan.Held{{Container: "app", Memory: true}},
+			[]plan.Original{{Container: "app", Memory: true}},
 			map[string]corev1.ResourceRequirements{"app": {
 				Requests: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("2Gi")},
 				Limits:   corev1.ResourceList{"cpu": resource.MustParse("1")},
 			}},
 		},
-		"what has a record is the plan's": {allOfApp, []plan.Held{{Container: "app", CPU: true, Memory: true}}, memoryOnly},
+		"what has a record is the plan's": {allOfApp, []plan.Original{{Container: "app", CPU: true, Memory: true}}, memoryOnly},
 		"what is not ours is not sent":    {`{}`, nil, memoryOnly},
 	}
 	for name, tc := range cases {

@@ -70,12 +70,13 @@ func (liveDeployment) List(context.Context, client.ObjectList, ...client.ListOpt
 
 func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	r, _, other := holderWorld(t, interceptor.Funcs{})
-	p := &pass{plan: plan.Plan{Reason: "RollingOut", Changing: true, Rewrite: &plan.Rewrite{UID: "web-1", Hold: []plan.Held{{Container: "app", CPU: true}}}}}
-	if err := r.hold(t.Context(), other, p); err != nil {
+	step := plan.TakeOver{UID: "web-1", Originals: []plan.Original{{Container: "app", CPU: true}}}
+	p := &pass{plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
+	if err := r.takeOver(t.Context(), other, p, step); err != nil {
 		t.Fatal(err)
 	}
-	if p.status.OriginalResources != nil || p.plan.Reason != "Conflict" || p.plan.Changing {
-		t.Errorf("held %+v, reason %s", p.status.OriginalResources, p.plan.Reason)
+	if p.status.OriginalResources != nil || p.plan.Verdict.Reason != "Conflict" || p.plan.Verdict.State == plan.Changing {
+		t.Errorf("held %+v, reason %s", p.status.OriginalResources, p.plan.Verdict.Reason)
 	}
 }
 

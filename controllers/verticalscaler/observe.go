@@ -95,12 +95,12 @@ func (r *Reconciler) observe(ctx context.Context, vs *v1beta1.VerticalScaler, st
 		status.Decision, status.RevertedChanges = nil, nil
 	}
 	if scaler.EvictsPods(&vs.Spec) {
-		s.Admission = scaler.NewPods(vs.Status.NewPods)
-		s.Admission.Asked = r.admitted.asked(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
+		s.NewPods = scaler.NewPods(vs.Status.NewPods)
+		s.NewPods.AskedSince = r.admitted.asked(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
 	}
 	s.Decision = scaler.Decision(status.Decision)
-	s.Failed = scaler.RevertedChanges(status.RevertedChanges)
-	s.Held = scaler.Originals(status.OriginalResources, deployment.UID)
+	s.RevertedChanges = scaler.RevertedChanges(status.RevertedChanges)
+	s.Originals = scaler.Originals(status.OriginalResources, deployment.UID)
 	o.situation = s
 	return o, nil
 }
@@ -118,7 +118,7 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 		return nil, errStaleCache
 	}
 	if refused := known[s.Deployment.UID].eviction; refused != nil && now.Before(refused.Until) {
-		s.EvictionRefused = refused
+		s.RejectedEviction = refused
 	}
 	for _, pod := range s.Pods {
 		what, ok := known[pod.UID]
@@ -141,10 +141,10 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 			if !now.Before(refused.until) {
 				continue
 			}
-			if s.Refused == nil {
-				s.Refused = map[types.UID][]plan.Refused{}
+			if s.RejectedResizes == nil {
+				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			}
-			s.Refused[pod.UID] = append(s.Refused[pod.UID], refused.Refused)
+			s.RejectedResizes[pod.UID] = append(s.RejectedResizes[pod.UID], refused.RejectedResize)
 		}
 	}
 	return undone, nil

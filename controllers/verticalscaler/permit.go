@@ -49,7 +49,8 @@ func putOffBy(err error) *putOff {
 func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
 	key := client.ObjectKeyFromObject(vs)
 	done = func() {}
-	if p.plan.Resize == nil && p.plan.Rewrite == nil && p.plan.Evict == nil && !p.plan.GiveBack {
+	switch p.plan.Step.(type) {
+	case nil, plan.Record:
 		r.leave(key)
 		return done, nil
 	}
@@ -57,8 +58,9 @@ func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *pass) (done func(), e
 		r.leave(key)
 		return nil, &putOff{v1beta1.ReasonFrozen, why}
 	}
-	if p.plan.GiveBack || p.plan.Rewrite != nil && len(p.plan.Rewrite.Hold) > 0 {
-		return done, nil // giving back asks by itself; holding writes to the scaler alone
+	switch p.plan.Step.(type) {
+	case plan.Restore, plan.TakeOver:
+		return done, nil // the first asks by itself, the other writes only to the scaler
 	}
 	return r.slot(vs, plan.WantOf(p.plan, p.observation.situation))
 }
@@ -88,11 +90,8 @@ func (r *Reconciler) leave(scaler client.ObjectKey) {
 // wait puts the step off. Nothing is decided: when the turn comes, the newest
 // recommendation counts.
 func (p *pass) wait(why *putOff) {
-	p.undecide()
-	p.plan.Resize, p.plan.Rewrite, p.plan.Evict, p.plan.GiveBack = nil, nil, nil, false
+	p.plan = p.plan.Postponed(p.observation.situation, why.reason, why.message)
 	p.holdsAdmission = true
-	p.plan.Applied, p.plan.Changing, p.plan.Stalled = false, false, false
-	p.plan.Reason, p.plan.Message = why.reason, why.message
 }
 
 // turns wakes those whose turn in the budget has come.

@@ -33,7 +33,7 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 		Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute}),
 		Freeze: freeze.New(types.NamespacedName{Namespace: "system", Name: "stop"}),
 	}
-	step := func() *pass { return &pass{plan: plan.Plan{Resize: &plan.Resize{}}} }
+	step := func() *pass { return &pass{plan: plan.Plan{Step: plan.Resize{}}} }
 	refused := func(name string, p *pass, reason string, waiting int) {
 		t.Helper()
 		_, err := r.permit(vs(name), p)
@@ -60,14 +60,14 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	r.Freeze.Set(freeze.State{})
 	granted("a", step(), 0)
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
-	refused("a", &pass{plan: plan.Plan{Evict: &plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
+	refused("a", &pass{plan: plan.Plan{Step: plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
 	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
 	granted("a", &pass{}, 1) // no step any more
-	granted("c", &pass{plan: plan.Plan{Rewrite: &plan.Rewrite{Hold: []plan.Held{{}}}}}, 1)
-	granted("c", &pass{plan: plan.Plan{GiveBack: true}}, 1) // asks by itself
+	granted("c", &pass{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)
+	granted("c", &pass{plan: plan.Plan{Step: plan.Restore{}}}, 1) // asks by itself
 	r.Freeze.Set(freeze.State{Active: true})
 	refused("b", step(), v1beta1.ReasonFrozen, 0)
-	refused("c", &pass{plan: plan.Plan{GiveBack: true}}, v1beta1.ReasonFrozen, 0)
+	refused("c", &pass{plan: plan.Plan{Step: plan.Restore{}}}, v1beta1.ReasonFrozen, 0)
 	r.Freeze.Set(freeze.State{})
 	clock.Step(time.Minute)
 	granted("b", step(), 0)
@@ -77,16 +77,16 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 }
 
 func TestWaitingDecidesNothing(t *testing.T) {
-	before := &plan.Decision{Reason: plan.DecidedLower, Time: permitTime}
+	before := &plan.Decision{Reason: plan.DecidedScaleDown, Time: permitTime}
 	p := pass{plan: plan.Plan{
-		Decision: &plan.Decision{Reason: plan.DecidedRaise, Written: true}, Decided: true, Changing: true, Stalled: true,
-		Rewrite: &plan.Rewrite{}, Reason: v1beta1.ReasonRollingOut, PodsAtSize: 1, Pods: 2, RequeueAfter: time.Minute,
+		Decision: &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}, Decided: true, Step: plan.Rewrite{},
+		Verdict: plan.Stalled.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}}
 	p.observation.situation.Decision = before
 	p.wait(waitsForBudget)
 	want := plan.Plan{
-		Decision: before, Reason: v1beta1.ReasonWaitingForBudget, Message: waitsForBudget.message,
-		PodsAtSize: 1, Pods: 2, RequeueAfter: time.Minute,
+		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, waitsForBudget.message).Within(time.Minute),
+		Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}
 	if diff := cmp.Diff(want, p.plan); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)

@@ -47,8 +47,11 @@ func TestEveryPassSaysWhy(t *testing.T) {
 		{
 			none,
 			found(planned(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")),
-			found(func(p *pass) { planned(v1beta1.ReasonResizing, "Pods are being resized")(p); p.plan.Changing = true }),
-			found(func(p *pass) { planned(v1beta1.ReasonQoSChange, "pod a: no")(p); p.plan.Stalled = true }),
+			found(func(p *pass) {
+				planned(v1beta1.ReasonResizing, "Pods are being resized")(p)
+				p.plan.Verdict.State = plan.Changing
+			}),
+			found(func(p *pass) { planned(v1beta1.ReasonQoSChange, "pod a: no")(p); p.plan.Verdict.State = plan.Stalled }),
 			found(func(p *pass) { p.plan = plan.Plan{} }),
 		},
 		{

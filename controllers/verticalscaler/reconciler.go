@@ -177,10 +177,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	}
 	if refused.Reason != "" {
 		p.holdsAdmission = true
-		p.plan = plan.Plan{
-			Decision: p.observation.situation.Decision, Failed: p.observation.situation.Failed, Stalled: true,
-			Reason: refused.Reason, Message: "What was taken over cannot be given back: " + refused.Message,
-		}
+		p.plan = plan.Unreleased(p.observation.situation, refused.Reason, refused.Message)
 		return p
 	}
 	if waits != nil {
@@ -191,10 +188,9 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	if scaler.IsPaused(vs) {
 		r.leave(client.ObjectKeyFromObject(vs))
 		policy.Suspended = true
-		p.plan = plan.Next(p.observation.situation, policy, now)
-		p.undecide()
+		p.plan = plan.Next(p.observation.situation, policy, now).Paused(
+			p.observation.situation, v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set")
 		p.holdsAdmission = true
-		p.plan.Reason, p.plan.Message = v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set"
 		return p
 	}
 	p.plan = plan.Next(p.observation.situation, policy, now)
@@ -208,9 +204,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 		p.plan = plan.Next(p.observation.situation, policy, now)
 	}
 	if !claimed {
-		p.undecide()
-		p.plan.Resize, p.plan.Rewrite, p.plan.Evict, p.plan.GiveBack = nil, nil, nil, false
-		p.plan.Changing = false
+		p.plan = p.plan.Unclaimed(p.observation.situation)
 		return p // the claim's own arrival in the cache wakes the next pass
 	}
 	if !policy.Suspended {
@@ -225,12 +219,6 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 		r.apply(ctx, vs, &p)
 	}
 	return p
-}
-
-// undecide takes back what the plan has decided: nothing of it is to be recorded.
-func (p *pass) undecide() {
-	p.plan.Decision, p.plan.Decided = p.observation.situation.Decision, false
-	p.plan.Failed, p.plan.PutBack = p.observation.situation.Failed, ""
 }
 
 // learn counts OOM kills, recommends, and saves what must not be lost before
@@ -275,7 +263,7 @@ func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p pass) (reconcile.Resu
 		return reconcile.Result{}, p.err
 	}
 	after := r.resync(vs.UID)
-	for _, sooner := range []time.Duration{p.again, p.plan.RequeueAfter} {
+	for _, sooner := range []time.Duration{p.again, p.plan.Verdict.RequeueAfter} {
 		if sooner > 0 {
 			after = min(after, sooner)
 		}
@@ -320,7 +308,7 @@ type remembered struct {
 	// evicted says that the pod was evicted, at that time.
 	evicted bool
 	// eviction is the last one that was refused, of the Deployment's pods.
-	eviction *plan.Refusal
+	eviction *plan.RejectedEviction
 }
 
 // isNewerThan says whether our last write led to a later generation than the one at
@@ -330,7 +318,7 @@ func (m remembered) isNewerThan(generation int64, now time.Time) bool {
 }
 
 type refusedUntil struct {
-	plan.Refused
+	plan.RejectedResize
 	until time.Time
 }
 

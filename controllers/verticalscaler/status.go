@@ -47,12 +47,12 @@ func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
 		}
 		if isPlanned(p) { // else the decision stands
 			s.Decision = scaler.APIDecision(p.plan.Decision)
-			s.RevertedChanges = scaler.APIRevertedChanges(p.plan.Failed)
+			s.RevertedChanges = scaler.APIRevertedChanges(p.plan.RevertedChanges)
 			s.Summary = summaryOf(p)
 		}
 	}
 	if s.NewPods != nil { // none while there is nothing to size, and none of another Deployment
-		s.NewPods = scaler.APINewPods(p.plan.NewPods, p.plan.Admission)
+		s.NewPods = scaler.APINewPods(p.plan.NewPods)
 		if p.holdsAdmission && vs.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
 			s.NewPods = vs.Status.NewPods
 		}
@@ -68,7 +68,7 @@ func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
 }
 
 // isPlanned says that the pass got as far as a plan.
-func isPlanned(p *pass) bool { return p.plan.Reason != "" }
+func isPlanned(p *pass) bool { return p.plan.Verdict.Reason != "" }
 
 // conditionsOf makes all conditions, keeping the transition times of those that
 // stay.
@@ -139,10 +139,10 @@ func applied(p *pass) metav1.Condition {
 		c.Message = unfinished
 	default:
 		c.Status = metav1.ConditionFalse
-		if p.plan.Applied {
+		if p.plan.Verdict.State.IsApplied() {
 			c.Status = metav1.ConditionTrue
 		}
-		c.Reason, c.Message = p.plan.Reason, p.plan.Message
+		c.Reason, c.Message = p.plan.Verdict.Reason, p.plan.Verdict.Message
 	}
 	return c
 }
@@ -154,8 +154,8 @@ const unfinished = "The pass could not be finished; it is tried again"
 // reconciling is True while pods are being changed, but not beside Stalled: one of
 // the two answers whether to wait or to act.
 func reconciling(p *pass, stalled metav1.Condition) metav1.Condition {
-	if p.plan.Changing && stalled.Status != metav1.ConditionTrue {
-		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Reason, Message: p.plan.Message}
+	if p.plan.Verdict.State == plan.Changing && stalled.Status != metav1.ConditionTrue {
+		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Verdict.Reason, Message: p.plan.Verdict.Message}
 	}
 	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
 }
@@ -166,8 +166,8 @@ func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
 	switch {
 	case target.Reason == v1beta1.ReasonConflict:
 		c.Reason, c.Message = target.Reason, target.Message
-	case p.plan.Stalled:
-		c.Reason, c.Message = p.plan.Reason, p.plan.Message
+	case p.plan.Verdict.State.IsStalled():
+		c.Reason, c.Message = p.plan.Verdict.Reason, p.plan.Verdict.Message
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
 	default:
@@ -213,7 +213,7 @@ func summaryOf(p *pass) *v1beta1.Summary {
 	return &v1beta1.Summary{
 		CPU:    arrow(quantity.FormatCPU, now.CPUMillis, wanted.CPUMillis),
 		Memory: arrow(quantity.FormatMemory, now.MemoryBytes, wanted.MemoryBytes),
-		Pods:   fmt.Sprintf("%d/%d", p.plan.PodsAtSize, p.plan.Pods),
+		Pods:   fmt.Sprintf("%d/%d", p.plan.Progress.PodsAtSize, p.plan.Progress.Pods),
 	}
 }
 
@@ -251,11 +251,11 @@ func leastRequests(s plan.Situation, container string) quantity.Amounts {
 // LimitRange made it a little different.
 func wantedRequests(p *pass, container string) quantity.Amounts {
 	switch {
-	case p.plan.Applied:
+	case p.plan.Verdict.State.IsApplied():
 		return quantity.Amounts{}
 	case p.plan.Decision != nil:
 		return p.plan.Decision.Requests[container]
-	case isPutOff(p.plan.Reason):
+	case isPutOff(p.plan.Verdict.Reason):
 		for _, rec := range p.observation.situation.Recommendations {
 			if rec.Name == container {
 				return rec.Target
@@ -298,8 +298,8 @@ func sayDecision(s plan.Situation, d *plan.Decision) string {
 // sayDecided tells the plan's decision, and what has been seen where it puts something back.
 func sayDecided(p *pass) string {
 	said := sayDecision(p.observation.situation, p.plan.Decision)
-	if p.plan.PutBack != "" {
-		said = conditions.Truncated(said + " (" + p.plan.PutBack + ")")
+	if p.plan.Reverted != "" {
+		said = conditions.Truncated(said + " (" + p.plan.Reverted + ")")
 	}
 	return said
 }

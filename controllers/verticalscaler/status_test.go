@@ -77,7 +77,8 @@ func aPass(changes ...func(*pass)) *pass {
 		},
 		plan: plan.Plan{
 			Decision: &plan.Decision{Time: noon.Add(-time.Hour), Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(200, 256)}},
-			Reason:   "Applied", Message: "All pods have the decided size", Applied: true, PodsAtSize: 2, Pods: 2,
+			Verdict:  plan.Applied.Because("Applied", "All pods have the decided size"),
+			Progress: plan.Progress{PodsAtSize: 2, Pods: 2},
 		},
 	}
 	p.status.Recommendation = &v1beta1.Recommendation{}
@@ -89,7 +90,7 @@ func aPass(changes ...func(*pass)) *pass {
 
 func planned(reason, message string) func(*pass) {
 	return func(p *pass) {
-		p.plan.Applied, p.plan.Reason, p.plan.Message = false, reason, message
+		p.plan.Verdict = plan.Waiting.Because(reason, message)
 	}
 }
 
@@ -151,13 +152,13 @@ func TestConditions(t *testing.T) {
 				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noPerson,
 		},
 		"a change is under way": {
-			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing = true }),
+			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Verdict.State = plan.Changing }),
 			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
 		"what needs a person is Stalled and not Ready": {
-			checkout(), aPass(planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }),
+			checkout(), aPass(planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }),
 			"Ready=False QoSChange: pod a: …\n" + found + enough +
 				"Applied=False QoSChange: pod a: …\n" + atRest +
 				"Stalled=True QoSChange: pod a: …",
@@ -178,7 +179,7 @@ func TestConditions(t *testing.T) {
 		},
 		"what is stalled is not Reconciling beside": {
 			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) {
-				p.plan.Changing = true
+				p.plan.Verdict.State = plan.Changing
 				p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"}
 			}),
 			"Ready=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" + found +
@@ -213,7 +214,7 @@ func TestConditions(t *testing.T) {
 				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
 		},
 		"the step failed": {
-			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Changing, p.err = true, serverDown }),
+			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
 			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
@@ -241,8 +242,8 @@ func TestConditions(t *testing.T) {
 func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 	for name, changes := range map[string][]func(*pass){
 		"applied":  nil,
-		"stalled":  {planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Stalled = true }},
-		"changing": {planned("Resizing", "…"), func(p *pass) { p.plan.Changing = true }},
+		"stalled":  {planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }},
+		"changing": {planned("Resizing", "…"), func(p *pass) { p.plan.Verdict.State = plan.Changing }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := aPass(changes...)
@@ -271,7 +272,7 @@ func TestTransitionTimes(t *testing.T) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Foreign%d", i)})
 		}
 	})
-	p := aPass(planned("Resizing", "…"), func(p *pass) { p.now, p.plan.Changing = noon.Add(time.Hour), true })
+	p := aPass(planned("Resizing", "…"), func(p *pass) { p.now, p.plan.Verdict.State = noon.Add(time.Hour), plan.Changing })
 	completeStatus(vs, p)
 	changed := map[string]bool{"Applied": true, "Reconciling": true}
 	if len(p.status.Conditions) != 6 {
@@ -346,7 +347,7 @@ func TestSummary(t *testing.T) {
 		"what is applied shows no arrow": {aPass(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
 		"the arrow stays until the last pod has followed": {
 			aPass(planned("Resizing", "…"), func(p *pass) {
-				p.plan.PodsAtSize = 1
+				p.plan.Progress.PodsAtSize = 1
 				p.observation.situation.Pods[1] = runningPod("b", appContainer(amounts(100, 128)))
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "1/2"},
@@ -362,7 +363,7 @@ func TestSummary(t *testing.T) {
 		"without pods the template counts": {
 			aPass(planned("NoPods", "…"), func(p *pass) {
 				p.observation.situation.Pods = nil
-				p.plan.Pods, p.plan.PodsAtSize = 0, 0
+				p.plan.Progress.Pods, p.plan.Progress.PodsAtSize = 0, 0
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "0/0"},
 		},

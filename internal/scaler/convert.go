@@ -131,10 +131,10 @@ func Decision(d *v1beta1.Decision) *plan.Decision {
 		return nil
 	}
 	out := &plan.Decision{
-		Time:    d.Time.Time,
-		Reason:  d.Reason,
-		Written: d.AppliedToTemplate,
-		Reverts: int(d.Reverts),
+		Time:              d.Time.Time,
+		Reason:            d.Reason,
+		AppliedToTemplate: d.AppliedToTemplate,
+		Reverts:           int(d.Reverts),
 	}
 	if d.LastRevertTime != nil {
 		out.LastRevert = d.LastRevertTime.Time
@@ -145,13 +145,13 @@ func Decision(d *v1beta1.Decision) *plan.Decision {
 	out.Requests = requests(d.Containers)
 	for _, c := range d.Containers {
 		if kept := Amounts(v1beta1.Amounts{Memory: c.RetainedMemoryLimit}).MemoryBytes; kept > 0 {
-			if out.KeptLimits == nil {
-				out.KeptLimits = map[string]int64{}
+			if out.RetainedLimits == nil {
+				out.RetainedLimits = map[string]int64{}
 			}
-			out.KeptLimits[c.ContainerName] = kept
+			out.RetainedLimits[c.ContainerName] = kept
 		}
 	}
-	out.Trial = trial(d.Verification)
+	out.Verification = verification(d.Verification)
 	return out
 }
 
@@ -172,28 +172,28 @@ func apiRequests(requests map[string]quantity.Amounts) (out []v1beta1.ContainerD
 	return out
 }
 
-func trial(t *v1beta1.Verification) *plan.Trial {
+func verification(t *v1beta1.Verification) *plan.Verification {
 	if t == nil || len(t.LastGood) == 0 {
 		return nil
 	}
-	return &plan.Trial{
-		Began: t.StartTime.Time, Good: requests(t.LastGood), Unwell: t.UnhealthyPods,
-		Watched: timeOf(t.ObservedSince), Passed: timeOf(t.FirstPodsVerifiedTime),
+	return &plan.Verification{
+		Began: t.StartTime.Time, Good: requests(t.LastGood), UnhealthyPods: t.UnhealthyPods,
+		ObservedSince: timeOf(t.ObservedSince), FirstPodsVerified: timeOf(t.FirstPodsVerifiedTime),
 	}
 }
 
-func apiTrial(t *plan.Trial) *v1beta1.Verification {
+func apiVerification(t *plan.Verification) *v1beta1.Verification {
 	if t == nil {
 		return nil
 	}
 	return &v1beta1.Verification{
-		StartTime: metav1.NewTime(t.Began.Truncate(time.Second)), LastGood: apiRequests(t.Good), UnhealthyPods: t.Unwell,
-		ObservedSince: apiTime(t.Watched), FirstPodsVerifiedTime: apiTime(t.Passed),
+		StartTime: metav1.NewTime(t.Began.Truncate(time.Second)), LastGood: apiRequests(t.Good), UnhealthyPods: t.UnhealthyPods,
+		ObservedSince: apiTime(t.ObservedSince), FirstPodsVerifiedTime: apiTime(t.FirstPodsVerified),
 	}
 }
 
 // RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
-func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.Failed) {
+func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.RevertedChange) {
 	for _, f := range list {
 		amounts := func(q resource.Quantity) (v int64) {
 			if f.Resource == v1beta1.ControlledCPU {
@@ -203,9 +203,9 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.Failed) {
 			}
 			return v
 		}
-		failed := plan.Failed{
+		failed := plan.RevertedChange{
 			Container: f.ContainerName, Resource: string(f.Resource), Value: amounts(f.Value), Good: amounts(f.LastGood), At: f.Time.Time,
-			Observed: time.Duration(min(max(f.ObservedSeconds, 0), maxObservedSeconds)) * time.Second, Saw: f.Message,
+			Observed: time.Duration(min(max(f.ObservedSeconds, 0), maxObservedSeconds)) * time.Second, Evidence: f.Message,
 		}
 		if failed.Value > 0 && failed.Good > 0 {
 			out = append(out, failed)
@@ -215,7 +215,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.Failed) {
 }
 
 // APIRevertedChanges is nil for none.
-func APIRevertedChanges(list []plan.Failed) (out []v1beta1.RevertedChange) {
+func APIRevertedChanges(list []plan.RevertedChange) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := quantity.Memory
 		if f.Resource == string(v1beta1.ControlledCPU) {
@@ -223,7 +223,7 @@ func APIRevertedChanges(list []plan.Failed) (out []v1beta1.RevertedChange) {
 		}
 		out = append(out, v1beta1.RevertedChange{
 			ContainerName: f.Container, Resource: v1beta1.ControlledResource(f.Resource), Value: format(f.Value), LastGood: format(f.Good),
-			Time: metav1.NewTime(f.At.Truncate(time.Second)), ObservedSeconds: int64(f.Observed / time.Second), Message: conditions.Truncated(f.Saw),
+			Time: metav1.NewTime(f.At.Truncate(time.Second)), ObservedSeconds: int64(f.Observed / time.Second), Message: conditions.Truncated(f.Evidence),
 		})
 	}
 	return out
@@ -251,7 +251,7 @@ func APIDecision(d *plan.Decision) *v1beta1.Decision {
 	out := &v1beta1.Decision{
 		Time:              metav1.NewTime(d.Time.Truncate(time.Second)),
 		Reason:            d.Reason,
-		AppliedToTemplate: d.Written,
+		AppliedToTemplate: d.AppliedToTemplate,
 		Reverts:           int32(d.Reverts),
 	}
 	if !d.LastRevert.IsZero() {
@@ -260,15 +260,15 @@ func APIDecision(d *plan.Decision) *v1beta1.Decision {
 	out.ContestedBy = d.ContestedBy
 	out.Containers = apiRequests(d.Requests)
 	for i, c := range out.Containers {
-		out.Containers[i].RetainedMemoryLimit = APIAmounts(quantity.Amounts{MemoryBytes: d.KeptLimits[c.ContainerName]}).Memory
+		out.Containers[i].RetainedMemoryLimit = APIAmounts(quantity.Amounts{MemoryBytes: d.RetainedLimits[c.ContainerName]}).Memory
 	}
-	out.Verification = apiTrial(d.Trial)
+	out.Verification = apiVerification(d.Verification)
 	return out
 }
 
 // NewPods reads the sizes that the API server gives new pods, and what is known about their
 // effect.
-func NewPods(a *v1beta1.NewPods) (out plan.Admission) {
+func NewPods(a *v1beta1.NewPods) (out plan.NewPods) {
 	if a == nil {
 		return out
 	}
@@ -277,20 +277,20 @@ func NewPods(a *v1beta1.NewPods) (out plan.Admission) {
 			Container: c.ContainerName, Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
 	}
-	out.MissedBy = a.IneffectiveOnPod
+	out.IneffectiveOnPod = a.IneffectiveOnPod
 	if a.EffectiveSince != nil {
-		out.NewestPod = a.EffectiveSince.Time
+		out.EffectiveSince = a.EffectiveSince.Time
 	}
 	return out
 }
 
 // APINewPods is never nil.
-func APINewPods(sizes []plan.Size, known plan.Admission) *v1beta1.NewPods {
-	out := &v1beta1.NewPods{IneffectiveOnPod: known.MissedBy}
-	if !known.NewestPod.IsZero() {
-		out.EffectiveSince = &metav1.Time{Time: known.NewestPod}
+func APINewPods(n plan.NewPods) *v1beta1.NewPods {
+	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod}
+	if !n.EffectiveSince.IsZero() {
+		out.EffectiveSince = &metav1.Time{Time: n.EffectiveSince}
 	}
-	for _, size := range sizes {
+	for _, size := range n.Sizes {
 		out.Containers = append(out.Containers, v1beta1.NewPodContainer{
 			ContainerName: size.Container, Requests: APIAmounts(size.Requests), Limits: APIAmounts(size.Limits),
 		})
@@ -300,12 +300,12 @@ func APINewPods(sizes []plan.Size, known plan.Admission) *v1beta1.NewPods {
 }
 
 // Originals are the values taken over from the Deployment with that UID.
-func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
+func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Original) {
 	if h == nil || h.UID != uid {
 		return nil
 	}
 	for _, c := range h.Containers {
-		out = append(out, plan.Held{
+		out = append(out, plan.Original{
 			Container: c.ContainerName,
 			CPU:       c.Requests.CPU != nil,
 			Memory:    c.Requests.Memory != nil,
@@ -316,9 +316,9 @@ func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Held) {
 }
 
 // APIOriginals merges original values with those that were recorded before.
-func APIOriginals(before []plan.Held, added []plan.Held, deployment workload.Deployment) *v1beta1.OriginalResources {
-	merged := map[string]plan.Held{}
-	for _, list := range [][]plan.Held{before, added} {
+func APIOriginals(before []plan.Original, added []plan.Original, deployment workload.Deployment) *v1beta1.OriginalResources {
+	merged := map[string]plan.Original{}
+	for _, list := range [][]plan.Original{before, added} {
 		for _, h := range list {
 			merged[h.Container] = h
 		}
@@ -336,7 +336,7 @@ func APIOriginals(before []plan.Held, added []plan.Held, deployment workload.Dep
 }
 
 // originalAmounts has a value for each resource taken over, 0 for one that was not set.
-func originalAmounts(h plan.Held, a quantity.Amounts) (out v1beta1.Amounts) {
+func originalAmounts(h plan.Original, a quantity.Amounts) (out v1beta1.Amounts) {
 	if h.CPU {
 		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
 	}

@@ -35,35 +35,35 @@ func TestAStatusReadsBack(t *testing.T) {
 	}
 	for range 2000 {
 		decision := &plan.Decision{
-			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "ScaleUp", Written: r.IntN(2) == 0, Reverts: r.IntN(3),
+			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "ScaleUp", AppliedToTemplate: r.IntN(2) == 0, Reverts: r.IntN(3),
 			Requests: map[string]quantity.Amounts{"app": some(), "log": {CPUMillis: 1 + r.Int64N(9)}},
 		}
 		if r.IntN(2) == 0 {
 			decision.LastRevert, decision.ContestedBy = time.Unix(r.Int64N(4e9), 0).UTC(), []string{"helm (Update)", "kubectl (Apply)"}
 		}
-		failed := []plan.Failed{
-			{Container: "app", Resource: "cpu", Value: 1 + r.Int64N(1000), Good: 2000, At: time.Unix(r.Int64N(4e9), 0).UTC(), Observed: time.Duration(r.Int64N(1e6)) * time.Second, Saw: "pod web-1: container app ended"},
+		failed := []plan.RevertedChange{
+			{Container: "app", Resource: "cpu", Value: 1 + r.Int64N(1000), Good: 2000, At: time.Unix(r.Int64N(4e9), 0).UTC(), Observed: time.Duration(r.Int64N(1e6)) * time.Second, Evidence: "pod web-1: container app ended"},
 			{Container: "log", Resource: "memory", Value: 1 + r.Int64N(1e12), Good: 1 + r.Int64N(1e12), At: time.Unix(r.Int64N(4e9), 0).UTC()},
 		}
 		if r.IntN(2) == 0 {
-			decision.Trial = &plan.Trial{
-				Began: time.Unix(r.Int64N(4e9), 0).UTC(), Good: map[string]quantity.Amounts{"log": {CPUMillis: 1 + r.Int64N(9)}}, Unwell: []types.UID{"a", "b"},
+			decision.Verification = &plan.Verification{
+				Began: time.Unix(r.Int64N(4e9), 0).UTC(), Good: map[string]quantity.Amounts{"log": {CPUMillis: 1 + r.Int64N(9)}}, UnhealthyPods: []types.UID{"a", "b"},
 			}
 			if r.IntN(2) == 0 {
-				decision.Trial.Watched, decision.Trial.Passed = time.Unix(r.Int64N(4e9), 0).UTC(), time.Unix(r.Int64N(4e9), 0).UTC()
+				decision.Verification.ObservedSince, decision.Verification.FirstPodsVerified = time.Unix(r.Int64N(4e9), 0).UTC(), time.Unix(r.Int64N(4e9), 0).UTC()
 			}
 		}
 		if decision.Requests["app"] == (quantity.Amounts{}) {
 			delete(decision.Requests, "app")
 		}
 		if r.IntN(2) == 0 {
-			decision.KeptLimits = map[string]int64{"log": 1 + r.Int64N(1e12)}
+			decision.RetainedLimits = map[string]int64{"log": 1 + r.Int64N(1e12)}
 		}
 		rec := recommend.Container{
 			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,
 			Reasons: []recommend.Reason{{Resource: "cpu", Code: "RecentPeak", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}, {Resource: "memory", Code: "Volatility", Value: r.Int64N(1e12), PerMille: r.Int64N(1001)}},
 		}
-		held := []plan.Held{
+		held := []plan.Original{
 			{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: some(), Limits: some()}},
 			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
 		}
@@ -166,7 +166,7 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
 func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
-	got := APIOriginals(nil, []plan.Held{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
+	got := APIOriginals(nil, []plan.Original{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
 	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
 		Requests:      v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
@@ -241,10 +241,10 @@ func FuzzAStatusExplainsItself(f *testing.F) {
 
 func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	newest := noon.UTC()
-	got := APINewPods([]plan.Size{
+	got := APINewPods(plan.NewPods{Sizes: []plan.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
-	}, plan.Admission{NewestPod: newest, MissedBy: "web-1"})
+	}, EffectiveSince: newest, IneffectiveOnPod: "web-1"})
 	want := &v1beta1.NewPods{EffectiveSince: &metav1.Time{Time: newest}, IneffectiveOnPod: "web-1", Containers: []v1beta1.NewPodContainer{
 		{ContainerName: "app", Requests: APIAmounts(amounts(200, 256)), Limits: APIAmounts(amounts(400, 512))},
 		{ContainerName: "log", Requests: APIAmounts(amounts(0, 64))},
@@ -253,10 +253,10 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 		t.Errorf("APINewPods() (-want +got):\n%s", diff)
 	}
 	back := NewPods(got)
-	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.NewestPod.Equal(newest) || back.MissedBy != "web-1" {
+	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.EffectiveSince.Equal(newest) || back.IneffectiveOnPod != "web-1" {
 		t.Errorf("read back: %+v", back)
 	}
-	if none := APINewPods(nil, plan.Admission{}); none == nil || len(none.Containers) > 0 {
+	if none := APINewPods(plan.NewPods{}); none == nil || len(none.Containers) > 0 {
 		t.Errorf("APINewPods(nil) = %+v", none)
 	}
 }

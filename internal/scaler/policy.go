@@ -27,7 +27,7 @@ import (
 // The schema has the same defaults. They are repeated here for objects that were stored
 // without them.
 const (
-	defaultCooldownSeconds     = 300
+	defaultCooldownSeconds     = int32(plan.DefaultCooldown / time.Second)
 	defaultMinReplicas         = 2
 	defaultVerificationSeconds = 120
 	defaultSafetyMarginPercent = 0
@@ -44,14 +44,14 @@ func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
 		Suspended:   s.Spec.Suspend,
 		Edited:      s.Generation != s.Status.ObservedGeneration,
 		Cooldown:    Cooldown(&s.Spec),
-		Raise:       direction(update.ScaleUp),
-		Lower:       direction(update.ScaleDown),
+		ScaleUp:     direction(update.ScaleUp),
+		ScaleDown:   direction(update.ScaleDown),
 		Tolerance:   float64(TolerancePercent(&s.Spec)) / 100,
 		Containers:  map[string]plan.ContainerPolicy{},
 
-		Observation: seconds(ptr.Deref(update.VerificationSeconds, defaultVerificationSeconds)),
+		VerificationPeriod: seconds(ptr.Deref(update.VerificationSeconds, defaultVerificationSeconds)),
 	}
-	p.Windows, p.BadWindow = windows(update.Windows)
+	p.Windows, p.InvalidWindow = windows(update.Windows)
 	for _, c := range d.Containers {
 		policy := s.Spec.ResourcePolicy.For(c.Name)
 		p.Containers[c.Name] = plan.ContainerPolicy{

@@ -58,7 +58,7 @@ func TestPlanPolicy(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
 		p := plan.Policy{
-			Mode: "InPlace", Fallback: "Wait", MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, Observation: 2 * time.Minute,
+			Mode: "InPlace", Fallback: "Wait", MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, VerificationPeriod: 2 * time.Minute,
 			Containers: map[string]plan.ContainerPolicy{"app": all, "log": all},
 		}
 		change(&p)
@@ -91,9 +91,9 @@ func TestPlanPolicy(t *testing.T) {
 				}
 			}),
 			byDefault(func(p *plan.Policy) {
-				p.Cooldown, p.Tolerance, p.Observation = time.Minute, 0.25, 0
-				p.Raise = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
-				p.Lower = plan.Direction{MaxStepPercent: 20}
+				p.Cooldown, p.Tolerance, p.VerificationPeriod = time.Minute, 0.25, 0
+				p.ScaleUp = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
+				p.ScaleDown = plan.Direction{MaxStepPercent: 20}
 				for _, spec := range []window.Spec{
 					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"ScaleDown"}},
 					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}},
@@ -113,7 +113,7 @@ func TestPlanPolicy(t *testing.T) {
 			byDefault(func(p *plan.Policy) {
 				never, _ := window.Parse(window.Spec{Schedule: "0 0 30 2 *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}})
 				p.Windows = window.Windows{never}
-				p.BadWindow = `updatePolicy.windows[0] never opens: schedule "0 0 30 2 *" names a day that no year has`
+				p.InvalidWindow = `updatePolicy.windows[0] never opens: schedule "0 0 30 2 *" names a day that no year has`
 			}),
 		},
 		"a policy for limits": {

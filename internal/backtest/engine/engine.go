@@ -149,12 +149,13 @@ func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts
 		},
 	}, now)
 	p.decision = next.Decision
-	p.settled, p.wake = next.Resize == nil, time.Time{}
-	if next.RequeueAfter > 0 {
-		p.wake = now.Add(next.RequeueAfter)
+	resize, isResize := next.Step.(plan.Resize)
+	p.settled, p.wake = !isResize, time.Time{}
+	if next.Verdict.RequeueAfter > 0 {
+		p.wake = now.Add(next.Verdict.RequeueAfter)
 	}
-	if next.Resize == nil || len(next.Resize.Sizes) == 0 {
+	if len(resize.Sizes) == 0 {
 		return inForce, false
 	}
-	return next.Resize.Sizes[0].Requests, true
+	return resize.Sizes[0].Requests, true
 }

@@ -239,10 +239,7 @@ func (p Plan) Unclaimed(s Situation) Plan {
 
 // Unsized is the plan if the API server cannot size new pods, which a user must change.
 func (p Plan) Unsized(reason, message string) Plan {
-	next := p.WithNewPods(p.NewPods.notSized())
-	if _, evicts := next.Step.(Evict); evicts {
-		next = next.WithoutStep()
-	}
+	next := p.withoutEviction().WithNewPods(p.NewPods.notSized())
 	return next.WithVerdict(Stalled.Because(reason, message).Within(p.Verdict.RequeueAfter))
 }
 
@@ -254,6 +251,21 @@ func (p Plan) UnsizedBeside(reason, message string) Plan {
 		return next
 	}
 	return next.WithVerdict(p.Verdict)
+}
+
+// Relearning is the plan after a change of the API server's configuration: it is unknown
+// when new pods get their sizes, so no pod is evicted.
+func (p Plan) Relearning() Plan {
+	n := p.NewPods
+	n.EffectiveSince = time.Time{}
+	return p.withoutEviction().WithNewPods(n)
+}
+
+func (p Plan) withoutEviction() Plan {
+	if _, evicts := p.Step.(Evict); evicts {
+		return p.WithoutStep()
+	}
+	return p
 }
 
 // notSized is what is known while the API server sizes no new pods.
