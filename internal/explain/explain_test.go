@@ -150,7 +150,11 @@ func cases() map[string]explain.Evidence {
 		}, spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](5) }), conditions(
 			"Applied False Verifying Verifying the first resized pods before lowering the rest",
 			"Reconciling True Verifying Verifying the first resized pods before lowering the rest")),
+<<<<<<< HEAD
 		"change-reverted": checkout(func(e *explain.Evidence) {
+=======
+		"change-failed": checkout(func(e *explain.Evidence) {
+>>>>>>> 9b6cf29 (plan: test names in plain English; explain: expect the new messages)
 			e.Scaler.Status.Decision.Reason = "Reverted"
 			e.Scaler.Status.RevertedChanges = []v1beta1.RevertedChange{{
 				ContainerName: "app", Resource: "memory", Value: resource.MustParse("320Mi"), LastGood: resource.MustParse("480Mi"), Time: ago(2 * time.Hour),
@@ -158,10 +162,10 @@ func cases() map[string]explain.Evidence {
 			}}
 		}, conditions("Applied True ChangeReverted All pods have the decided size. app memory: stays, because 320Mi was reverted")),
 		"hpa-conflict": checkout(conditions(
-			"Applied True HPAConflict All pods have the decided size. cpu: left alone, since HorizontalPodAutoscaler web scales on its utilization")),
-		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and a pod cannot get its first ones in place: set requests in the Deployment, or use updateMode Rollout")),
-		"node-capacity": checkout(halfway, conditions("Applied True NodeCapacity All pods have the decided size. app cpu: 9000m would be right, but no node has room for it beside the pod's other containers")),
-		"contested": checkout(stalled("Contested", "Another writer keeps undoing the sizes in the Deployment's pod template: take the resources out of what it applies"),
+			"Applied True HPAConflict All pods have the decided size. cpu: not managed, because HorizontalPodAutoscaler web scales on its utilization")),
+		"qos-change":    checkout(halfway, stalled("QoSChange", "pod checkout-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use updateMode Rollout")),
+		"node-capacity": checkout(halfway, conditions("Applied True NodeCapacity All pods have the decided size. app cpu: 9000m is recommended, but no node has room for it beside the pod's other containers")),
+		"contested": checkout(stalled("Contested", "Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what it applies"),
 			spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = "Rollout" })),
 		"paused":    checkout(conditions("Ready True Paused The annotation autoscaling.verticalscaler.io/paused is set", "Applied False Paused The annotation autoscaling.verticalscaler.io/paused is set")),
 		"suspended": checkout(conditions("Ready True Suspended Nothing is changed while the scaler is suspended", "Applied False Suspended Nothing is changed while the scaler is suspended")),

@@ -66,27 +66,27 @@ func TestUntilWhenAContainerStarts(t *testing.T) {
 		pod  workload.Pod
 		left time.Duration
 	}{
-		"nothing is known":                            {workload.Pod{}, never},
-		"nothing is known of the pod":                 {workload.Pod{Runs: map[string]workload.Run{"app": {Since: at(time.Second)}}}, never},
-		"nothing is known of the container":           {workload.Pod{ReadyChanged: at(time.Second)}, never},
-		"it runs, and the pod is not Ready":           {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(at(20*time.Second), false)}, 11*time.Minute - 20*time.Second},
-		"it does not run yet":                         {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(time.Time{}, false)}, 11*time.Minute - 30*time.Second},
-		"it never becomes Ready":                      {workload.Pod{ReadyChanged: at(12 * time.Minute), Runs: runs(at(11*time.Minute), false)}, never},
-		"the pod has just become Ready":               {workload.Pod{Ready: true, ReadyChanged: noon, Runs: runs(at(5*time.Minute), false)}, time.Minute},
-		"it is Ready for a while":                     {workload.Pod{Ready: true, ReadyChanged: at(40 * time.Second), Runs: runs(at(5*time.Minute), false)}, 20 * time.Second},
-		"it is Ready for the duration":                {workload.Pod{Ready: true, ReadyChanged: at(time.Minute), Runs: runs(at(5*time.Minute), false)}, never},
-		"it was Ready late":                           {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Minute+30*time.Second), false)}, 30 * time.Second},
-		"it is Ready again, and started long ago":     {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
-		"it has become unready while it ran":          {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
-		"it has crashed and been restarted":           {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(9*time.Second), true)}, 11*time.Minute - 10*time.Second},
-		"both in the same second":                     {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Second), true)}, 11*time.Minute - 10*time.Second},
-		"it waits to be restarted":                    {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(time.Time{}, true)}, 11*time.Minute - 10*time.Second},
-		"it crashes again and again":                  {workload.Pod{ReadyChanged: at(11 * time.Minute), Runs: runs(at(time.Second), true)}, never},
-		"it was restarted, and nobody saw it unready": {workload.Pod{Ready: true, ReadyChanged: at(time.Hour), Runs: runs(at(5*time.Second), true)}, 55 * time.Second},
-		"Ready after a restart":                       {workload.Pod{Ready: true, ReadyChanged: at(5 * time.Second), Runs: runs(at(time.Minute), true)}, 55 * time.Second},
-		"the clock of its node is ahead of ours":      {workload.Pod{Ready: true, ReadyChanged: noon.Add(time.Second), Runs: runs(noon, false)}, 61 * time.Second},
-		"another container of the pod was restarted":  {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: map[string]workload.Run{"app": {Since: at(time.Hour)}, "log": {Since: at(time.Second), Restarted: true}}}, never},
-		"Ready, and nothing runs, which cannot be":    {workload.Pod{Ready: true, ReadyChanged: at(time.Second), Runs: runs(time.Time{}, false)}, never},
+		"nothing is known":                             {workload.Pod{}, never},
+		"nothing is known of the pod":                  {workload.Pod{Runs: map[string]workload.Run{"app": {Since: at(time.Second)}}}, never},
+		"nothing is known of the container":            {workload.Pod{ReadyChanged: at(time.Second)}, never},
+		"it runs, and the pod is not Ready":            {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(at(20*time.Second), false)}, 11*time.Minute - 20*time.Second},
+		"it does not run yet":                          {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(time.Time{}, false)}, 11*time.Minute - 30*time.Second},
+		"it never becomes Ready":                       {workload.Pod{ReadyChanged: at(12 * time.Minute), Runs: runs(at(11*time.Minute), false)}, never},
+		"the pod has just become Ready":                {workload.Pod{Ready: true, ReadyChanged: noon, Runs: runs(at(5*time.Minute), false)}, time.Minute},
+		"it is Ready for a while":                      {workload.Pod{Ready: true, ReadyChanged: at(40 * time.Second), Runs: runs(at(5*time.Minute), false)}, 20 * time.Second},
+		"it is Ready for the duration":                 {workload.Pod{Ready: true, ReadyChanged: at(time.Minute), Runs: runs(at(5*time.Minute), false)}, never},
+		"it was Ready late":                            {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Minute+30*time.Second), false)}, 30 * time.Second},
+		"it is Ready again, and started long ago":      {workload.Pod{Ready: true, ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
+		"it has become unready while it ran":           {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(time.Hour), false)}, never},
+		"it has crashed and been restarted":            {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(9*time.Second), true)}, 11*time.Minute - 10*time.Second},
+		"both in the same second":                      {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(at(10*time.Second), true)}, 11*time.Minute - 10*time.Second},
+		"it waits to be restarted":                     {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: runs(time.Time{}, true)}, 11*time.Minute - 10*time.Second},
+		"it crashes again and again":                   {workload.Pod{ReadyChanged: at(11 * time.Minute), Runs: runs(at(time.Second), true)}, never},
+		"it was restarted, and was never seen unready": {workload.Pod{Ready: true, ReadyChanged: at(time.Hour), Runs: runs(at(5*time.Second), true)}, 55 * time.Second},
+		"Ready after a restart":                        {workload.Pod{Ready: true, ReadyChanged: at(5 * time.Second), Runs: runs(at(time.Minute), true)}, 55 * time.Second},
+		"the clock of its node is ahead of ours":       {workload.Pod{Ready: true, ReadyChanged: noon.Add(time.Second), Runs: runs(noon, false)}, 61 * time.Second},
+		"another container of the pod was restarted":   {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: map[string]workload.Run{"app": {Since: at(time.Hour)}, "log": {Since: at(time.Second), Restarted: true}}}, never},
+		"Ready, and nothing runs, which cannot be":     {workload.Pod{Ready: true, ReadyChanged: at(time.Second), Runs: runs(time.Time{}, false)}, never},
 	} {
 		want := noon.Add(tc.left)
 		if tc.left == never {
@@ -131,7 +131,7 @@ func TestBoost(t *testing.T) {
 			Boosted: Starting pods have more CPU until they are Ready (startupBoost)
 			1/1 applied, again in 40s`,
 		},
-		"Then it is put down": {
+		"Then it is lowered": {
 			given(decidedBefore(), boosts(), pods(started(time.Minute, pod("web-1", double())))),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
@@ -145,7 +145,7 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"A pod that never becomes Ready is put down in the end": {
+		"A pod that never becomes Ready is lowered in the end": {
 			given(decidedBefore(), boosts(), pods(starting(12*time.Minute, pod("web-1", double())))),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
@@ -271,7 +271,7 @@ func TestBoost(t *testing.T) {
 			0/1`,
 		},
 		"Rollout gives none": {
-			given(rollout, decidedBefore(), heldApp(), template(large()), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
+			given(rollout, decidedBefore(), appTakenOver(), template(large()), boosts(), pods(starting(10*time.Second, pod("web-1", large())))),
 			`keeps app 200m 256Mi, written
 			Applied: The Deployment's pod template has the decided size
 			1/1 applied`,
@@ -309,7 +309,7 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 			NoRecommendation: There is no recommendation yet. Starting pods have more CPU until they are Ready (startupBoost)
 			0/1, again in 10m51s`,
 		},
-		"Then it is put down": {
+		"Then it is lowered": {
 			given(boosts(), recommends(), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))))),
 			`no decision
 			resizes web-1 to app 100m 128Mi of 200m 256Mi
@@ -328,7 +328,7 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 			NoRecommendation: There is no recommendation yet
 			0/1`,
 		},
-		"A refused one is put down": {
+		"A refused boost is lowered": {
 			given(boosts(), recommends(), pods(with(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))), func(p *workload.Pod) { p.Resize.Infeasible = true }))),
 			`no decision
 			resizes web-1 to app 100m 128Mi of 200m 256Mi
@@ -364,7 +364,7 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 	}.run(t)
 }
 
-// A boost waits for nobody, and nobody waits for it.
+// A boost waits for no other resize, and no resize waits for it.
 func TestBoostsAndOtherSteps(t *testing.T) {
 	flying := func(name string) workload.Pod {
 		return with(pod(name, large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources })
@@ -618,7 +618,7 @@ func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time
 	}
 }
 
-// checkEnd: at rest, nothing is boosted, and whoever knows nothing of boosts finds nothing
+// checkEnd: at rest, nothing is boosted, and a plan without boosts finds nothing
 // to do.
 func (w *world) checkEnd(t *testing.T, seed uint64, now time.Time) {
 	t.Helper()

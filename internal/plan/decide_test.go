@@ -276,7 +276,7 @@ func TestWhatIsDecided(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
-		"A renamed container starts anew": {
+		"A renamed container starts again": {
 			given(decidedBefore(), template(container("api")), pods(pod("web-1", container("api"))),
 				recommends(recommend.Container{Name: "api", Target: amounts(105, 130), UpperBound: amounts(200, 200)}),
 				func(w *world) {
@@ -307,7 +307,7 @@ func TestWhatIsDecided(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
-		"A clock that was set back starts the cooldown anew, once": {
+		"A clock that was set back restarts the cooldown once": {
 			given(onlyCPU, atSize(),
 				decidedBefore(func(d *plan.Decision) { d.Time, d.Requests["app"] = noon.Add(24*time.Hour), amounts(200, 0) }),
 				recommends(rec(amounts(250, 0), amounts(150, 0), amounts(300, 0)))),

@@ -259,26 +259,26 @@ func TestWindows(t *testing.T) {
 			1/2 changing`,
 		},
 		"A rollout that was decided in a window does not begin after it": {
-			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleUp"))),
+			given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi
 			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
 			0/2, ` + both,
 		},
 		"Unless what led to it cannot wait": {
-			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
+			given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "LowerBound" }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What another writer has undone since then can wait": {
-			given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason, d.AppliedToTemplate = "LowerBound", true }), windows(nightly("ScaleUp"))),
+			given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason, d.AppliedToTemplate = "LowerBound", true }), windows(nightly("ScaleUp"))),
 			`keeps app 200m 256Mi, reverted 1 times
 			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size
 			0/2, ` + both,
 		},
 		"A rollout waits for windows of the directions that it changes": {
-			given(rollout, heldApp(), decidedBefore(), windows(nightly("ScaleDown"))),
+			given(rollout, appTakenOver(), decidedBefore(), windows(nightly("ScaleDown"))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
@@ -380,7 +380,7 @@ func TestLimits(t *testing.T) {
 			0/2 changing`,
 		},
 		"Likewise in a template": {
-			given(rollout, heldApp(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
+			given(rollout, appTakenOver(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
 			`decides app 100m - (Bounds), written
 			rewrites app 100m 128Mi of 150m 256Mi
 			RollingOut: The Deployment is rolling out the decided size
@@ -460,41 +460,41 @@ func TestQuotas(t *testing.T) {
 			0/2 changing`,
 		},
 		"A rollout needs room for one new pod": {
-			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 399, 200))),
+			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 399, 200))),
 			`keeps app 200m 256Mi
 			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout
 			0/2 stalled, again in 1m0s`,
 		},
 		"And for no more than one": {
-			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 400, 200))),
+			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 400, 200))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What old pods leave that may go first is there for it": {
-			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
+			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 300, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 1 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"With Recreate that is all of them": {
-			given(rollout, heldApp(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
+			given(rollout, appTakenOver(), written, quotas(quota("requests.cpu", 200, 200)), deployment(func(d *workload.Deployment) { d.Unavailable = 2 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Without replicas nothing needs room": {
-			given(rollout, heldApp(), written, pods(), quotas(quota("requests.cpu", 1, 1)), deployment(func(d *workload.Deployment) { d.Replicas = 0 })),
+			given(rollout, appTakenOver(), written, pods(), quotas(quota("requests.cpu", 1, 1)), deployment(func(d *workload.Deployment) { d.Replicas = 0 })),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/0 changing`,
 		},
 		"A limit that new pods get by default counts": {
-			given(rollout, heldApp(), written, template(sized("app", amounts(100, 128), amounts(200, 0))), bounds(workload.Bounds{ContainerDefault: amounts(0, 300)}),
+			given(rollout, appTakenOver(), written, template(sized("app", amounts(100, 128), amounts(200, 0))), bounds(workload.Bounds{ContainerDefault: amounts(0, 300)}),
 				quotas(quota("limits.memory", 600*mebi, 301*mebi))),
 			`keeps app 200m 256Mi
 			QuotaExceeded: ResourceQuota team allows 600Mi of limits.memory, of which 301Mi are used, and 300Mi more are needed for the first new pod of a rollout

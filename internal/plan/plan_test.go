@@ -148,10 +148,10 @@ func deployment(change func(*workload.Deployment)) func(*world) {
 	return func(w *world) { change(&w.situation.Deployment) }
 }
 
-func held(h ...plan.Original) func(*world) { return func(w *world) { w.situation.Originals = h } }
+func takenOver(h ...plan.Original) func(*world) { return func(w *world) { w.situation.Originals = h } }
 
-func heldApp() func(*world) {
-	return held(plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources})
+func appTakenOver() func(*world) {
+	return takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources})
 }
 
 func bounds(b workload.Bounds) func(*world) {

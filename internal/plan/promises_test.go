@@ -126,7 +126,7 @@ func (w *world) change(r *rand.Rand) {
 			w.policy.Fallback = map[v1beta1.Fallback]v1beta1.Fallback{"": "Rollout", "Rollout": ""}[w.policy.Fallback]
 		}
 		if w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
-			w.giveBack()
+			w.restore()
 		}
 		w.policy.Edited = true
 	case 7: // the status is lost
@@ -246,7 +246,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		fail("a step where none is allowed")
 	}
 	if (is[plan.Rewrite](p) || is[plan.TakeOver](p)) && w.policy.Mode == "InPlace" && w.policy.Fallback != "Rollout" {
-		fail("the template is rewritten, and nobody has asked for that")
+		fail("the template is rewritten, and the policy does not ask for that")
 	}
 	if p.Verdict.Reason == "" || p.Verdict.Message == "" {
 		fail("no reason: %q %q", p.Verdict.Reason, p.Verdict.Message)
@@ -255,7 +255,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		fail("applied, but %d/%d pods, changing %t", p.Progress.PodsAtSize, p.Progress.Pods, (p.Verdict.State == plan.Changing))
 	}
 	if p.Verdict.Reason == "Contested" {
-		fail("contested, and nobody else has written")
+		fail("contested, and no other controller has written")
 	}
 	if p.Decided && p.Decision != nil {
 		checkDecision(w, p, fail)
@@ -291,13 +291,13 @@ func (w world) evicts() bool { return w.policy.Mode == "InPlace" && w.policy.Fal
 func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 	s := w.situation
 	if !w.evicts() {
-		fail("pod %s is evicted, and nobody has asked for that", as[plan.Evict](p).Pod)
+		fail("pod %s is evicted, and the policy does not ask for that", as[plan.Evict](p).Pod)
 	}
 	if s.Deployment.Replicas < w.policy.MinReplicas || s.Deployment.Paused || s.Deployment.RollingOut {
 		fail("pod %s is evicted of %d replicas, paused %t, rolling out %t", as[plan.Evict](p).Pod, s.Deployment.Replicas, s.Deployment.Paused, s.Deployment.RollingOut)
 	}
 	if p.NewPods.IneffectiveOnPod != "" || s.NewPods.IneffectiveOnPod != "" || s.NewPods.EffectiveSince.IsZero() || saySizes(p.NewPods.Sizes) != saySizes(s.NewPods.Sizes) || w.vain > 0 {
-		fail("pod %s is evicted in vain: %+v, %d before", as[plan.Evict](p).Pod, s.NewPods, w.vain)
+		fail("pod %s is evicted without effect: %+v, %d before", as[plan.Evict](p).Pod, s.NewPods, w.vain)
 	}
 	ready := 0
 	for _, pod := range s.Pods {
@@ -328,7 +328,7 @@ func (w *world) admitted(made workload.Pod, sizes []plan.Size) workload.Pod {
 // checkNewPods: the API server takes the pods that it has put the sizes into.
 func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
 	if w.policy.Mode != "Initial" && !w.evicts() || w.policy.Suspended {
-		fail("new pods are sized, and nobody has asked for that")
+		fail("new pods are sized, and the policy does not ask for that")
 	}
 	made := w.newPod("made").Containers
 	after := withSizes(made, p.NewPods.Sizes)
@@ -575,7 +575,7 @@ func checkSizes(w world, d *plan.Decision, containers []workload.Container, size
 				checkLimit(w, size.Container, r.request, r.before, r.limit, r.least, r.most, r.need, r.headroom, r.isMemory, fail)
 			}
 		}
-		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else it is put back as it was found
+		isDecided := d.Requests[size.Container].MemoryBytes > 0 // else its original value is restored
 		wasHeld := slices.ContainsFunc(w.situation.Originals, func(h plan.Original) bool { return h.Container == size.Container })
 		for _, r := range []struct {
 			name           string
@@ -747,27 +747,27 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 		}
 		return true
 	case is[plan.Restore](p):
-		w.giveBack()
+		w.restore()
 		return true
 	}
 	return changed
 }
 
 // apply is server-side apply: what we have applied before and no longer do is removed,
-// but for what is not known to be held, which the controller sends as it is.
+// except for values without a record, which the controller sends as it is.
 func (w *world) apply(sizes []plan.Size) {
 	containers := slices.Clone(w.situation.Deployment.Containers)
 	for i, c := range containers {
 		for _, before := range w.applied {
 			if before.Container == c.Name {
-				containers[i].Resources = without(containers[i].Resources, w.onlyHeld(before))
+				containers[i].Resources = without(containers[i].Resources, w.onlyOriginals(before))
 			}
 		}
 	}
 	w.situation.Deployment.Containers, w.applied = withSizes(containers, sizes), sizes
 }
 
-func (w *world) onlyHeld(size plan.Size) (out workload.Resources) {
+func (w *world) onlyOriginals(size plan.Size) (out workload.Resources) {
 	for _, h := range w.situation.Originals {
 		if h.Container == size.Container && h.CPU {
 			out.Requests.CPUMillis, out.Limits.CPUMillis = size.Requests.CPUMillis, size.Limits.CPUMillis
@@ -792,8 +792,8 @@ func without(r, gone workload.Resources) workload.Resources {
 	}
 }
 
-// giveBack puts back what was found, and ends our ownership.
-func (w *world) giveBack() {
+// restore restores the original values and ends our ownership.
+func (w *world) restore() {
 	var found []plan.Size
 	for _, h := range w.situation.Originals {
 		found = append(found, plan.Size{Container: h.Container, Resources: h.Resources})

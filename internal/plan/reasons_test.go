@@ -24,8 +24,8 @@ var situations = map[string]func() world{
 	"terminating": func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
 	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Recommend" }) },
 	"suspended":   func() world { return given(func(w *world) { w.policy.Suspended = true }) },
-	"nothing held": func() world {
-		return given(rollout, heldApp(), policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} }))
+	"nothing managed of what is taken over": func() world {
+		return given(rollout, appTakenOver(), policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} }))
 	},
 	"nothing managed":   func() world { return given(policyOfApp(func(p *plan.ContainerPolicy) { *p = plan.ContainerPolicy{} })) },
 	"no recommendation": func() world { return given(recommends()) },
@@ -66,7 +66,7 @@ var situations = map[string]func() world{
 	},
 
 	"contested pods and template": func() world {
-		return given(orRollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
+		return given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reverts = 2 }))
 	},
 	"a memory limit that is kept": func() world {
 		return given(decidedBefore(func(d *plan.Decision) {
@@ -87,10 +87,10 @@ var situations = map[string]func() world{
 		return given(decidedBefore(recently), pods(unsettled(workload.Resize{InProgress: true})))
 	},
 	"a resize that is watched": func() world {
-		return given(decidedBefore(onTrial), watching, pods(halfSized("web-1"), pod("web-2", small())), recommends(halved()))
+		return given(decidedBefore(verifying), watching, pods(halfSized("web-1"), pod("web-2", small())), recommends(halved()))
 	},
 	"lowering while another is watched": func() world {
-		return given(decidedBefore(onTrial), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
+		return given(decidedBefore(verifying), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
 	},
 	"a change that failed": func() world {
 		return given(decidedBefore(), watching, recommends(halved()), atSize(), func(w *world) {
@@ -107,7 +107,7 @@ var situations = map[string]func() world{
 	"an eviction before it is asked what new pods get": func() world {
 		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.NewPods) { *a = plan.NewPods{} }))
 	},
-	"an eviction in vain": func() world {
+	"an eviction without effect": func() world {
 		return given(orRecreate, decidedBefore(), toEvict, admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-0" }))
 	},
 	"an eviction of too few": func() world {
@@ -123,7 +123,7 @@ var situations = map[string]func() world{
 		return given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(infeasible("web-2"), func(p *workload.Pod) { p.Current = false })))
 	},
 	"an eviction that is watched": func() world {
-		return given(orRecreate, decidedBefore(onTrial), watching, recommends(halved()), pods(made(halfSized("web-1")), with(halfSized("web-2"), func(p *workload.Pod) {
+		return given(orRecreate, decidedBefore(verifying), watching, recommends(halved()), pods(made(halfSized("web-1")), with(halfSized("web-2"), func(p *workload.Pod) {
 			p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true}, small().Resources
 		})), (*world).effective)
 	},
@@ -149,27 +149,27 @@ var situations = map[string]func() world{
 	},
 	"a LimitRange for pods": func() world { return given(decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)})) },
 
-	"a rewrite":       func() world { return given(rollout, decidedBefore(), heldApp()) },
-	"a rollout of it": func() world { return given(rollout, decidedBefore(), heldApp(), template(large()), rollingOut) },
+	"a rewrite":       func() world { return given(rollout, decidedBefore(), appTakenOver()) },
+	"a rollout of it": func() world { return given(rollout, decidedBefore(), appTakenOver(), template(large()), rollingOut) },
 	"a rollout of it, paused": func() world {
-		return given(rollout, decidedBefore(), heldApp(), template(large()), rollingOut, pausedToo)
+		return given(rollout, decidedBefore(), appTakenOver(), template(large()), rollingOut, pausedToo)
 	},
-	"rolled out":      func() world { return given(rollout, decidedBefore(), heldApp(), template(large()), atSize()) },
-	"paused":          func() world { return given(rollout, decidedBefore(), heldApp(), pausedToo) },
-	"another rollout": func() world { return given(rollout, decidedBefore(), heldApp(), rollingOut) },
+	"rolled out":      func() world { return given(rollout, decidedBefore(), appTakenOver(), template(large()), atSize()) },
+	"paused":          func() world { return given(rollout, decidedBefore(), appTakenOver(), pausedToo) },
+	"another rollout": func() world { return given(rollout, decidedBefore(), appTakenOver(), rollingOut) },
 	"contested": func() world {
-		return given(rollout, decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate, d.Reverts = true, 2 }), heldApp())
+		return given(rollout, decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate, d.Reverts = true, 2 }), appTakenOver())
 	},
 	"a window for the rollout": func() world {
-		return given(rollout, heldApp(), decidedBefore(func(d *plan.Decision) { d.Reason = "ScaleUp" }), windows(nightly("ScaleUp")))
+		return given(rollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "ScaleUp" }), windows(nightly("ScaleUp")))
 	},
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
 	},
-	"unreadable and held": func() world {
+	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()
 		unreadable.Unreadable = true
-		return given(rollout, heldApp(), template(unreadable, other), func(w *world) {
+		return given(rollout, appTakenOver(), template(unreadable, other), func(w *world) {
 			w.policy.Containers["side"] = w.policy.Containers["app"]
 			w.situation.Decision = decision()
 			w.situation.Decision.Requests["side"] = amounts(200, 256)

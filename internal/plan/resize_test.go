@@ -106,7 +106,7 @@ func TestWhichPodIsResized(t *testing.T) {
 			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged
 			0/4 stalled`,
 		},
-		"An Infeasible pod is tried again when the wish changes": {
+		"An Infeasible pod is tried again when the target changes": {
 			given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
 				p.Resize = workload.Resize{Infeasible: true}
 				p.Actual["app"] = small().Resources
@@ -281,7 +281,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"Another wish is asked for even after a refusal": {
+		"Another size is requested even after a refusal": {
 			given(decidedBefore(), pods(pod("web-1", small())), refused(plan.Size{Container: "app", Resources: resources(amounts(900, 900), amounts(900, 900))})),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 256Mi of 400m 512Mi
@@ -474,11 +474,11 @@ func TestOfWhatIsContestedTheAPIServerIsAsked(t *testing.T) {
 		t.Errorf("in place (-want +got):\n%s", diff)
 	}
 	want.Template = []plan.Size{{Container: "app", Resources: large().Resources}}
-	if diff := cmp.Diff(want, given(orRollout, heldApp(), decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest); diff != "" {
+	if diff := cmp.Diff(want, given(orRollout, appTakenOver(), decidedBefore(contested), pods(pod("web-1", large()), pod("web-2", small()))).next(noon).Contest); diff != "" {
 		t.Errorf("in place, or else by rollout (-want +got):\n%s", diff)
 	}
 	want.Pods = nil
-	if diff := cmp.Diff(want, given(rollout, heldApp(), decidedBefore(contested)).next(noon).Contest); diff != "" {
+	if diff := cmp.Diff(want, given(rollout, appTakenOver(), decidedBefore(contested)).next(noon).Contest); diff != "" {
 		t.Errorf("rollout (-want +got):\n%s", diff)
 	}
 	if c := given(decidedBefore()).next(noon).Contest; c != nil {

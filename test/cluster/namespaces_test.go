@@ -489,7 +489,7 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 	})
 	node := largestNode(t)
 	w.uses("web", "app", 2*node, 300)
-	w.says("web", "Applied", "True", "NodeCapacity", "would be right, but no node has room for it")
+	w.says("web", "Applied", "True", "NodeCapacity", "is recommended, but no node has room for it")
 	for _, pod := range w.pods("web") {
 		if got := inForce(pod, "app").Requests.Cpu().MilliValue(); got != node {
 			t.Errorf("pod %s requests %dm; the largest node has %dm", pod.Name, got, node)

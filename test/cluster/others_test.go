@@ -478,7 +478,7 @@ func TestAnHPAOfKEDAKeepsItsResourceAndTheScaledObjectIsNamed(t *testing.T) {
 	})
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
-	w.says("web", "Applied", "True", "HPAConflict", "cpu: left alone", "keda-hpa-checkout (of ScaledObject checkout)")
+	w.says("web", "Applied", "True", "HPAConflict", "cpu: not managed", "keda-hpa-checkout (of ScaledObject checkout)")
 	for _, pod := range w.pods("web") {
 		requests := resourcesOf(pod, "app").Requests
 		if requests.Cpu().String() != "100m" {
@@ -542,7 +542,7 @@ func TestAVPAKeepsWhatItSizes(t *testing.T) {
 		w.uses("web", "app", 300, 300)
 		w.uses("web", "side", 300, 300)
 		w.scale("web")
-		w.says("web", "Applied", "True", "VPAConflict", "app memory: left alone")
+		w.says("web", "Applied", "True", "VPAConflict", "app memory: not managed")
 		for _, pod := range w.pods("web") {
 			app, side := resourcesOf(pod, "app").Requests, resourcesOf(pod, "side").Requests
 			w.between("cpu of app", *app.Cpu(), "330m", "400m")

@@ -86,7 +86,7 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	w.scale("web", orRecreate)
 	w.hasBindings("web")
 
-	w.says("web", "Applied", "False", "DisruptionBudget", "web", "It takes a new pod")
+	w.says("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
 	w.says("web", "Ready", "True", "OperatingNormally")
 	w.rounds(30)
 	if n := len(count(w.writes(w.began), "pods/eviction")); w.evictions() > 0 || n != 1 {
@@ -161,7 +161,7 @@ func TestOnePodAtMostIsEvictedInVain(t *testing.T) {
 	w.spoil("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web", orRecreate)
-	w.says("web", "Applied", "False", "AdmissionIneffective", "was made without the sizes")
+	w.says("web", "Applied", "False", "AdmissionIneffective", "was created without the decided size")
 	w.says("web", "Stalled", "True", "AdmissionIneffective")
 	w.rounds(30)
 	w.restart()

@@ -56,7 +56,7 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 		}
 		return ""
 	})
-	w.noted(w.scaler("web").UID, "Reverted", first[0], "was killed for want of memory")
+	w.noted(w.scaler("web").UID, "Reverted", first[0], "was OOM-killed")
 	w.restart()
 	w.rounds(40)
 	for _, failed := range w.scaler("web").Status.RevertedChanges {

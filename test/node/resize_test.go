@@ -326,7 +326,7 @@ func (s scene) starts(t *testing.T, cpu, limit string, times int32, reason strin
 	if pod := workload.ReadPod(ptr.To(s.pod(t)), true); pod.Ready {
 		t.Error("the pod was Ready before it was seen to have more CPU")
 	}
-	s.says(t, reason, "Pods that start have more CPU until they are Ready")
+	s.says(t, reason, "Starting pods have more CPU until they are Ready")
 }
 
 // isPutDown waits until the boost has been taken back, which must not be before the pod

@@ -171,7 +171,7 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			PodsUnavailable: Not all replicas are available: no pod is evicted until they are. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2`,
 		},
-		"But for that one itself, if it is killed for want of memory": {
+		"But for that one itself, if it is OOM-killed": {
 			given(orRecreate, decidedBefore(killed), rollingOut, pods(infeasible("web-1"), notReady(infeasible("web-2")))),
 			`keeps app 200m 256Mi
 			evicts web-2` + puts +
@@ -227,7 +227,7 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 	}.run(t)
 }
 
-// An eviction for which the API server does not size the new pod is one in vain.
+// An eviction for which the API server does not size the new pod has no effect.
 func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 	two := pods(infeasible("web-1"), infeasible("web-2"))
 	missed := made(with(infeasible("web-3"), func(p *workload.Pod) {
@@ -267,7 +267,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 			world:  given(orRecreate, decidedBefore(), pods(infeasible("web-1"), missed), policy(func(p *plan.Policy) { p.Edited = true }), admission(func(a *plan.NewPods) { a.IneffectiveOnPod = "web-3" })),
 			reason: "Recreating", newest: noon.Add(-time.Minute), records: true,
 		},
-		"a limit that somebody else adds is no excuse": {
+		"a limit that another controller adds is no excuse": {
 			world: given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(missed, func(p *workload.Pod) {
 				p.Containers = slices.Clone(p.Containers)
 				p.Containers[0].Limits = amounts(0, 1024)
@@ -304,10 +304,10 @@ func TestWhatAnEvictionIsWorth(t *testing.T) {
 	}
 }
 
-// A pod that was made with what is tried stands the trial, too.
-func TestAnEvictionOnTrial(t *testing.T) {
+// A pod that was created with the new size is verified, too.
+func TestAnEvictionIsVerified(t *testing.T) {
 	lowered := func(w *world) {
-		decidedBefore(onTrial)(w)
+		decidedBefore(verifying)(w)
 		watching(w)
 		recommends(halved())(w)
 	}
@@ -327,7 +327,7 @@ func TestAnEvictionOnTrial(t *testing.T) {
 	}{
 		"it is watched before the next is evicted": {young(func(*workload.Pod) {}), "Verifying", 30 * time.Second},
 		"it may take its time to start":            {young(func(p *workload.Pod) { p.Ready, p.Unready = false, noon.Add(time.Second) }), "Recreating", time.Minute},
-		"where it is killed, what was before is put back": {
+		"where it is OOM-killed, the change is reverted": {
 			young(func(p *workload.Pod) {
 				p.Exits = []workload.Exit{{Container: "app", At: noon.Add(10 * time.Second), OOMKilled: true}}
 			}), "", 30 * time.Second,
@@ -338,7 +338,7 @@ func TestAnEvictionOnTrial(t *testing.T) {
 			w.effective()
 			p := w.next(noon.Add(tc.after))
 			if tc.reason == "" && p.Reverted == "" || tc.reason != "" && p.Verdict.Reason != tc.reason || is[plan.Evict](p) {
-				t.Errorf("%s, put back for %q", say(p), p.Reverted)
+				t.Errorf("%s, reverted for %q", say(p), p.Reverted)
 			}
 		})
 	}

@@ -26,48 +26,48 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 	paused := deployment(func(d *workload.Deployment) { d.Paused = true })
 	memoryOnly := policyOfApp(func(p *plan.ContainerPolicy) { p.CPU = false })
 	table{
-		"What is found is held before it is taken": {
+		"Original values are recorded before the template is changed": {
 			given(rollout, decidedBefore()),
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"Only what is managed is held": {
+		"Only managed resources are recorded": {
 			given(rollout, memoryOnly, decidedBefore()),
 			`keeps app - 256Mi
 			holds app - 128Mi of - 256Mi cpu=false memory=true
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"What is held is taken": {
-			given(rollout, decidedBefore(), heldApp()),
+		"A template with recorded originals is changed": {
+			given(rollout, decidedBefore(), appTakenOver()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Only what is managed is taken": {
-			given(rollout, memoryOnly, decidedBefore(), held(plan.Original{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
+			given(rollout, memoryOnly, decidedBefore(), takenOver(plan.Original{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
 			`keeps app - 256Mi, written
 			rewrites app - 256Mi of - 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A Deployment that rolls it out is waited for": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(pod("web-1", large()))),
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(pod("web-1", large()))),
 			`keeps app 200m 256Mi, written
 			RollingOut: The Deployment is rolling out the decided size
 			1/1 changing`,
 		},
 		"A Deployment that has rolled it out is done": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize()),
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize()),
 			`keeps app 200m 256Mi, written
 			Applied: The Deployment's pod template has the decided size
 			2/2 applied`,
 		},
 		"A write whose end was not recorded counts as written": {
-			given(rollout, decidedBefore(), heldApp(), template(large()), atSize()),
+			given(rollout, decidedBefore(), appTakenOver(), template(large()), atSize()),
 			`keeps app 200m 256Mi, written
 			Applied: The Deployment's pod template has the decided size
 			2/2 applied`,
@@ -79,20 +79,20 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			2/2 applied`,
 		},
 		"Another rollout is waited for": {
-			given(rollout, decidedBefore(), heldApp(), rolling),
+			given(rollout, decidedBefore(), appTakenOver(), rolling),
 			`keeps app 200m 256Mi
 			RolloutInProgress: Another rollout of the Deployment is in progress
 			0/2`,
 		},
-		"A rollout that waits for pods which are killed for want of memory is not waited for": {
-			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
+		"A rollout that waits for OOM-killed pods does not block another": {
+			given(rollout, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A rollout whose pods a LimitRange refuses is not waited for": {
-			given(rollout, decidedBefore(written), heldApp(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling,
+			given(rollout, decidedBefore(written), appTakenOver(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling,
 				bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
@@ -100,128 +100,128 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			0/2 changing`,
 		},
 		"A rollout after an OOM kill is waited for once the template has carried the answer": {
-			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), heldApp(), rolling),
+			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, reverted 1 times
 			RolloutInProgress: Another rollout of the Deployment is in progress
 			0/2`,
 		},
 		"A paused Deployment is left alone": {
-			given(rollout, decidedBefore(), heldApp(), paused),
+			given(rollout, decidedBefore(), appTakenOver(), paused),
 			`keeps app 200m 256Mi
 			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed
 			0/2`,
 		},
 		"A Deployment that was paused on the way is waited for": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), paused, rolling),
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), paused, rolling),
 			`keeps app 200m 256Mi, written
 			RolloutPaused: The Deployment is paused: its pods get the decided size once it is resumed
 			0/2`,
 		},
 		"A first revert is undone": {
-			given(rollout, decidedBefore(written), heldApp()),
+			given(rollout, decidedBefore(written), appTakenOver()),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A second revert is the end of it": {
-			given(rollout, decidedBefore(reverted(1)), heldApp()),
+			given(rollout, decidedBefore(reverted(1)), appTakenOver()),
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested stays contested and counts no further": {
-			given(rollout, decidedBefore(reverted(2)), heldApp()),
+			given(rollout, decidedBefore(reverted(2)), appTakenOver()),
 			`keeps app 200m 256Mi, written, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested is tried again once the scaler is edited": {
-			given(rollout, decidedBefore(reverted(2)), heldApp(), func(w *world) { w.policy.Edited = true }),
+			given(rollout, decidedBefore(reverted(2)), appTakenOver(), func(w *world) { w.policy.Edited = true }),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"Who undoes one decision undoes the next": {
-			given(rollout, decidedBefore(reverted(2)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			given(rollout, decidedBefore(reverted(2)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert counts also where the next decision is made at the same time": {
-			given(rollout, decidedBefore(reverted(1)), heldApp(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			given(rollout, decidedBefore(reverted(1)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What the next decision changes itself is no revert": {
-			given(rollout, decidedBefore(reverted(1)), heldApp(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
+			given(rollout, decidedBefore(reverted(1)), appTakenOver(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), written, reverted 1 times
 			rewrites app 400m 256Mi of 800m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"A revert counts also while another rollout is in progress": {
-			given(rollout, decidedBefore(reverted(1)), heldApp(), rolling),
+			given(rollout, decidedBefore(reverted(1)), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert of the day before yesterday is forgotten": {
-			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp()),
+			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver()),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is contested is not forgotten with time": {
-			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), heldApp(), has(helm)),
+			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver(), has(helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
 			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"Those who have what is contested are named": {
-			given(rollout, decidedBefore(reverted(2)), heldApp(), has("argocd-controller (Apply)", helm)),
+			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has("argocd-controller (Apply)", helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update)
 			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
-		"What nobody has any more is tried again": {
-			given(rollout, decidedBefore(reverted(2), by(helm)), heldApp(), has()),
+		"What no field manager owns any longer is tried again": {
+			given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), has()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"What is still ours was undone by nobody": {
-			given(rollout, decidedBefore(reverted(1)), heldApp(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
+		"What is still ours was not undone": {
+			given(rollout, decidedBefore(reverted(1)), appTakenOver(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"What nobody ever had is not tried again": { // somebody replaces the whole, without resources
-			given(rollout, decidedBefore(reverted(2)), heldApp(), has()),
+		"What no field manager ever owned is not tried again": { // a client replaces the whole, without resources
+			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has()),
 			`keeps app 200m 256Mi, written, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A contested template that has the decided size all the same is left at that": {
-			given(rollout, decidedBefore(reverted(2), by(helm)), heldApp(), template(large()), atSize()),
+			given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), template(large()), atSize()),
 			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
 			Applied: The Deployment's pod template has the decided size
 			2/2 applied`,
 		},
 		"What is no longer managed is sent as it was found, since leaving it out would remove it": {
-			given(rollout, memoryOnly, decidedBefore(written), heldApp(), template(large()), atSize()),
+			given(rollout, memoryOnly, decidedBefore(written), appTakenOver(), template(large()), atSize()),
 			`keeps app - 256Mi, written
 			rewrites app 100m 256Mi of 200m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"What is held and no longer managed at all is given back": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+		"Original values are restored if nothing is managed any longer": {
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
 				w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web"}
 			}),
 			`no decision
@@ -229,8 +229,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
 			0/2 changing`,
 		},
-		"What is held and has become a VPA's is given back": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+		"Original values are restored if a VPA manages the resource": {
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
 				w.situation.Sized = map[string]workload.Scaled{"app": {CPU: "old", Memory: "old"}}
 			}),
 			`no decision
@@ -239,7 +239,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			0/2 changing`,
 		},
 		"A suspended scaler gives nothing back": {
-			given(rollout, decidedBefore(written), heldApp(), template(large()), atSize(), func(w *world) {
+			given(rollout, decidedBefore(written), appTakenOver(), template(large()), atSize(), func(w *world) {
 				w.policy.Suspended = true
 				w.policy.Containers["app"] = plan.ContainerPolicy{}
 			}),
@@ -248,7 +248,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			2/2`,
 		},
 		"A template that makes no pods by its LimitRange is not written": {
-			given(rollout, decidedBefore(), heldApp(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
+			given(rollout, decidedBefore(), appTakenOver(), bounds(workload.Bounds{PodMax: amounts(0, 300)})),
 			`keeps app 200m 256Mi
 			LimitRange: LimitRange limits allows a pod at most 300Mi of memory
 			0/2 stalled`,
@@ -256,15 +256,15 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"The limit that a LimitRange gives to new pods bounds a request without one": {
 			given(rollout, template(sized("app", amounts(100, 128), amounts(0, 0))),
 				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),
-				held(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
+				takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
 				recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
 			`decides app 150m 200Mi (LowerBound), written
 			rewrites app 150m 200Mi of - -
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
-		"A held container that cannot be read keeps the template from being written": {
-			given(rollout, decidedBefore(), held(
+		"A container that is taken over and cannot be read blocks changes of the template": {
+			given(rollout, decidedBefore(), takenOver(
 				plan.Original{Container: "app", CPU: true, Memory: true, Resources: small().Resources},
 				plan.Original{Container: "log", CPU: true, Resources: small().Resources}),
 				template(small(), workload.Container{Name: "log", Unreadable: true})),
@@ -273,7 +273,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			0/2 stalled`,
 		},
 		"The proportion is that of the template as it was found": {
-			given(rollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(400, 256) }), recommends(), heldApp(),
+			given(rollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(400, 256) }), recommends(), appTakenOver(),
 				template(sized("app", amounts(200, 256), amounts(201, 512)))),
 			`keeps app 400m 256Mi, written
 			rewrites app 400m 256Mi of 800m 512Mi
@@ -281,7 +281,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			0/2 changing`,
 		},
 		"Without pods the template is written all the same": {
-			given(rollout, decidedBefore(), heldApp(), pods()),
+			given(rollout, decidedBefore(), appTakenOver(), pods()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
@@ -292,7 +292,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 
 // The least that is written of a container holds nothing that was not decided.
 func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
-	w := given(rollout, decidedBefore(), heldApp(), template(small(), container("log")))
+	w := given(rollout, decidedBefore(), appTakenOver(), template(small(), container("log")))
 	for _, size := range as[plan.Rewrite](w.next(noon)).Sizes {
 		if size.Container != "app" {
 			t.Errorf("container %s is written", size.Container)

@@ -65,14 +65,14 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 			0/1, again in 9m48s`,
 		},
 		"After the grace the Deployment is rolled out": {
-			given(orRollout, decidedBefore(long), heldApp(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
+			given(orRollout, decidedBefore(long), appTakenOver(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
 			0/1 changing`,
 		},
 		"The grace of each pod is its own": {
-			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), heldApp()),
+			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), appTakenOver()),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
@@ -113,21 +113,21 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 changing`,
 		},
 		"Infeasible on a node with static CPU management": {
-			given(orRollout, decidedBefore(recently), heldApp(), pods(requested("web-1", workload.Resize{Infeasible: true, Message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"}))),
+			given(orRollout, decidedBefore(recently), appTakenOver(), pods(requested("web-1", workload.Resize{Infeasible: true, Message: "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"}))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy
 			0/1 changing`,
 		},
 		"Refused as larger than the node": {
-			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("NodeCapacity")),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small())), refusedWith("NodeCapacity")),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
 			0/1 changing`,
 		},
 		"Refused on a Windows node": {
-			given(orRollout, decidedBefore(), heldApp(), pods(pod("web-1", small())), refusedWith("Unsupported")),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(pod("web-1", small())), refusedWith("Unsupported")),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
@@ -152,7 +152,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 stalled`,
 		},
 		"A BestEffort pod": {
-			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), held(plan.Original{Container: "app", CPU: true, Memory: true})),
+			given(orRollout, decidedBefore(), template(none), pods(pod("web-1", none)), takenOver(plan.Original{Container: "app", CPU: true, Memory: true})),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of - -
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: has no requests, and the first requests cannot be set in place: set requests in the Deployment, or use Rollout as the updateMode or fallback
@@ -160,54 +160,54 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		},
 		"A pod that would lose its QoS class": {
 			given(orRollout, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(50, 0) }), requestsOnly, template(guaranteed), pods(pod("web-1", guaranteed)), recommends(),
-				held(plan.Original{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
+				takenOver(plan.Original{Container: "app", CPU: true, Resources: resources(amounts(100, 0), amounts(100, 0))})),
 			`keeps app 50m -, written
 			rewrites app 50m - of 100m -
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its QoS class would change from Guaranteed to Burstable, which cannot be done in place: use controlledValues RequestsAndLimits, or Rollout as the updateMode or fallback
 			0/1 changing`,
 		},
 		"A resource that restarts its container, once the other has followed in place": {
-			given(orRollout, decidedBefore(), heldApp(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
+			given(orRollout, decidedBefore(), appTakenOver(), template(restarts(small())), pods(pod("web-1", restarts(small())))),
 			`keeps app 200m 256Mi
 			resizes web-1 to app 200m 128Mi of 400m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
 		"A resource that restarts its container": {
-			given(orRollout, decidedBefore(), heldApp(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
+			given(orRollout, decidedBefore(), appTakenOver(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: container app restarts when its memory changes (resizePolicy)
 			0/1 changing`,
 		},
 		"A node that is known to resize nothing": {
-			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1 changing`,
 		},
 		"Not on account of a pod that has just started": {
-			given(orRollout, decidedBefore(), heldApp(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual, p.Started = nil, noon.Add(-time.Minute) }))),
 			`keeps app 200m 256Mi
 			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1, again in 9m0s`,
 		},
 		"A resize that was accepted and is not put in force": {
-			given(orRollout, decidedBefore(), heldApp(), pods(requested("web-1", workload.Resize{InProgress: true}))),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(requested("web-1", workload.Resize{InProgress: true}))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: the kubelet has not applied the new size for 10m0s
 			0/1 changing`,
 		},
 		"Not before the kubelet has had its time since the resize": {
-			given(orRollout, decidedBefore(), heldApp(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(with(requested("web-1", workload.Resize{InProgress: true}), func(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }))),
 			`keeps app 200m 256Mi
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 9m0s`,
 		},
 		"Not while another pod can be resized in place": {
-			given(orRollout, decidedBefore(), heldApp(), pods(infeasible, pod("web-2", small()))),
+			given(orRollout, decidedBefore(), appTakenOver(), pods(infeasible, pod("web-2", small()))),
 			`keeps app 200m 256Mi
 			resizes web-2 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place
@@ -220,63 +220,63 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 stalled`,
 		},
 		"One rollout at a time": {
-			given(orRollout, decidedBefore(recently), heldApp(), rolling, pods(infeasible)),
+			given(orRollout, decidedBefore(recently), appTakenOver(), rolling, pods(infeasible)),
 			`keeps app 200m 256Mi
 			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1`,
 		},
 		"Not while the Deployment is paused": {
-			given(orRollout, decidedBefore(recently), heldApp(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible)),
+			given(orRollout, decidedBefore(recently), appTakenOver(), deployment(func(d *workload.Deployment) { d.Paused = true }), pods(infeasible)),
 			`keeps app 200m 256Mi
 			RolloutPaused: The Deployment is paused: its pod template is not changed until it is resumed. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1`,
 		},
 		"Not again while it is rolled out": {
-			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(infeasible)),
+			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(infeasible)),
 			`keeps app 200m 256Mi, written
 			RollingOut: The Deployment is rolling out the decided size
 			0/1 changing`,
 		},
 		"While it is rolled out and no pod runs yet": {
-			given(orRollout, decidedBefore(written), heldApp(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
+			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), rolling, pods(with(pod("web-2", large()), func(p *workload.Pod) { p.Running = false }))),
 			`keeps app 200m 256Mi, written
 			RollingOut: The Deployment is rolling out the decided size
 			0/0 changing`,
 		},
 		"Not again where the template has the size already": {
-			given(orRollout, decidedBefore(written), heldApp(), template(large()), pods(infeasible)),
+			given(orRollout, decidedBefore(written), appTakenOver(), template(large()), pods(infeasible)),
 			`keeps app 200m 256Mi, written
 			Infeasible: pod web-1: Node didn't have enough capacity. The Deployment's pod template already has the decided size
 			0/1 stalled`,
 		},
 		"Once it is rolled out, all is applied": {
-			given(orRollout, atSize(), decidedBefore(written), heldApp(), template(large())),
+			given(orRollout, atSize(), decidedBefore(written), appTakenOver(), template(large())),
 			`keeps app 200m 256Mi, written
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
 		"What is decided later is put in force in place again": {
-			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), heldApp(), template(large()), recommends()),
+			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), appTakenOver(), template(large()), recommends()),
 			`keeps app 250m 256Mi
 			resizes web-1 to app 250m 256Mi of 500m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
 		"Another writer undoes it once": {
-			given(orRollout, decidedBefore(written), heldApp(), pods(infeasible)),
+			given(orRollout, decidedBefore(written), appTakenOver(), pods(infeasible)),
 			`keeps app 200m 256Mi, written, reverted 1 times
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Another writer undoes it twice": {
-			given(orRollout, decidedBefore(written, reverted(1)), heldApp(), pods(infeasible)),
+			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled`,
 		},
 		"Who has undone the template keeps its new pods from being resized, too": {
-			given(orRollout, decidedBefore(written, reverted(1)), heldApp()),
+			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver()),
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
@@ -294,7 +294,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
-		"A template that was never taken over is contested by nobody": {
+		"A template that was never taken over is not contested": {
 			given(orRollout, decidedBefore(reverted(2)), pods(infeasible)),
 			`keeps app 200m 256Mi
 			holds app 100m 128Mi of 200m 256Mi cpu=true memory=true
@@ -302,33 +302,33 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/1 changing`,
 		},
 		"Not outside a window": {
-			given(orRollout, decidedBefore(), heldApp(), windows(nightly("ScaleUp")), pods(infeasible)),
+			given(orRollout, decidedBefore(), appTakenOver(), windows(nightly("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi
 			OutsideWindow: Waiting for the next of updatePolicy.windows to roll out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1, again in 14h0m0s`,
 		},
 		"In a window": {
-			given(orRollout, decidedBefore(), heldApp(), windows(daily("ScaleUp")), pods(infeasible)),
+			given(orRollout, decidedBefore(), appTakenOver(), windows(daily("ScaleUp")), pods(infeasible)),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},
 		"Not where a quota has no room for the first new pod": {
-			given(orRollout, decidedBefore(), heldApp(), quotas(quota("requests.cpu", 399, 200)), pods(infeasible)),
+			given(orRollout, decidedBefore(), appTakenOver(), quotas(quota("requests.cpu", 399, 200)), pods(infeasible)),
 			`keeps app 200m 256Mi
 			QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 200m are used, and 200m more are needed for the first new pod of a rollout. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled, again in 1m0s`,
 		},
-		"Nothing is held in vain": {
-			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), heldApp()),
+		"Nothing is taken over without need": {
+			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), appTakenOver()),
 			`no decision
 			gives back
 			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
 			0/2 changing`,
 		},
 		"A template with resources for its pods as a whole is not written": {
-			given(rollout, decidedBefore(), heldApp(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
+			given(rollout, decidedBefore(), appTakenOver(), deployment(func(d *workload.Deployment) { d.PodLevelResources = true })),
 			`keeps app 200m 256Mi
 			Unsupported: The Deployment declares pod-level resources, which are not managed
 			0/2 stalled`,
@@ -364,7 +364,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 			ResizeError: pod web-1: attempting to set pod memory limit below current usage
 			0/1, again in 1m0s`,
 		},
-		"Then the limit is put back": {
+		"Then the limit is restored": {
 			given(lowered, needsLittle, pods(limited(burstable, 3*time.Minute))),
 			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
 			resizes web-1 to app 100m 64Mi of 200m 256Mi
@@ -425,7 +425,7 @@ func TestAMemoryLimitThatCannotBeLowered(t *testing.T) {
 			0/1 changing`,
 		},
 		"It is no reason for a rollout": {
-			given(orRollout, decidedBefore(kept), needsLittle, heldApp(), pods(pod("web-1", keptPod))),
+			given(orRollout, decidedBefore(kept), needsLittle, appTakenOver(), pods(pod("web-1", keptPod))),
 			`keeps app 100m 64Mi, keeps the limit of app at 256Mi
 			UsageAboveLimit: pod web-1: container app keeps its memory limit until the next decision about its memory, because more memory is in use than the lower limit allows
 			0/1`,

@@ -161,12 +161,12 @@ func TestWhatIsLoweredIsTriedFirst(t *testing.T) {
 	}
 }
 
-// A raise helps, and waits for nobody.
+// A raise helps and does not wait.
 func TestARaiseIsNotTried(t *testing.T) {
 	w := wasteful(8, recommends(recommended("app")))
 	w.settle(t, noon)
 	if w.situation.Decision.Verification != nil {
-		t.Errorf("a raise is on trial: %+v", w.situation.Decision.Verification)
+		t.Errorf("a raise is verified: %+v", w.situation.Decision.Verification)
 	}
 	for _, pod := range w.situation.Pods {
 		if c, _ := pod.Container("app"); c.Requests != amounts(200, 256) {
@@ -176,11 +176,11 @@ func TestARaiseIsNotTried(t *testing.T) {
 }
 
 // Whoever is not watched for any time is not tried at all.
-func TestNoObservationNoTrial(t *testing.T) {
+func TestWithoutAPeriodNothingIsVerified(t *testing.T) {
 	w := wasteful(8, func(w *world) { w.policy.VerificationPeriod = 0 })
 	w.settle(t, noon)
 	if n := len(w.lowered()); n != 8 || w.situation.Decision.Verification != nil {
-		t.Errorf("%d pods are lowered, trial %+v", n, w.situation.Decision.Verification)
+		t.Errorf("%d pods are lowered, verification %+v", n, w.situation.Decision.Verification)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			p := w.next(now)
 			if got := p.Reverted != ""; got != tc.back || p.Reverted != tc.saw {
-				t.Fatalf("put back: %t %q, want %t %q", got, p.Reverted, tc.back, tc.saw)
+				t.Fatalf("reverted: %t %q, want %t %q", got, p.Reverted, tc.back, tc.saw)
 			}
 			if !tc.back {
 				return
@@ -324,8 +324,8 @@ func observed(d time.Duration) func(*world) {
 	}
 }
 
-// What is urgent does not wait for a trial, and takes back what has not stood it.
-func TestWhatIsUrgentDoesNotWaitForATrial(t *testing.T) {
+// Urgent changes do not wait for a verification, and roll back what is not verified.
+func TestUrgentChangesDoNotWaitForAVerification(t *testing.T) {
 	w := wasteful(4)
 	w.settle(t, noon)
 	recommends(rec(amounts(300, 64), amounts(200, 50), amounts(400, 80)))(w)
@@ -336,7 +336,7 @@ func TestWhatIsUrgentDoesNotWaitForATrial(t *testing.T) {
 		}
 	}
 	if w.situation.Decision.Verification != nil {
-		t.Errorf("still on trial: %+v", w.situation.Decision.Verification)
+		t.Errorf("still being verified: %+v", w.situation.Decision.Verification)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestVerdictsOnRollouts(t *testing.T) {
 		"a raise, and the new ended":   {raise: true, pods: []workload.Pod{old("old-1"), old("old-2"), fresh(ended(at))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, now := wasteful(2, rollout, heldApp()), now
+			w, now := wasteful(2, rollout, appTakenOver()), now
 			if tc.raise {
 				recommends(rec(amounts(150, 200), amounts(90, 100), amounts(300, 400)))(w)
 			}
@@ -387,7 +387,7 @@ func TestVerdictsOnRollouts(t *testing.T) {
 			w.situation.Pods = tc.pods
 			p := w.pass(now, false)
 			if got := p.Reverted != ""; got != tc.back {
-				t.Fatalf("put back %q, want %t: %s", p.Reverted, tc.back, say(p))
+				t.Fatalf("reverted %q, want %t: %s", p.Reverted, tc.back, say(p))
 			}
 			if !tc.back {
 				return
@@ -409,21 +409,21 @@ func TestVerdictsOnRollouts(t *testing.T) {
 
 // A rollout that has come to its end has been good after a while without trouble.
 func TestARolloutThatIsWell(t *testing.T) {
-	w := wasteful(2, rollout, heldApp())
+	w := wasteful(2, rollout, appTakenOver())
 	w.settle(t, noon)
 	if p := w.settle(t, noon.Add(time.Second)); !p.Verdict.State.IsApplied() || p.Verdict.RequeueAfter != watchedFor-time.Second {
 		t.Errorf("%s, again in %s", say(p), p.Verdict.RequeueAfter)
 	}
 	if w.settle(t, noon.Add(watchedFor)); w.situation.Decision.Verification != nil {
-		t.Errorf("still on trial: %+v", w.situation.Decision.Verification)
+		t.Errorf("still being verified: %+v", w.situation.Decision.Verification)
 	}
 }
 
-// FuzzTrial lets pods come to grief at random, and operators be killed between what they
-// do and what they write. The trial ends; the verdict is the same whatever the order of the
-// pods; planning twice is planning once; where all pods suffer alike nothing is put back;
-// and what was put back does not come again.
-func FuzzTrial(f *testing.F) {
+// FuzzVerification lets pods come to grief at random, and operators be killed between what they
+// do and what they write. The verification ends; the verdict is the same whatever the order of the
+// pods; planning twice is planning once; where all pods suffer alike nothing is reverted;
+// and what was reverted is not tried again.
+func FuzzVerification(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
 	}
@@ -465,7 +465,7 @@ func FuzzTrial(f *testing.F) {
 			if p.Reverted != "" && !lost {
 				backs++
 				if all && len(w.situation.Pods) > 1 {
-					t.Fatalf("seed %d: put back, and all suffered: %s", seed, p.Reverted)
+					t.Fatalf("seed %d: reverted, and all suffered: %s", seed, p.Reverted)
 				}
 			}
 			if again := w.next(now); !lost && !is[plan.Resize](last) && !is[plan.Record](last) {
@@ -476,19 +476,19 @@ func FuzzTrial(f *testing.F) {
 			now = now.Add(time.Duration(r.IntN(90)) * time.Second)
 		}
 		if backs > 1 {
-			t.Errorf("seed %d: put back %d times", seed, backs)
+			t.Errorf("seed %d: reverted %d times", seed, backs)
 		}
 		if w.situation.Decision.Verification != nil || !last.Verdict.State.IsApplied() {
 			t.Errorf("seed %d: no end: %s %+v", seed, say(last), w.situation.Decision.Verification)
 		}
 		if n := len(w.lowered()); backs > 0 && n > 0 || backs == 0 && n != len(w.situation.Pods) {
-			t.Errorf("seed %d: %d pods are lowered of %d, put back %d times", seed, n, len(w.situation.Pods), backs)
+			t.Errorf("seed %d: %d pods are lowered of %d, reverted %d times", seed, n, len(w.situation.Pods), backs)
 		}
 	})
 }
 
 // An operator that is killed after each write, in turn, comes to the same end.
-func TestATrialSurvivesRestarts(t *testing.T) {
+func TestAVerificationSurvivesRestarts(t *testing.T) {
 	finish := func(at int, ill bool) (string, int) {
 		w, now, writes := wasteful(4), noon, 0
 		for range 60 {
@@ -521,9 +521,9 @@ func TestATrialSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// What waits for a trial follows on it, without any usage or event to wake the scaler.
-func TestTheNextChangeFollowsOnATrial(t *testing.T) {
-	w := given(decidedBefore(onTrial), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
+// What waits for a verification follows it, without any usage or event to trigger a reconcile.
+func TestTheNextChangeFollowsAVerification(t *testing.T) {
+	w := given(decidedBefore(verifying), watching, recommends(rec(amounts(20, 30), amounts(10, 20), amounts(30, 40))), pods(halfSized("web-1"), halfSized("web-2")))
 	w.policy.Cooldown = 0
 	for now, passes := noon, 0; ; passes++ {
 		p := w.next(now)
@@ -534,7 +534,7 @@ func TestTheNextChangeFollowsOnATrial(t *testing.T) {
 			return
 		}
 		if p.Verdict.RequeueAfter == 0 || passes == 10 {
-			t.Fatalf("after %d passes, at %s: nothing wakes the scaler: %s", passes, now.Sub(noon), say(p))
+			t.Fatalf("after %d passes, at %s: nothing triggers a reconcile: %s", passes, now.Sub(noon), say(p))
 		}
 		w.situation.Decision = p.Decision
 		now = now.Add(p.Verdict.RequeueAfter)
@@ -544,8 +544,8 @@ func TestTheNextChangeFollowsOnATrial(t *testing.T) {
 // watching is a policy that watches what was changed.
 func watching(w *world) { w.policy.VerificationPeriod = watchedFor }
 
-// onTrial is a decision that has halved what was good, just now.
-func onTrial(d *plan.Decision) {
+// verifying is a decision that has halved what was good, just now.
+func verifying(d *plan.Decision) {
 	d.Time, d.Reason = noon, "ScaleDown"
 	d.Requests = map[string]quantity.Amounts{"app": amounts(50, 64)}
 	d.Verification = &plan.Verification{Began: noon, Good: map[string]quantity.Amounts{"app": amounts(100, 128)}, ObservedSince: noon}
