@@ -81,7 +81,7 @@ func TestEverythingIsExplained(t *testing.T) {
 	}{
 		{"reasons", "../../api/v1beta1", `^Reason`, 40, reasons},
 		{"steps", "../recommend", `^(?:[A-BD-Z]|C[^P])`, 14, steps}, // all but CPU and Memory, the resources
-		{"causes", "../plan", `^Decided`, 6, causes},
+		{"causes", "../plan/model", `^Decided`, 6, causes},
 	} {
 		want := slices.DeleteFunc(constants(t, tc.folder, tc.names), func(s string) bool { return tc.what == "steps" && s == "memory" })
 		if len(want) < tc.least {
