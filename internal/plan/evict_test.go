@@ -279,7 +279,7 @@ func TestWhetherTheAPIServerSizesNewPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tc.world.next(noon)
-			if (is[plan.Evict](p)) != tc.evicts || p.Verdict.Reason != tc.reason || !p.NewPods.EffectiveSince.Equal(tc.newest) || p.NewPods.IneffectiveOnPod != tc.missed || is[plan.Record](p) != tc.records || tc.again > 0 && p.Verdict.RequeueAfter != tc.again {
+			if is[plan.Evict](p) != tc.evicts || p.Verdict.Reason != tc.reason || !p.NewPods.EffectiveSince.Equal(tc.newest) || p.NewPods.IneffectiveOnPod != tc.missed || is[plan.Record](p) != tc.records || tc.again > 0 && p.Verdict.RequeueAfter != tc.again {
 				t.Errorf("%s\nnewest %s, missed by %q, recorded first %t", say(p), p.NewPods.EffectiveSince, p.NewPods.IneffectiveOnPod, is[plan.Record](p))
 			}
 			if is[plan.Record](p) && (is[plan.Resize](p) || is[plan.Evict](p)) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/step"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/verification"
 )
@@ -27,7 +26,8 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 		return p
 	}
 	p := next(s, policy, now)
-	if policy.InvalidWindow == "" || p.Verdict.State.IsStalled() || isChange(p.Step) {
+	switch {
+	case policy.InvalidWindow == "", p.Verdict.State.IsStalled(), isChange(p.Step):
 		return p
 	}
 	return p.WithVerdict(p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow))
@@ -158,6 +158,9 @@ func (o outcome) recordFirst(p Plan) Plan {
 
 // isChange says whether the step changes the cluster.
 func isChange(step Step) bool {
-	_, records := step.(model.Record)
-	return step != nil && !records
+	switch step.(type) {
+	case nil, Record:
+		return false
+	}
+	return true
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-// The values of package model, so that callers need one package.
+// Policy and the other types are those of package model, so that callers need one package.
 type (
 	Policy          = model.Policy
 	Direction       = model.Direction

@@ -104,16 +104,16 @@ type Verdict struct {
 type State int
 
 const (
-	// Waiting: the decision is not applied, and nothing changes until something else does.
+	// Waiting says that the decision is not applied, and that nothing changes until something else does.
 	Waiting State = iota
-	// Changing: a change is in progress.
+	// Changing says that a change is in progress.
 	Changing
-	// Applied: everything is as decided.
+	// Applied says that everything is as decided.
 	Applied
-	// PartlyApplied: everything that can be decided is applied, and a user must act for the
-	// rest.
+	// PartlyApplied says that everything that can be decided is applied, and that a user
+	// must act for the rest.
 	PartlyApplied
-	// Stalled: a user must act.
+	// Stalled says that a user must act.
 	Stalled
 )
 

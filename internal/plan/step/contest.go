@@ -47,7 +47,13 @@ func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.D
 }
 
 func (p planner) isTemplateUndone() bool {
-	return p.Decision.AppliedToTemplate && p.policy.MayRollOut() && p.template().isTakenOver()
+	return p.Decision.AppliedToTemplate && p.isTakenOver(p.template())
+}
+
+// isTakenOver says that the template is not as it should be although all that it takes has
+// been taken over before: a change of what is ours.
+func (p planner) isTakenOver(t template) bool {
+	return p.policy.MayRollOut() && t.isOurs()
 }
 
 // arePodsUndone says that another controller has changed pods from what is still managed.
@@ -85,7 +91,7 @@ func (p planner) isReleased(c model.Contest) bool {
 func (p planner) contested() (c model.Contest) {
 	t := p.template()
 	switch {
-	case p.policy.RollsOut(), p.policy.MayRollOut() && t.isTakenOver():
+	case p.policy.RollsOut(), p.isTakenOver(t):
 		c.Template = t.wanted
 	}
 	if p.policy.InPlace() {

@@ -13,13 +13,12 @@ import (
 func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
 	reasons := t.obstacles.NeedingNewPod()
-	if len(reasons) == 0 || p.isUndecided {
+	switch fallback := p.policy.Fallback; {
+	case len(reasons) == 0, p.isUndecided:
 		return p.without(verdict)
-	}
-	switch p.policy.Fallback {
-	case v1beta1.FallbackRollout:
+	case fallback == v1beta1.FallbackRollout:
 		return p.rollOutInstead(verdict, reasons)
-	case v1beta1.FallbackRecreate:
+	case fallback == v1beta1.FallbackRecreate:
 		return p.recreate(verdict, reasons, t.settled)
 	}
 	return p.without(verdict.Noting("The fallback is Wait: these pods stay unchanged"))

@@ -25,9 +25,8 @@ type template struct {
 	obstacle  model.Obstacle
 }
 
-// isTakenOver says that the template is not as it should be although all that it takes has
-// been taken over before: a change of what is ours.
-func (t template) isTakenOver() bool { return t.isChanged && len(t.originals) == 0 }
+// isOurs says that the template changes only what has been taken over before.
+func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
 
 // rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
