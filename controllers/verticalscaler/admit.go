@@ -22,7 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
@@ -37,7 +37,7 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	if !scaler.SizesNewPods(&vs.Spec) {
 		return nil
 	}
-	if why, frozen := r.Freeze.Over(vs.Namespace); frozen {
+	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods)) {
 			p.wait(&putOff{v1beta1.ReasonFrozen, why})
 		}
@@ -69,7 +69,7 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		return r.sweepBindings(ctx)
 	}
 	var reason, message string
-	switch refused := refusal.Of(err); {
+	switch refused := apierror.Of(err); {
 	case meta.IsNoMatchError(err):
 		reason = v1beta1.ReasonAdmissionUnavailable
 		message = "The API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36: use another updateMode"
@@ -128,7 +128,7 @@ func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, st
 		return nil
 	}
 	err := r.unbind(ctx, client.ObjectKeyFromObject(vs))
-	if refused := refusal.Of(err); refused.Reason != "" {
+	if refused := apierror.Of(err); refused.Reason != "" {
 		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
 		return nil
 	}
@@ -156,8 +156,8 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 		return nil
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); refusal.Of(err).Reason != "" {
-		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", refusal.Of(err).Message)
+	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); apierror.Of(err).Reason != "" {
+		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", apierror.Of(err).Message)
 		r.admitted.setSwept()
 		return nil
 	} else if err != nil {

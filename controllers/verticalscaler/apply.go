@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/refusal"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -92,7 +92,7 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
 		return nil
 	}
-	if refused := refusal.Of(err); refused.Reason != "" {
+	if refused := apierror.Of(err); refused.Reason != "" {
 		countAction("resize", refused.Reason)
 		verdict := plan.RejectedResize{Sizes: step.Sizes, Reason: refused.Reason, Message: refused.Message}
 		r.pods.remember(key, step.UID, func(what *remembered) {
@@ -166,7 +166,7 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 
 // refusedBy says why the step is not taken, and whether the answer was a refusal at all.
 func (p *pass) refusedBy(err error) bool {
-	refused := refusal.Of(err)
+	refused := apierror.Of(err)
 	if refused.Reason == "" {
 		return false
 	}
@@ -307,7 +307,7 @@ func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p 
 		return nil
 	}
 	p.plan = p.plan.KeepDecision(p.observation.situation)
-	if refused := refusal.Of(err); refused.Reason != "" {
+	if refused := apierror.Of(err); refused.Reason != "" {
 		countAction("rollout", refused.Reason)
 		p.plan = p.plan.Blocked(refused.Reason, refused.Message)
 		return nil
