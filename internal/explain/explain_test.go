@@ -150,11 +150,7 @@ func cases() map[string]explain.Evidence {
 		}, spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.TolerancePercent = ptr.To[int32](5) }), conditions(
 			"Applied False Verifying Verifying the first resized pods before lowering the rest",
 			"Reconciling True Verifying Verifying the first resized pods before lowering the rest")),
-<<<<<<< HEAD
 		"change-reverted": checkout(func(e *explain.Evidence) {
-=======
-		"change-failed": checkout(func(e *explain.Evidence) {
->>>>>>> 9b6cf29 (plan: test names in plain English; explain: expect the new messages)
 			e.Scaler.Status.Decision.Reason = "Reverted"
 			e.Scaler.Status.RevertedChanges = []v1beta1.RevertedChange{{
 				ContainerName: "app", Resource: "memory", Value: resource.MustParse("320Mi"), LastGood: resource.MustParse("480Mi"), Time: ago(2 * time.Hour),
