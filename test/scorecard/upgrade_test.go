@@ -104,7 +104,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 		"not without an operator":                {operator: func(o *operator) { o.absent = true }, state: "fail", words: []string{"no operator has written a status"}},
 		"not if the API server drops a field": {
 			operator: func(o *operator) { o.store = func(s *v1beta1.VerticalScaler) { s.Status.Decision.Reason = "" } },
-			state:    "fail", words: []string{"stored-in-place of v0.1.0: the API server has not kept status.decision.reason (written OOMKill, read ) of the VerticalScaler"},
+			state:    "fail", words: []string{"stored-in-place of v0.1.0: the API server has not kept status.decision.reason (written OOMKill, read <nil>) of the VerticalScaler"},
 		},
 		"not if the API server drops a list": {
 			operator: func(o *operator) { o.store = func(s *v1beta1.VerticalScaler) { s.Status.History = nil } },
