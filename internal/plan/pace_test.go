@@ -337,7 +337,7 @@ func TestLimits(t *testing.T) {
 		"A Guaranteed pod is told what its policy asks for": {
 			given(policyOfApp(headroom(10, 10)), template(sized("app", amounts(100, 128), amounts(100, 128))), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 128))))),
 			`decides app 200m 256Mi (LowerBound)
-			QoSChange: pod web-1: container app would get limits above its requests, which changes the pod's QoS class to Burstable, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
+			QoSChange: pod web-1: container app would get limits above its requests. That changes the pod's QoS class to Burstable, which cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
 		"Their own bounds bound limits, not requests": {

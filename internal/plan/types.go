@@ -12,7 +12,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-// Policy and the other types are those of package model, so that callers need one package.
+// These are the types of package model, so that callers import one package.
+//
+//nolint:revive // each type is documented where it is declared
 type (
 	Policy          = model.Policy
 	Direction       = model.Direction

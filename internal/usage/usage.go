@@ -29,21 +29,21 @@ type Sample struct {
 type Refusal string
 
 const (
-	// Malformed: the item cannot be read, or lacks a name or a resource.
+	// Malformed means that the item cannot be read, or lacks a name or a resource.
 	Malformed Refusal = "Malformed"
-	// NotANumber: the quantity is NaN, Inf or the like.
+	// NotANumber means that the quantity is NaN, Inf or the like.
 	NotANumber Refusal = "NotANumber"
-	// Negative: the quantity is negative.
+	// Negative means that the quantity is negative.
 	Negative Refusal = "Negative"
-	// TooLarge: the quantity is above 10,000 cores or 1 PiB.
+	// TooLarge means that the quantity is above 10,000 cores or 1 PiB.
 	TooLarge Refusal = "TooLarge"
-	// Stale: the sample is older than the source's maximum age.
+	// Stale means that the sample is older than the source's maximum age.
 	Stale Refusal = "Stale"
-	// FromTheFuture: the time of the sample is in the future.
+	// FromTheFuture means that the time of the sample is in the future.
 	FromTheFuture Refusal = "FromTheFuture"
-	// BadWindow: the window is not above 0, or implausibly long.
+	// BadWindow means that the window is not above 0, or implausibly long.
 	BadWindow Refusal = "BadWindow"
-	// Duplicate: a second item about the same container or pod.
+	// Duplicate means that it is a second item about the same container or pod.
 	Duplicate Refusal = "Duplicate"
 )
 

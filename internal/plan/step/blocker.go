@@ -94,7 +94,7 @@ func (p planner) qosObstacle(before, after corev1.PodQOSClass, sizes []model.Siz
 	for _, size := range sizes {
 		policy := p.policy.Containers[size.Container]
 		if before == corev1.PodQOSGuaranteed && addsHeadroom(policy) {
-			o.Message = fmt.Sprintf("container %s would get limits above its requests, which changes the pod's QoS class to %s, and that cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback", size.Container, after)
+			o.Message = fmt.Sprintf("container %s would get limits above its requests. That changes the pod's QoS class to %s, which cannot be done in place: set limits.headroomPercent to 0, or use Rollout as the updateMode or fallback", size.Container, after)
 			return o
 		}
 		if policy.Limits && size.Limits.MemoryBytes > size.Requests.MemoryBytes {
