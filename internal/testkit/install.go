@@ -169,7 +169,7 @@ func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, s
 	restConfig.UserAgent = o.Agent
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunIn(ctx, restConfig, c, source, namespaces...) }()
+	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, source, namespaces...) }()
 	o.stop = sync.OnceValue(func() error {
 		cancel()
 		if err := <-ended; err != nil {

@@ -343,11 +343,11 @@ func worksWithin(t *testing.T, i *install) {
 		}
 	}
 
-	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "may not create tokenreviews") {
+	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "lacks the right to create tokenreviews") {
 		t.Errorf("/metrics answers %d: %s", code, body)
 	}
-	if n := i.log.count("Clients cannot read /metrics", "tokenreviews"); n != 1 {
-		t.Errorf("the log says %d times that nobody can read the metrics", n)
+	if n := i.log.count("All requests for /metrics are rejected", "tokenreviews"); n != 1 {
+		t.Errorf("the log says %d times that requests for metrics are rejected", n)
 	}
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
@@ -405,8 +405,8 @@ func TestANamespaceThatCannotBeReadHoldsUpNobody(t *testing.T) {
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
 	}
-	if n := i.log.count("cannot be watched", "namespace "+theBank+": may not list", "pods"); n != 1 {
-		t.Errorf("the log says %d times that namespace %s cannot be watched: %s", n, theBank, i.log.lines)
+	if n := i.log.count("are not watched", "namespace "+theBank+": may not list", "pods"); n != 1 {
+		t.Errorf("the log says %d times that namespace %s is not watched: %s", n, theBank, i.log.lines)
 	}
 	second := i.place(theBank, usage)
 	if s := second.scaler("web"); len(s.Status.Conditions) > 0 {
@@ -449,7 +449,7 @@ func TestAnOperatorThatCanReadNothingSaysSo(t *testing.T) {
 	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz answers %d: the pod would be restarted for ever", code)
 	}
-	if n := i.log.count("cannot be watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
+	if n := i.log.count("are not watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
 		t.Errorf("the log names the two namespaces %d times", n)
 	}
 	for _, request := range account.Forbidden() {
