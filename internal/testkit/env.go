@@ -35,12 +35,12 @@ type Env struct {
 	// Client reads and writes as the administrator, without a cache.
 	Client client.Client
 
-	actsAs       rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
-	audit        string                   // the audit log; empty if there is none to read
-	kwok         bool                     // the nodes and pods are simulated by kwok
-	kubeconfig   string                   // the administrator's; empty where there is none
-	localcluster string                   // the cluster's program; empty where there is none
-	stop         func() error
+	actsAs     rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
+	audit      string                   // the audit log; empty if there is none to read
+	kwok       bool                     // the nodes and pods are simulated by kwok
+	kubeconfig string                   // the administrator's kubeconfig; empty if there is none
+	kubectl    string                   // the path of kubectl; empty for the user's kubectl
+	stop       func() error
 }
 
 // Start starts etcd and an API server. KUBEBUILDER_ASSETS says where they are; they are

@@ -85,9 +85,9 @@ func InstalledMain(m *testing.M, env **Env) int {
 	}, true)
 }
 
-// install applies config/default, except the CRDs, which exist already, and the operator's
+// Install applies config/default, except the CRDs, which exist already, and the operator's
 // pod with its related objects.
-func (e *Env) install(ctx context.Context) error {
+func (e *Env) Install(ctx context.Context) error {
 	objects, err := e.render(ctx, filepath.Join(Root(), "config", "default"))
 	if err != nil {
 		return err

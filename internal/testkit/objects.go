@@ -254,7 +254,7 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		select {
 		case <-deadline.C:
 			t.Fatalf("not done after %s: %s", within, what)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
