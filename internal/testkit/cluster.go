@@ -250,7 +250,7 @@ func runCluster(binary, dir, output string, flags ...string) (stop func() error,
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	stop = func() error {
-		defer out.Close() //nolint:errcheck // nobody reads it any more
+		defer out.Close() //nolint:errcheck // nothing reads it any more
 		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 			return fmt.Errorf("stopping the cluster: %w", err)
 		}

@@ -181,7 +181,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		subresource   string
 		passes        bool
 	}{
-		"making one":   {after: controlled(), passes: true},
+		"creating one": {after: controlled(), passes: true},
 		"changing one": {before: controlled(), after: replaced(controlled()), passes: true},
 		"deleting one": {before: controlled(), passes: true},
 		"when the owner's API has another version": {
@@ -190,17 +190,17 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"when it no longer blocks the owner's deletion": {
 			before: controlled(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }), after: controlled(), passes: true,
 		},
-		"but not a foreign one":                            {after: testkit.Deployment("shop", "web")},
-		"nor deletes a foreign one":                        {before: testkit.Deployment("shop", "web")},
-		"nor adopts a foreign one":                         {before: testkit.Deployment("shop", "web"), after: controlled()},
-		"nor releases one":                                 {before: controlled(), after: testkit.Deployment("shop", "web")},
-		"nor changes its owner":                            {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
-		"nor creates one that is owned but not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
-		"nor one that is explicitly not controlled":        {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
-		"nor one of a namesake's":                          {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
-		"nor one of a namesake's with a longer name":       {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
-		"nor one of another kind's":                        {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
-		"nor scales one":                                   {before: controlled(), after: controlled(), subresource: "scale"},
+		"but not creating a foreign one":                     {after: testkit.Deployment("shop", "web")},
+		"but not deleting a foreign one":                     {before: testkit.Deployment("shop", "web")},
+		"but not adopting a foreign one":                     {before: testkit.Deployment("shop", "web"), after: controlled()},
+		"but not releasing one":                              {before: controlled(), after: testkit.Deployment("shop", "web")},
+		"but not changing its owner":                         {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
+		"but not creating one that is owned, not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
+		"but not one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
+		"but not one of another API group":                   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
+		"but not one of an API group with the same prefix":   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
+		"but not one of another kind":                        {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
+		"but not scaling one":                                {before: controlled(), after: controlled(), subresource: "scale"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{resource: "deployments", subresource: c.subresource}

@@ -81,7 +81,7 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	w.gone(testkit.Scaler(w.namespace, "web", "web"))
 	w.restored(before)
 	w.runs("web")
-	w.tell("giving back", w.writes(mark))
+	w.tell("restoring", w.writes(mark))
 }
 
 // ownsOnlyResources fails unless the operator owns only resources of the Deployment.

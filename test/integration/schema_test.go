@@ -645,7 +645,7 @@ func TestDeploymentNameMayChange(t *testing.T) {
 		t.Fatalf("retargeting: %v", err)
 	}
 	if got := scaler.GetGeneration(); got != 2 {
-		t.Errorf("the generation is %d, want 2: the operator must be woken", got)
+		t.Errorf("the generation is %d, want 2: the change must trigger a reconcile", got)
 	}
 	setField(t, scaler, "Api", "spec", "deploymentName")
 	refusedWith(t, env.Client.Update(t.Context(), scaler), refusal{"spec.deploymentName", mustBeDeployment})

@@ -384,7 +384,7 @@ func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
 	}
 	if r.process, err = start("operator-"+pod.Name, cmd); err != nil {
 		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: the operator runs in a root directory of its own, which needs root or user namespaces", err)
+			err = fmt.Errorf("%w: the operator runs in its own root directory, which needs root or user namespaces", err)
 		}
 		return nil, err
 	}

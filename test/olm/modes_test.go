@@ -156,7 +156,7 @@ func refuseChanges(t *testing.T, namespace, name string) (allow func()) {
 	create(t, binding)
 	// A policy is enforced with a delay.
 	as := rest.CopyConfig(env.Config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "somebody:" + operatorName, Groups: []string{"system:masters"}}
+	as.Impersonate = rest.ImpersonationConfig{UserName: "someone:" + operatorName, Groups: []string{"system:masters"}}
 	operator, err := client.New(as, client.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)

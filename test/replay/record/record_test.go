@@ -223,12 +223,12 @@ func TestInterval(t *testing.T) {
 		of        []float64
 		low, high float64
 	}{
-		"25th and 975th of 1000":           {thousand, 25, 975},
-		"what is no number does not count": {append([]float64{math.NaN(), math.NaN()}, thousand...), 25, 975},
-		"one value is its own interval":    {[]float64{3}, 3, 3},
-		"where the other one had nothing":  {[]float64{1, math.Inf(1)}, 1, math.Inf(1)},
-		"nothing at all has no interval":   {nil, math.NaN(), math.NaN()},
-		"nor has what is never a number":   {[]float64{math.NaN()}, math.NaN(), math.NaN()},
+		"25th and 975th of 1000":        {thousand, 25, 975},
+		"NaN does not count":            {append([]float64{math.NaN(), math.NaN()}, thousand...), 25, 975},
+		"one value is its own interval": {[]float64{3}, 3, 3},
+		"a ratio may be infinite":       {[]float64{1, math.Inf(1)}, 1, math.Inf(1)},
+		"no values have no interval":    {nil, math.NaN(), math.NaN()},
+		"only NaN has no interval":      {[]float64{math.NaN()}, math.NaN(), math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			low, high := interval(tc.of)
@@ -252,13 +252,13 @@ func TestTargets(t *testing.T) {
 		vpa, ours float64
 		want      bool
 	}{
-		"half is at most half":               {atMostHalf, 4, 2, true},
-		"more is not":                        {atMostHalf, 4, 2.01, false},
-		"nothing is at most half of nothing": {atMostHalf, 0, 0, true},
-		"something is not":                   {atMostHalf, 0, 0.01, false},
-		"VPA's resizes do not matter":        {aDay, 1, 12, true},
-		"but their number does":              {aDay, 100, 12.01, false},
-		"what is not measured is not proven": {atMostHalf, math.NaN(), math.NaN(), false},
+		"half is enough":                        {atMostHalf, 4, 2, true},
+		"more than half is not enough":          {atMostHalf, 4, 2.01, false},
+		"zero is enough for zero":               {atMostHalf, 0, 0, true},
+		"more than zero is not enough for zero": {atMostHalf, 0, 0.01, false},
+		"VPA's resizes do not matter":           {aDay, 1, 12, true},
+		"their number matters":                  {aDay, 100, 12.01, false},
+		"an unmeasured value is not enough":     {atMostHalf, math.NaN(), math.NaN(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.target.isReached(of(tc.target.measure, tc.vpa), of(tc.target.measure, tc.ours)); got != tc.want {
