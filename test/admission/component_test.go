@@ -52,7 +52,7 @@ func TestEveryPolicyIsBoundAndDenies(t *testing.T) {
 
 // The installed policies and those for installations by other means are the same, except
 // for the service account.
-func TestTheRenderedPoliciesAreThoseOfTheComponent(t *testing.T) {
+func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 	t.Parallel()
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")

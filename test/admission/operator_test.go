@@ -62,7 +62,7 @@ func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	everyNewField[v1beta1.VerticalScaler](t, p, r, ".metadata.managedFields")
 }
 
-func TestTheOperatorEvictsNoPodButTheOneThatItHasSeen(t *testing.T) {
+func TestTheOperatorEvictsOnlyTheObservedPod(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_evictions.yaml")
 	seen := func() *metav1.DeleteOptions {

@@ -36,7 +36,7 @@ func TestTheBundleObeysEveryRule(t *testing.T) {
 }
 
 // The bundle must match the source tree: an outdated bundle can be valid.
-func TestTheBundleHasTheCRDsOfThisTree(t *testing.T) {
+func TestTheBundleHasTheCurrentCRDs(t *testing.T) {
 	entries, err := os.ReadDir(inTree("config", "crd", "bases"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTheExamplesAreTheSamples(t *testing.T) {
 }
 
 // Broken links would only be found by users.
-func TestLinksLeadToFilesOfThisTree(t *testing.T) {
+func TestLinksLeadToExistingFiles(t *testing.T) {
 	b, err := Read(inTree("bundle"))
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func copyBundle(t testing.TB) (dir string) {
 }
 
 // The copy itself must be valid before it is broken.
-func TestACopyOfTheBundleIsStillGood(t *testing.T) {
+func TestACopyOfTheBundleIsValid(t *testing.T) {
 	if complaints := Complaints(copyBundle(t)); len(complaints) > 0 {
 		t.Error(strings.Join(complaints, "\n"))
 	}

@@ -25,7 +25,7 @@ type answer struct {
 
 // The bundle claims exactly the highest level up to which every question has an answer with
 // evidence.
-func TestTheCapabilityLevelIsWhatIsShown(t *testing.T) {
+func TestTheCapabilityLevelHasEvidence(t *testing.T) {
 	b, err := Read(inTree("bundle"))
 	if err != nil {
 		t.Fatal(err)

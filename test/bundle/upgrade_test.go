@@ -31,7 +31,7 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 }
 
 // The comparison must find changes that break users, and accept all others.
-func TestWhatUpgradesOfCRDsMayChange(t *testing.T) {
+func TestChangesThatCRDUpgradesMayMake(t *testing.T) {
 	cases := map[string]struct {
 		change func(*apiextensionsv1.CustomResourceDefinition)
 		want   string // a part of the complaint; empty if there is none

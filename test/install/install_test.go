@@ -106,9 +106,9 @@ func TestInstallUseUninstall(t *testing.T) {
 	}
 }
 
-// TestScaledDeploymentsTakeTheirDeploymentsWithThem shows the data loss that the README
+// TestDeletingTheCRDDeletesDeployments shows the data loss that the README
 // warns of, and that "make undeploy" avoids it.
-func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
+func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command string
 		stays   bool
@@ -235,9 +235,9 @@ func TestClientSideApply(t *testing.T) {
 	}
 }
 
-// TestRolesForPeople binds the two roles for users in one namespace. The installation does
+// TestRolesForUsers binds the two roles for users in one namespace. The installation does
 // not bind them.
-func TestRolesForPeople(t *testing.T) {
+func TestRolesForUsers(t *testing.T) {
 	bare(t)
 	must(t, commandsOf(t, "## Install")[0])
 	namespace := env.Namespace(t)

@@ -56,7 +56,7 @@ type refusal struct {
 // The API server starts before the tests, so Go does not know that they depend on these
 // files. This test reads them, so that a cached result does not survive a change of the
 // schema.
-func TestTheServerHasTheCRDsOfThisTree(t *testing.T) {
+func TestTheAPIServerHasTheCurrentCRDs(t *testing.T) {
 	dir := filepath.Join(testkit.Root(), "config", "crd", "bases")
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -264,7 +264,7 @@ func TestBoundsAreQuantities(t *testing.T) {
 
 // To compare quantities, the API server expands their digits. If it did not check the
 // exponent first, one request with 10 characters would keep it busy for minutes.
-func TestAnAbsurdExponentIsRefusedAtOnce(t *testing.T) {
+func TestAHugeExponentIsRejectedAtOnce(t *testing.T) {
 	const absurd = `"1e99999999"`
 	namespace := env.Namespace(t)
 	for resource, usual := range map[string]string{"cpu": "2", "memory": "1Gi"} {
@@ -394,7 +394,7 @@ const (
 	mustBeZone     = "must be the IANA name of a time zone, such as Europe/Berlin or UTC"
 )
 
-func TestPaceOfUpdates(t *testing.T) {
+func TestUpdatePolicy(t *testing.T) {
 	policy := func(fields string) string { return `{deploymentName: web, updatePolicy: {` + fields + `}}` }
 	window := func(fields string) string { return policy(`windows: [{` + fields + `}]`) }
 	const in, inWindow = "spec.updatePolicy.", "spec.updatePolicy.windows[0]"
@@ -468,7 +468,7 @@ func TestPaceOfUpdates(t *testing.T) {
 	}
 }
 
-func TestPolicyOfLimits(t *testing.T) {
+func TestLimitPolicy(t *testing.T) {
 	policy := func(fields string) string {
 		return `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, ` + fields + `}]}}`
 	}
@@ -602,7 +602,7 @@ func TestUnknownFields(t *testing.T) {
 // The API server estimates the cost of a rule when the CRD is created, and counts it when
 // the rule runs. The largest object that the schema allows must not exceed the limit per
 // request.
-func TestTheGreatestScalerIsAccepted(t *testing.T) {
+func TestTheLargestScalerIsAccepted(t *testing.T) {
 	namespace := env.Namespace(t)
 	scaler := scalerWith(t, namespace, fullSpec(32))
 	if err := env.Client.Create(t.Context(), scaler); err != nil {
@@ -775,7 +775,7 @@ func TestScalerStatus(t *testing.T) {
 
 // The largest status that the schema allows must fit into etcd. Otherwise, every write of
 // it would fail with an internal error.
-func TestTheGreatestStatusIsStored(t *testing.T) {
+func TestTheLargestStatusIsStored(t *testing.T) {
 	scaler := scalerWith(t, env.Namespace(t), fullSpec(32))
 	if err := env.Client.Create(t.Context(), scaler); err != nil {
 		t.Fatal(err)
@@ -937,7 +937,7 @@ func TestCheckpoint(t *testing.T) {
 }
 
 // The largest checkpoint must fit into etcd, not only into the schema.
-func TestTheGreatestCheckpointIsStored(t *testing.T) {
+func TestTheLargestCheckpointIsStored(t *testing.T) {
 	checkpoint := &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "web"},
 		Spec:       v1beta1.VerticalScalerCheckpointSpec{DeploymentName: "web", SaveTime: metav1.Now()},

@@ -236,7 +236,7 @@ func TestExamplesReconcile(t *testing.T) {
 	}
 }
 
-func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
+func TestExamplesReconcileTouchesNoForeignObjects(t *testing.T) {
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "web"}}
 	c := healthy().client(t, theirs)
 	wants(t, run(t, "examples-reconcile", settingWith(c, bundleWith(t, twoExamples))), "error", "Deployment here/web exists already")
@@ -245,7 +245,7 @@ func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
 	}
 }
 
-func TestWithoutOurKindsOrAClusterTheErrorSaysSo(t *testing.T) {
+func TestTheErrorNamesMissingKindsOrCluster(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestRightsAreCompared(t *testing.T) {
 	}
 }
 
-func TestARecordThatSaysTooLittleIsRefused(t *testing.T) {
+func TestAnIncompleteRecordIsRejected(t *testing.T) {
 	for name, tc := range map[string]struct{ record, want string }{
 		"empty":         {"[]", "is empty"},
 		"no verbs":      {"- {group: apps, resource: deployments, scope: Namespaced}", "incomplete"},

@@ -27,7 +27,7 @@ import (
 
 // The fixture must contain all that an upgrade could lose. Otherwise, the test would not
 // notice a loss.
-func TestEachVersionHasStoredAllThatCouldBeLost(t *testing.T) {
+func TestEachVersionHasACompleteFixture(t *testing.T) {
 	versions, err := storedVersions(testdata)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 }
 
 // Additional evidence is not a loss.
-func TestMoreIsNoLoss(t *testing.T) {
+func TestAdditionalEvidenceIsNoLoss(t *testing.T) {
 	all, err := readStored(testdata, "v0.1.0", "here")
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestMoreIsNoLoss(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAFixtureIsRefused(t *testing.T) {
+func TestInvalidFixturesAreRejected(t *testing.T) {
 	content, err := fs.ReadFile(testdata, "testdata/v0.1.0/stored.yaml")
 	if err != nil {
 		t.Fatal(err)

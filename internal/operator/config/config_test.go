@@ -71,7 +71,7 @@ resyncPeriod: 10m0s
 	}
 }
 
-func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
+func TestParseChangesOnlyGivenFields(t *testing.T) {
 	cases := map[string]struct {
 		text   string
 		change func(c *Operator)
@@ -120,7 +120,7 @@ func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want []string // parts of the error

@@ -40,7 +40,7 @@ func answers(t *testing.T, name profile.Profile, lines string) []answer {
 
 const gibi = 1 << 30
 
-func TestEachSampleIsAnswered(t *testing.T) {
+func TestEachSampleGetsARecommendation(t *testing.T) {
 	for _, name := range profile.All() {
 		var in strings.Builder
 		fmt.Fprintf(&in, `{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":2,"init_mem":%d}`+"\n", 4*gibi)
@@ -60,7 +60,7 @@ func TestEachSampleIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAKillIsAnsweredAtOnce(t *testing.T) {
+func TestAnOOMKillTakesEffectAtOnce(t *testing.T) {
 	list := answers(t, profile.Balanced, fmt.Sprintf(`{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":1,"init_mem":%[1]d}
 {"type":"sample","t":0,"cpu":0.4,"mem":%[1]d,"oom":true,"cur_cpu":1,"cur_mem":%[1]d}
 `, gibi))
