@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command verticalscaler-operator keeps the CPU and memory of Deployments' pods at
-// what they need.
+// Command verticalscaler-operator adjusts the CPU and memory of the pods of Deployments to
+// their usage.
 package main
 
 import (

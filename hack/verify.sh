@@ -12,8 +12,8 @@ modules=("$@")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Files that belong to the repository: tracked, or untracked and not ignored. A checkout may belong to somebody else than
-# the user, as in containers; and an archive of the sources has no .git.
+# Files that belong to the repository: tracked, or untracked and not ignored. A checkout may belong to another user,
+# as in containers, and an archive of the sources has no .git.
 files() {
 	if git -c safe.directory='*' rev-parse --git-dir >/dev/null 2>&1; then
 		git -c safe.directory='*' ls-files -z --cached --others --exclude-standard

@@ -1,13 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crd takes the descriptions below a field out of a CustomResourceDefinition.
+// Command crd removes the descriptions below a field from a CustomResourceDefinition.
 //
 //	go run ./hack/crd <file> spec.template
 //
-// A pod template's schema is a quarter of a megabyte of Kubernetes' own
-// descriptions: too much for kubectl apply, which keeps a copy in an annotation, and
-// known to "kubectl explain deployment.spec.template" anyway. The field's own
+// The schema of a pod template contains a quarter of a megabyte of Kubernetes' own
+// descriptions. That is too much for kubectl apply, which stores a copy in an annotation,
+// and "kubectl explain deployment.spec.template" shows them anyway. The field's own
 // description stays.
 package main
 
@@ -65,7 +65,7 @@ func shorten(file string, field []string) error {
 	return os.WriteFile(file, append([]byte("---\n"), text...), 0o644)
 }
 
-// at follows keys through nested maps; nil where one is missing.
+// at follows keys through nested maps; nil if one is missing.
 func at(value any, keys ...string) any {
 	for _, key := range keys {
 		m, _ := value.(map[string]any)
@@ -74,7 +74,7 @@ func at(value any, keys ...string) any {
 	return value
 }
 
-// silence removes all descriptions, but not a property by that name.
+// silence removes all descriptions, but keeps properties with that name.
 func silence(value any) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -94,7 +94,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeShortenedIsLeftAlone(t *testing.T) {
+func TestOtherFilesAreLeftUnchanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text  string
 		field string

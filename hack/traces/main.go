@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command traces generates usage of a few kinds of containers, for examples and tests of
-// "kubectl vscaler backtest":
+// Command traces generates synthetic usage of a few kinds of containers, for examples and
+// tests of "kubectl vscaler backtest":
 //
 //	go run ./hack/traces FOLDER
 package main

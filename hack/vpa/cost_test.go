@@ -28,24 +28,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// fleet is a number of containers, each the only one of its workload's only pod: what
-// either side keeps of them, and how it is fed.
+// fleet is a number of containers, each in its own workload with one pod: the state of one
+// side for them, and how to feed it.
 type fleet interface {
-	// add takes a sample of both resources into account: millicores and bytes.
+	// add adds a sample of both resources: millicores and bytes.
 	add(i int, at time.Time, cpu, memory int64)
-	// recommend makes target and bounds of both resources.
+	// recommend computes target and bounds of both resources.
 	recommend(i int)
 }
 
-// sides are what is compared. Alone is what is known of a container and nothing around it:
-// ours in the book of its Deployment. Kept is how the operator's store and VPA's cluster
-// state hold that: with names, owners, the last checkpoint, pods, label selectors.
+// sides are the two sides to compare. Alone is the state of a container by itself. Kept is
+// its state in the operator's store and in VPA's cluster state, with names, owners, the
+// last checkpoint, pods and label selectors.
 var sides = []struct {
 	name         string
 	ours, theirs func(tb testing.TB, n int) fleet
@@ -60,8 +60,8 @@ var (
 	policy = recommend.Policy{CPU: true, Memory: true}
 )
 
-// published is what was recommended first, by container. The operator finds it in the
-// scaler's status.
+// published is the first recommendation by container. The operator finds it in the scaler's
+// status.
 type published []*recommend.Container
 
 func (p published) recommend(i int, h *history.Container) recommend.Container {
@@ -139,7 +139,7 @@ func (s *store) checkpoint(tb testing.TB, i int, now time.Time) any {
 	return s.server.written
 }
 
-// apiServer keeps what was written last.
+// apiServer keeps the last written object.
 type apiServer struct {
 	client.Client
 	written client.Object
@@ -323,7 +323,7 @@ func encoded(tb testing.TB, object any) float64 {
 func TestHeap(t *testing.T) {
 	const n = 500
 	for _, s := range sides {
-		heapOf(t, s.ours, 1, 10) // what is made once, by whoever comes first
+		heapOf(t, s.ours, 1, 10) // initializes what both sides share
 		heapOf(t, s.theirs, 1, 10)
 		for _, minutes := range []int{10, 100} {
 			ours, theirs := heapOf(t, s.ours, n, minutes), heapOf(t, s.theirs, n, minutes)
@@ -435,8 +435,8 @@ func report(b *testing.B, unit string, ours, theirs float64) {
 	b.ReportMetric(0, "ns/op") // says nothing: both are in it
 }
 
-// cpuTime is what the process has used. On a machine with other work, the clock on the wall
-// tells little.
+// cpuTime is the CPU time of the process. On a busy machine, wall-clock time is not
+// meaningful.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

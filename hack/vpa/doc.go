@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vpa holds no code, only tests and benchmarks beside the Vertical Pod Autoscaler's
-// own library: that internal/backtest/vpa gives the same answers, and that a container
-// costs no more here. It is a module of its own, so that the operator does not depend on
+// Package vpa contains only tests and benchmarks that use the library of the Vertical Pod
+// Autoscaler. They check that internal/backtest/vpa returns the same results, and compare
+// the cost of a container. It is a separate module, so that the operator does not depend on
 // that library.
 package vpa

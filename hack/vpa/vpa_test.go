@@ -36,7 +36,7 @@ type library struct {
 }
 
 func newLibrary() *library {
-	// What the recommender's flags are when nobody sets them.
+	// The defaults of the recommender's flags.
 	c := config.DefaultRecommenderConfig()
 	l := &library{
 		recommender: logic.CreatePodResourceRecommender(logic.RecommendationConfig{
@@ -72,7 +72,7 @@ func (l *library) recommend() ours.Recommendation {
 	return ours.Recommendation{Target: amounts(r.Target), Lower: amounts(r.LowerBound), Upper: amounts(r.UpperBound)}
 }
 
-// wave is what a container uses at a time: millicores and bytes.
+// wave is the usage of a container at a time: millicores and bytes.
 type wave func(r *rand.Rand, at int64) (cpu, memory int64)
 
 var waves = map[string]wave{
@@ -94,8 +94,8 @@ var waves = map[string]wave{
 	},
 }
 
-// TestRecommendations feeds the same series to both, and compares target and bounds after
-// every interval. They must be equal to the millicore and the byte.
+// TestRecommendations feeds the same series to both sides, and compares target and bounds
+// after every interval. They must be equal to the millicore and the byte.
 func TestRecommendations(t *testing.T) {
 	for name, usage := range waves {
 		for seed := range uint64(6) {
@@ -141,7 +141,7 @@ func TestRecommendations(t *testing.T) {
 	}
 }
 
-// TestNothingKnown compares what both say of no sample at all, and of CPU alone.
+// TestNothingKnown compares both sides without samples, and with CPU samples only.
 func TestNothingKnown(t *testing.T) {
 	theirs, mine := newLibrary(), ours.NewModel()
 	theirs.add(model.ResourceCPU, 60, 100)
@@ -151,7 +151,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// asIs hands on a recommendation without looking at policies.
+// asIs returns a recommendation without applying policies.
 type asIs struct {
 	recommended *vpatypes.RecommendedPodResources
 }
@@ -166,7 +166,7 @@ func (everyPod) LoopInit([]*corev1.Pod, map[*vpatypes.VerticalPodAutoscaler][]*c
 func (everyPod) Admit(*corev1.Pod, *vpatypes.RecommendedPodResources) bool                 { return true }
 func (everyPod) CleanUp()                                                                  {}
 
-// TestUpdates shows pods of all ages and sizes to both, and compares whether they are
+// TestUpdates shows pods of all ages and sizes to both sides, and compares whether they are
 // accepted for an update.
 func TestUpdates(t *testing.T) {
 	var (
@@ -189,7 +189,7 @@ func TestUpdates(t *testing.T) {
 				MemoryBytes: a.MemoryBytes * (100 - percent + random.Int64N(2*percent+1)) / 100,
 			}
 		}
-		// Whole percentages, so that sums hit what is just enough.
+		// Whole percentages, so that sums hit the exact threshold.
 		thousand := ours.Amounts{CPUMillis: 1000, MemoryBytes: 1000 * mebi}
 		r := ours.Recommendation{
 			Target: around(thousand, []int64{0, 1, 5, 8, 15, 60}[random.IntN(6)]),

@@ -40,11 +40,11 @@ const (
 	clusterVariable = "VERTICALSCALER_TEST_CLUSTER"
 	// kubeconfigVariable names the kubeconfig of a cluster to be used as it is.
 	kubeconfigVariable = "VERTICALSCALER_TEST_KUBECONFIG"
-	// kwokNodes is enough for a thousand pods, and for 80 CPUs of requests.
+	// kwokNodes is enough for a thousand pods and 80 CPUs of requests.
 	kwokNodes = 10
-	// startTimeout is longer than a cluster needs on a machine that is busy.
+	// startTimeout is longer than a cluster needs on a busy machine.
 	startTimeout = 3 * time.Minute
-	// stopTimeout is longer than its components need to end.
+	// stopTimeout is longer than the components need to stop.
 	stopTimeout = 30 * time.Second
 )
 
@@ -72,17 +72,17 @@ type ClusterOptions struct {
 	MetricsServer bool
 	// AuditReads logs every request, not only writes.
 	AuditReads bool
-	// GuardOwners has the API server ask, as OpenShift's does, whether whoever writes an
-	// owner reference may block the owner's deletion. It hears of new kinds half a minute
-	// late.
+	// GuardOwners enables the admission plugin OwnerReferencesPermissionEnforcement, as
+	// OpenShift does: it checks whether the author of an owner reference may block the
+	// owner's deletion. The plugin learns of new kinds with a delay of half a minute.
 	GuardOwners bool
-	// VPAs installs the kind VerticalPodAutoscaler, and nothing that does anything with it.
+	// VPAs installs the CRD of VerticalPodAutoscaler, without its controllers.
 	VPAs bool
-	// NoCRDs leaves it to somebody else to install our CRDs.
+	// NoCRDs leaves the installation of our CRDs to the test.
 	NoCRDs bool
 }
 
-// StartClusterWith starts a cluster like StartCluster's, always one of its own.
+// StartClusterWith starts a cluster like StartCluster, but never a shared one.
 func StartClusterWith(o ClusterOptions) (*Env, error) {
 	binary, err := localcluster()
 	if err != nil {
@@ -94,7 +94,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	}
 	flags := []string{
 		"-kwok-nodes", strconv.Itoa(kwokNodes),
-		// However this process ends, the cluster does not outlive it.
+		// The cluster ends with this process, however the process ends.
 		"-parent-pid", strconv.Itoa(os.Getpid()),
 	}
 	if o.MetricsServer {
@@ -250,7 +250,7 @@ func runCluster(binary, dir, output string, flags ...string) (stop func() error,
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	stop = func() error {
-		defer out.Close() //nolint:errcheck // nobody reads it any more
+		defer out.Close() //nolint:errcheck // nothing reads it any more
 		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 			return fmt.Errorf("stopping the cluster: %w", err)
 		}
@@ -320,23 +320,22 @@ func (e *Env) AuditLog() string { return e.audit }
 // PATH.
 func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
-// NeedKwok skips a test that tells kwok what to do on a cluster with real nodes.
+// NeedKwok skips a test that controls kwok if the cluster has real nodes.
 func (e *Env) NeedKwok(t testing.TB) {
 	t.Helper()
 	if !e.kwok {
-		t.Skip("needs nodes played by kwok, which refuses a resize or kills a container when it is told so; this cluster is of " + kubeconfigVariable)
+		t.Skip("needs kwok nodes, to refuse a resize or to kill a container; this cluster is from " + kubeconfigVariable)
 	}
 }
 
-// NeedAudit skips a test that counts writes on a cluster whose audit log is out of
-// reach.
+// NeedAudit skips a test that counts writes if the cluster's audit log is not readable.
 func (e *Env) NeedAudit(t testing.TB) {
 	t.Helper()
 	if e.audit == "" {
-		t.Skip("needs the audit log of the API server; this cluster is of " + kubeconfigVariable)
+		t.Skip("needs the audit log of the API server; this cluster is from " + kubeconfigVariable)
 	}
 }
 
-// ClusterMain runs a package's tests against one whole cluster. It is used like Main,
-// but nothing watches beside the tests: what is installed there is theirs.
+// ClusterMain runs a package's tests against one whole cluster. It is used like Main, but
+// no monitor watches: the tests own what is installed there.
 func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false) }

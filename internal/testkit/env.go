@@ -1,9 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit holds what tests share: a real API server, a kubelet that answers
-// exactly as a test wants, and builders that make everything valid, so that a test
-// states only what it is about.
+// Package testkit holds what tests share: a real API server, a kubelet that the test
+// controls, and builders of valid objects, so that a test states only what it is about.
 package testkit
 
 import (
@@ -33,14 +32,14 @@ import (
 type Env struct {
 	// Config is an administrator's.
 	Config *rest.Config
-	// Client reads and writes live, as the administrator.
+	// Client reads and writes as the administrator, without a cache.
 	Client client.Client
 
-	actsAs     rest.ImpersonationConfig // whom StartOperator's operators act as; if empty, whom Config does
-	audit      string                   // the audit log; empty where there is none to read
-	kwok       bool                     // nodes and pods are played by kwok
-	kubeconfig string                   // the administrator's; empty where there is none
-	kubectl    string                   // the path of kubectl; empty where it is the user's
+	actsAs     rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
+	audit      string                   // the audit log; empty if there is none to read
+	kwok       bool                     // the nodes and pods are simulated by kwok
+	kubeconfig string                   // the administrator's kubeconfig; empty if there is none
+	kubectl    string                   // the path of kubectl; empty for the user's kubectl
 	stop       func() error
 }
 
@@ -78,17 +77,17 @@ func Start() (*Env, error) {
 	return e, e.connect()
 }
 
-// connect makes the client.
+// connect creates the client.
 func (e *Env) connect() (err error) {
-	// Tests are not throttled: the server's own priority and fairness is enough.
+	// Tests are not throttled: the server's API priority and fairness is enough.
 	e.Config.QPS, e.Config.Burst = -1, -1
 	if e.Client, err = client.New(e.Config, client.Options{Scheme: app.Scheme()}); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	return nil
 }
 
-// Stop stops what was started, and removes what it left.
+// Stop stops what was started, and removes the files it left.
 func (e *Env) Stop() error { return e.stop() }
 
 // auditPolicy is the path of the policy by which the API server logs writes.
@@ -105,31 +104,29 @@ type Write struct {
 	Namespace string
 	Name      string
 	Code      int32
-	// Received and Answered are when, in microseconds of the API server's clock.
+	// Received and Answered are the times by the API server's clock, in microseconds.
 	Received, Answered time.Time
 }
 
-// String tells it in a line.
+// String describes the request in one line.
 func (w Write) String() string {
 	return fmt.Sprintf("%s %s %s/%s (%d) by %s", w.Verb, w.Resource, w.Namespace, w.Name, w.Code, w.UserAgent)
 }
 
-// AuditMark is a place in the audit log.
+// AuditMark is a position in the audit log.
 type AuditMark int64
 
-// Mark is the present end of the audit log.
+// Mark is the current end of the audit log.
 func (e *Env) Mark() AuditMark {
 	content, err := os.ReadFile(e.audit)
 	if err != nil {
 		return 0
 	}
-	// A line that is being written counts as later: a mark inside it could not be
-	// read from.
+	// An incomplete line counts as later: reading cannot start inside a line.
 	return AuditMark(bytes.LastIndexByte(content, '\n') + 1)
 }
 
-// WritesSince lists the write requests since the mark whose user agent contains
-// agent.
+// WritesSince lists the write requests since the mark whose user agent contains agent.
 func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 	f, err := os.Open(e.audit)
 	if err != nil {
@@ -178,8 +175,7 @@ func (e *Env) WritesSince(mark AuditMark, agent string) ([]Write, error) {
 	}
 }
 
-// Root is the root of the source tree: the folder above the test's that has the
-// go.mod.
+// Root is the root of the source tree: the closest parent folder with a go.mod.
 func Root() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -201,7 +197,7 @@ func Root() string {
 //
 //	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
 //
-// A monitor watches the operators' writes beside the tests.
+// A monitor checks the operators' writes while the tests run.
 func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start, true) }
 
 func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool) int {
@@ -219,7 +215,7 @@ func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool)
 	return code
 }
 
-// runWatched runs the tests, and says what the monitor has found, if it is to watch.
+// runWatched runs the tests, and reports what the monitor found if watch is true.
 func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
 	if !watched {
 		return m.Run(), nil
@@ -240,8 +236,8 @@ func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
 	return code, err
 }
 
-// panics is an error if a pass of any operator in this process has panicked. That is
-// recovered from, and the next pass may well hide it.
+// panics is an error if a reconcile of any operator in this process has panicked. The
+// controller recovers from a panic, and the next reconcile may hide it.
 func panics() error {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -253,7 +249,7 @@ func panics() error {
 		}
 		for _, metric := range family.GetMetric() {
 			if n := metric.GetCounter().GetValue(); n > 0 {
-				err = errors.Join(err, fmt.Errorf("%g passes have panicked: %s", n, metric))
+				err = errors.Join(err, fmt.Errorf("%g reconciles have panicked: %s", n, metric))
 			}
 		}
 	}

@@ -38,7 +38,7 @@ const (
 	ServiceAccount = "verticalscaler-operator"
 )
 
-// Rendered are the objects that kustomize makes of a folder.
+// Rendered returns the objects that kustomize renders from a folder.
 func (e *Env) Rendered(t testing.TB, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := e.render(t.Context(), folder)
@@ -63,15 +63,15 @@ func (e *Env) render(ctx context.Context, folder string) (objects []*unstructure
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
 			return objects, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("decoding what %s renders to: %w", folder, err)
+			return nil, fmt.Errorf("decoding the objects rendered from %s: %w", folder, err)
 		}
 		objects = append(objects, object)
 	}
 }
 
-// InstalledMain runs a package's tests like ClusterMain, on a cluster that has
-// config/default but for the operator's pod: the operators that tests start have the
-// rights of its service account, and the admission policies see what they do.
+// InstalledMain runs a package's tests like ClusterMain, on a cluster with config/default,
+// except the operator's pod. The operators that tests start have the rights of its service
+// account, and the admission policies apply to them.
 func InstalledMain(m *testing.M, env **Env) int {
 	return mainWith(m, env, func() (*Env, error) {
 		e, err := StartCluster()
@@ -85,8 +85,8 @@ func InstalledMain(m *testing.M, env **Env) int {
 	}, true)
 }
 
-// Install applies config/default, less the CRDs, which are there, and the operator's pod
-// with what belongs to it.
+// Install applies config/default, except the CRDs, which exist already, and the operator's
+// pod with its related objects.
 func (e *Env) Install(ctx context.Context) error {
 	objects, err := e.render(ctx, filepath.Join(Root(), "config", "default"))
 	if err != nil {
@@ -108,8 +108,8 @@ func (e *Env) Install(ctx context.Context) error {
 	return nil
 }
 
-// Account is a service account as its pod would use it. What the API server forbids it
-// is remembered.
+// Account is a service account as its pod uses it. It records the requests that the API
+// server forbids.
 type Account struct {
 	// Config has the account's token.
 	Config *rest.Config
@@ -133,7 +133,7 @@ func (e *Env) Account(t testing.TB, namespace, name string) *Account {
 	return a
 }
 
-// Forbidden lists the requests, each kind once, that the account had no right to.
+// Forbidden lists the forbidden requests, each kind once.
 func (a *Account) Forbidden() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,8 +141,8 @@ func (a *Account) Forbidden() []string {
 	return slices.Compact(slices.Clone(a.forbidden))
 }
 
-// overheard passes requests on and notes those that are forbidden, reads among them,
-// which the audit log leaves out.
+// overheard passes requests on and records those that are forbidden, including reads, which
+// the audit log omits.
 type overheard struct {
 	account *Account
 	next    http.RoundTripper
@@ -159,9 +159,8 @@ func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// RunOperator runs the operator as main does, the questions about its own rights
-// included, but for the source of usage: as that account, logging to that logger. It is
-// stopped with the test, or before.
+// RunOperator runs the operator as main does, except for the usage source: as the account,
+// with the logger. It checks its own rights, too. It stops with the test, or before.
 func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, source collect.Source, logger logr.Logger, namespaces ...string) *Operator {
 	t.Helper()
 	o := &Operator{Agent: "operator-of-" + t.Name()}
@@ -169,7 +168,7 @@ func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, s
 	restConfig.UserAgent = o.Agent
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunIn(ctx, restConfig, c, source, namespaces...) }()
+	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, source, namespaces...) }()
 	o.stop = sync.OnceValue(func() error {
 		cancel()
 		if err := <-ended; err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// NodeName is the node that pods of these tests are bound to.
+// NodeName is the node that the tests' pods are bound to.
 const NodeName = "node-1"
 
-// Namespace makes a namespace of the test's own.
+// Namespace creates a namespace for the test.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
@@ -33,8 +33,8 @@ func (e *Env) Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// Node makes sure that there is the node that pods are bound to: the API server
-// refuses to bind or to resize a pod without it.
+// Node makes sure that the node exists: without it, the API server refuses to bind or to
+// resize a pod.
 func (e *Env) Node(ctx context.Context) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("4"),
@@ -51,8 +51,8 @@ func (e *Env) Node(ctx context.Context) error {
 	return nil
 }
 
-// Deployment is a valid Deployment with one container "app" that requests 100m and
-// 128Mi and may use twice that.
+// Deployment returns a valid Deployment with one container "app". The container requests
+// 100m and 128Mi; its limits are twice that.
 func Deployment(namespace, name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -67,7 +67,8 @@ func Deployment(namespace, name string) *appsv1.Deployment {
 	}
 }
 
-// Container is a valid container that requests 100m and 128Mi and may use twice that.
+// Container returns a valid container that requests 100m and 128Mi; its limits are twice
+// that.
 func Container(name string) corev1.Container {
 	return corev1.Container{
 		Name:  name,
@@ -79,7 +80,7 @@ func Container(name string) corev1.Container {
 	}
 }
 
-// Scaler is a valid scaler of the Deployment by that name.
+// Scaler returns a valid scaler of the Deployment with that name.
 func Scaler(namespace, name, deploymentName string) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -87,8 +88,8 @@ func Scaler(namespace, name, deploymentName string) *v1beta1.VerticalScaler {
 	}
 }
 
-// Run makes the Deployment's ReplicaSet and one running pod, as the controller
-// manager, the scheduler and the kubelet would. It returns the pod.
+// Run creates the Deployment's ReplicaSet and one running pod, as the controller manager,
+// the scheduler and the kubelet would. It returns the pod.
 func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error) {
 	if err := e.Node(ctx); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (e *Env) Run(ctx context.Context, d *appsv1.Deployment) (*corev1.Pod, error
 	return pod, nil
 }
 
-// Actuate fills the pod's status as a kubelet would that has put its spec in force.
+// Actuate sets the pod's status as a kubelet does that has applied the pod's spec.
 func Actuate(pod *corev1.Pod) {
 	now := metav1.NewTime(time.Now())
 	pod.Status.Phase = corev1.PodRunning
@@ -147,8 +148,8 @@ func Actuate(pod *corev1.Pod) {
 	}
 }
 
-// Usage is a source of usage that a test dictates. Each round is a minute later than
-// the one before, whatever the clock says.
+// Usage is a usage source that a test controls. Each round is one minute after the previous
+// one, whatever the clock says.
 type Usage struct {
 	mu      sync.Mutex
 	rounds  map[string]int
@@ -157,12 +158,12 @@ type Usage struct {
 	err     error
 }
 
-// NewUsage is a source that knows of no pod yet.
+// NewUsage returns a source without any pods.
 func NewUsage() *Usage {
 	return &Usage{rounds: map[string]int{}, start: time.Now().Truncate(time.Second), samples: map[string][]usage.Sample{}}
 }
 
-// Set says what the pod's container uses from now on.
+// Set sets the usage of the pod's container from now on.
 func (u *Usage) Set(namespace, pod, container string, cpuMillis, memoryBytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -179,14 +180,14 @@ func (u *Usage) Set(namespace, pod, container string, cpuMillis, memoryBytes int
 	u.samples[namespace] = append(u.samples[namespace], sample)
 }
 
-// Fail makes every answer the error, until it is nil.
+// Fail makes every request fail with the error, until it is set to nil.
 func (u *Usage) Fail(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.err = err
 }
 
-// Rounds is the number of rounds that the namespace has seen.
+// Rounds is the number of rounds for the namespace so far.
 func (u *Usage) Rounds(namespace string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -209,8 +210,8 @@ func (u *Usage) List(_ context.Context, namespace string, _ time.Time) ([]usage.
 	return out, nil, nil
 }
 
-// InParallel calls f for each of n items, some at a time, and fails the test on an
-// error.
+// InParallel calls f for each of n items, with limited concurrency, and fails the test on
+// an error.
 func InParallel(t testing.TB, n int, f func(i int) error) {
 	t.Helper()
 	const workers = 16
@@ -235,8 +236,8 @@ func InParallel(t testing.TB, n int, f func(i int) error) {
 	}
 }
 
-// Eventually waits until f says "", which it asks again and again. What it said last
-// is the failure.
+// Eventually calls f until it returns "". On a timeout, the test fails with its last
+// answer.
 func Eventually(t testing.TB, within time.Duration, f func() string) {
 	t.Helper()
 	deadline := time.NewTimer(within)
@@ -252,7 +253,7 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		pause := min(max(30*time.Millisecond, 3*time.Since(began)), time.Second)
 		select {
 		case <-deadline.C:
-			t.Fatalf("after %s still: %s", within, what)
+			t.Fatalf("not done after %s: %s", within, what)
 		case <-time.After(pause):
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
-// never is longer than any test.
+// never is longer than any test runs.
 const never = 24 * time.Hour
 
 // setLogger silences the operators' log, unless VERTICALSCALER_TEST_LOG is set.
@@ -29,13 +29,13 @@ var setLogger sync.Once
 
 // Operator is a running operator.
 type Operator struct {
-	// Agent is the user agent of its requests, in the audit log.
+	// Agent is the user agent of its requests in the audit log.
 	Agent string
 	stop  func() error
 }
 
-// StartOperator runs the operator as main does, but for the source of usage. It is
-// stopped with the test, or before.
+// StartOperator runs the operator as main does, except for the usage source. It stops with
+// the test, or before.
 func (e *Env) StartOperator(t testing.TB, c operatorconfig.Operator, source collect.Source, namespaces ...string) *Operator {
 	t.Helper()
 	o, err := e.Operate(t.Name(), c, source, namespaces...)
@@ -69,7 +69,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	scope := app.Scope{Namespaces: namespaces}
 	mgr, err := ctrl.NewManager(restConfig, app.ManagerOptions(c, scope))
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := app.Setup(ctx, mgr, c, source, scope); err != nil {
@@ -101,15 +101,15 @@ func (o *Operator) Stop(t testing.TB) {
 	}
 }
 
-// OperatorConfig is the default configuration, less what several operators in one
-// process cannot share, and with a resync so rare that no test rests on it.
+// OperatorConfig is the default configuration, without what several operators in one
+// process cannot share, and with a resync so rare that no test depends on it.
 func OperatorConfig() operatorconfig.Operator {
 	c := operatorconfig.Default()
 	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"
 	c.LeaderElection.Enabled = false
 	c.ResyncPeriod.Duration = never
 	c.Collection.Interval.Duration = never
-	// No test waits for the budget, unless it is about that.
+	// Only tests of the budget wait for it.
 	c.Budget.ChangesPerMinute, c.Budget.ChangesPerMinutePerNamespace = 100000, 100000
 	return c
 }

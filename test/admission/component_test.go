@@ -50,9 +50,9 @@ func TestEveryPolicyIsBoundAndDenies(t *testing.T) {
 	}
 }
 
-// What is installed, and what is for those who install by other means, are the same, and
-// about the account that there is.
-func TestTheRenderedPoliciesAreThoseOfTheComponent(t *testing.T) {
+// The installed policies and those for installations by other means are the same, except
+// for the service account.
+func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 	t.Parallel()
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")
@@ -79,8 +79,8 @@ func TestTheRenderedPoliciesAreThoseOfTheComponent(t *testing.T) {
 	}
 }
 
-// policiesIn are the policies and bindings in a file, and the name of the service account
-// in it.
+// policiesIn returns the policies and bindings in a file, and the name of the service
+// account in it.
 func policiesIn(t *testing.T, path string) (policies []map[string]any, account string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(testkit.Root(), path))

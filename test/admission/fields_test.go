@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// values are, of a type, what an object has and what it is changed into. Whatever is
-// not here is walked into, down to strings, numbers and booleans.
+// values maps types to the value before and after a change. Types that are not listed are
+// walked, down to strings, numbers and booleans.
 var values = map[reflect.Type][2]any{
 	reflect.TypeFor[metav1.Time]():        {metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))},
 	reflect.TypeFor[metav1.MicroTime]():   {metav1.NewMicroTime(time.Unix(1, 0)), metav1.NewMicroTime(time.Unix(2, 0))},
@@ -30,11 +30,12 @@ var values = map[reflect.Type][2]any{
 	reflect.TypeFor[[]byte]():             {[]byte("a"), []byte("b")},
 }
 
-// resources are in every list of them: two that the operator sizes, and one it does not.
+// resources are in every resource list: two that the operator sizes, and one that it does
+// not.
 var resources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "example.com/device"}
 
-// fill gives every field of v, which can be set, a value. No such object could ever be
-// stored; the policies do not mind.
+// fill sets every field of v, which must be settable. Such an object could never be stored,
+// but the policies accept it.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if pair, ok := values[v.Type()]; ok {
@@ -66,7 +67,7 @@ func fill(t *testing.T, v reflect.Value) {
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(1)
 	default:
-		t.Fatalf("nobody has told how to fill %s", v.Type())
+		t.Fatalf("there is no value to fill %s with", v.Type())
 	}
 }
 
@@ -82,8 +83,8 @@ func keysOf(kind reflect.Type) (keys []reflect.Value) {
 }
 
 // walk changes every field of v, one at a time: to another value, to none, and lists and
-// maps to one entry more. After each it calls visit with the field's path and what was
-// done, and then undoes it.
+// maps to one entry more. After each change, it calls visit with the field's path and a
+// description, and then undoes the change.
 func walk(t *testing.T, v reflect.Value, path string, visit func(path, done string)) {
 	t.Helper()
 	try := func(done string, value reflect.Value) {
@@ -150,21 +151,21 @@ func walk(t *testing.T, v reflect.Value, path string, visit func(path, done stri
 		try("changed", reflect.ValueOf(2).Convert(v.Type()))
 		try("removed", reflect.Zero(v.Type()))
 	default:
-		t.Fatalf("nobody has told how to change %s", v.Type())
+		t.Fatalf("there is no value to change %s to", v.Type())
 	}
 }
 
-// object is one that there is a Go type for.
+// object is an object with a Go type.
 type object[T any] interface {
 	*T
 	runtime.Object
 	DeepCopyObject() runtime.Object
 }
 
-// everyField walks the fields of a type and fails unless the policy refuses to have each
-// of them changed by the operator, but for those whose paths begin like one that is free.
-// Every one of these must have been found, and every validation, but for those that are
-// about other requests, must have been the only one to refuse something.
+// everyField changes each field of a type as the operator. It fails unless the policy
+// rejects each change, except for fields whose paths begin with a free one. Every free path
+// must exist. Every validation, except those about other requests, must be the only one to
+// reject some change.
 func everyField[T any, P object[T]](t *testing.T, p *policy, r request, free []string, others ...int) {
 	t.Helper()
 	before := P(new(T))
@@ -178,7 +179,7 @@ func everyField[T any, P object[T]](t *testing.T, p *policy, r request, free []s
 		if at >= 0 {
 			found[free[at]] = true
 		}
-		// Newer API servers look at Go's values, older ones at maps; so do all at our kinds.
+		// Newer API servers evaluate Go values, older ones maps. All evaluate our kinds as maps.
 		forms := map[string][2]runtime.Object{"as Go": {before, after}}
 		if done == "changed" {
 			forms["as maps"] = [2]runtime.Object{maps, mapsOf(t, after)}
@@ -210,8 +211,7 @@ func everyField[T any, P object[T]](t *testing.T, p *policy, r request, free []s
 	t.Logf("%d changes", fields)
 }
 
-// everyNewField fails unless the policy refuses fields that nobody knows yet, wherever
-// they come.
+// everyNewField fails unless the policy rejects unknown fields at every place.
 func everyNewField[T any, P object[T]](t *testing.T, p *policy, r request, free ...string) {
 	t.Helper()
 	before := P(new(T))

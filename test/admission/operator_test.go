@@ -22,8 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// written are the fields of metadata that the API server keeps itself, or lets a writer of
-// other fields change.
+// written are the metadata fields that the API server sets itself, or that it lets every
+// writer change.
 var written = []string{".metadata.managedFields", ".metadata.generation", ".metadata.resourceVersion"}
 
 func sizesUnder(containers string) []string {
@@ -62,7 +62,7 @@ func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	everyNewField[v1beta1.VerticalScaler](t, p, r, ".metadata.managedFields")
 }
 
-func TestTheOperatorEvictsNoPodButTheOneThatItHasSeen(t *testing.T) {
+func TestTheOperatorEvictsOnlyTheObservedPod(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_evictions.yaml")
 	seen := func() *metav1.DeleteOptions {
@@ -77,15 +77,15 @@ func TestTheOperatorEvictsNoPodButTheOneThatItHasSeen(t *testing.T) {
 		options *metav1.DeleteOptions
 		passes  bool
 	}{
-		"the one that it has seen":      {seen(), true},
-		"that without doing it":         {with(func(o *metav1.DeleteOptions) { o.DryRun = []string{"All"} }), true},
-		"any by that name":              {nil, false},
-		"any, said explicitly":          {&metav1.DeleteOptions{}, false},
-		"any of its versions":           {with(func(o *metav1.DeleteOptions) { o.Preconditions.ResourceVersion = nil }), false},
-		"another one":                   {with(func(o *metav1.DeleteOptions) { o.Preconditions.UID = nil }), false},
-		"without time to end":           {with(func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = ptr.To[int64](0) }), false},
-		"without what depends on it":    {with(func(o *metav1.DeleteOptions) { o.PropagationPolicy = ptr.To(metav1.DeletePropagationOrphan) }), false},
-		"whatever cannot be read of it": {with(func(o *metav1.DeleteOptions) { o.IgnoreStoreReadErrorWithClusterBreakingPotential = ptr.To(true) }), false},
+		"the pod with the UID and the version seen": {seen(), true},
+		"the same pod, as a dry run":                {with(func(o *metav1.DeleteOptions) { o.DryRun = []string{"All"} }), true},
+		"any pod with that name":                    {nil, false},
+		"any pod, with empty preconditions":         {&metav1.DeleteOptions{}, false},
+		"any version of the pod":                    {with(func(o *metav1.DeleteOptions) { o.Preconditions.ResourceVersion = nil }), false},
+		"any pod with that version":                 {with(func(o *metav1.DeleteOptions) { o.Preconditions.UID = nil }), false},
+		"without a grace period":                    {with(func(o *metav1.DeleteOptions) { o.GracePeriodSeconds = ptr.To[int64](0) }), false},
+		"with another propagation policy":           {with(func(o *metav1.DeleteOptions) { o.PropagationPolicy = ptr.To(metav1.DeletePropagationOrphan) }), false},
+		"a request that cannot be decoded":          {with(func(o *metav1.DeleteOptions) { o.IgnoreStoreReadErrorWithClusterBreakingPotential = ptr.To(true) }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}, DeleteOptions: c.options}
@@ -110,7 +110,7 @@ func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
 	for name, c := range map[string]struct{ before, after corev1.ResourceRequirements }{
 		"a first request":   {after: corev1.ResourceRequirements{Requests: list("1")}},
 		"all lists at once": {after: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
-		"none any more":     {before: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
+		"all removed":       {before: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
 		"one less": {
 			before: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")},
 			after:  corev1.ResourceRequirements{Requests: list("1"), Limits: list("2")},
@@ -132,7 +132,7 @@ func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
 	}
 }
 
-// Expressions have a budget. The largest object that an API server takes is 3 MB.
+// Expressions have a cost budget. The largest object that an API server accepts is 3 MB.
 func TestLargeDeploymentsAreWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
@@ -157,7 +157,7 @@ func TestLargeDeploymentsAreWithinTheBudget(t *testing.T) {
 	}
 }
 
-// controlled makes an object one that a ScaledDeployment controls, in some way.
+// controlled returns an object that a ScaledDeployment controls, with variations.
 func controlled(changes ...func(*metav1.OwnerReference)) *appsv1.Deployment {
 	owner := metav1.OwnerReference{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "ours", UID: "1", Controller: ptr.To(true)}
 	for _, change := range changes {
@@ -181,26 +181,26 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		subresource   string
 		passes        bool
 	}{
-		"making one":   {after: controlled(), passes: true},
+		"creating one": {after: controlled(), passes: true},
 		"changing one": {before: controlled(), after: replaced(controlled()), passes: true},
 		"deleting one": {before: controlled(), passes: true},
 		"when the owner's API has another version": {
 			before: controlled(), after: replaced(controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io/v1" })), passes: true,
 		},
-		"when the owner no longer waits for it": {
+		"when it no longer blocks the owner's deletion": {
 			before: controlled(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }), after: controlled(), passes: true,
 		},
-		"but none of somebody's":                         {after: testkit.Deployment("shop", "web")},
-		"nor deletes one of somebody's":                  {before: testkit.Deployment("shop", "web")},
-		"nor takes one of somebody's":                    {before: testkit.Deployment("shop", "web"), after: controlled()},
-		"nor gives one away":                             {before: controlled(), after: testkit.Deployment("shop", "web")},
-		"nor to another owner":                           {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
-		"nor makes one that is owned but not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
-		"nor one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
-		"nor one of a namesake's":                        {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
-		"nor one of a namesake's with a longer name":     {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
-		"nor one of another kind's":                      {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
-		"nor scales one":                                 {before: controlled(), after: controlled(), subresource: "scale"},
+		"but not creating a foreign one":                     {after: testkit.Deployment("shop", "web")},
+		"but not deleting a foreign one":                     {before: testkit.Deployment("shop", "web")},
+		"but not adopting a foreign one":                     {before: testkit.Deployment("shop", "web"), after: controlled()},
+		"but not releasing one":                              {before: controlled(), after: testkit.Deployment("shop", "web")},
+		"but not changing its owner":                         {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
+		"but not creating one that is owned, not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
+		"but not one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
+		"but not one of another API group":                   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},
+		"but not one of an API group with the same prefix":   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "autoscaling.verticalscaler.io.example.com/v1" })},
+		"but not one of another kind":                        {after: controlled(func(o *metav1.OwnerReference) { o.Kind = "VerticalScaler" })},
+		"but not scaling one":                                {before: controlled(), after: controlled(), subresource: "scale"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{resource: "deployments", subresource: c.subresource}
@@ -217,7 +217,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 	}
 }
 
-// The policies are about the operator wherever it is installed, and about nobody else.
+// The policies confine the operator, wherever it is installed, and no other user.
 func TestOnlyTheOperatorIsConfined(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"operator_deployments.yaml", "operator_evictions.yaml", "operator_pods.yaml", "operator_scalers.yaml"} {

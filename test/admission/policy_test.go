@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission asks the admission policies what they let through, with the API
-// server's own code and without a server: of every field that there is, and of fields
-// that there are not yet. What an API server says is tested in test/cluster.
+// Package admission evaluates the admission policies with the API server's own code, but
+// without a server. It covers every existing field, and unknown fields. test/cluster tests
+// the answers of a real API server.
 package admission
 
 import (
@@ -32,15 +32,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// operator is the operator's user name in one of the namespaces that it may be in.
+// operator is the operator's user name in one of its possible namespaces.
 const operator = "system:serviceaccount:somewhere:verticalscaler-operator"
 
-// oldest is the version that a policy's expressions must be known in: an API server
-// takes in new policies only what the version before its own knew, too. The oldest that
-// we support is 1.34.
+// oldest is the version that the policies' expressions are compiled for. An API server
+// accepts in a new policy only what the previous version knew, too. The oldest supported
+// version is 1.34.
 var oldest = version.MajorMinor(1, 33)
 
-// policy is one of ours, compiled.
+// policy is a compiled policy.
 type policy struct {
 	spec        admissionregistrationv1.ValidatingAdmissionPolicySpec
 	conditions  plugincel.ConditionEvaluator
@@ -57,7 +57,7 @@ func (e expression) GetExpression() string    { return e.text }
 func (e expression) GetName() string          { return e.name }
 func (e expression) ReturnTypes() []*cel.Type { return []*cel.Type{e.gives} }
 
-// folder has the policies' files.
+// folder contains the policies' files.
 func folder() string {
 	return filepath.Join(testkit.Root(), "config", "components", "admission-policies")
 }
@@ -114,14 +114,14 @@ func compiled(t *testing.T, file string) *policy {
 	return p
 }
 
-// request is what a policy is asked about.
+// request is a request to evaluate.
 type request struct {
 	user, resource, subresource string
 	before, after               runtime.Object // nil for none
 	may                         may
 }
 
-// may says what the user may do: "patch deployments/web", or "create deployments".
+// may lists the rights of the user: "patch deployments/web", or "create deployments".
 type may []string
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
@@ -136,9 +136,8 @@ func (m may) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// asks puts the request to the policy: whether it looks at it at all, and the numbers of
-// the validations that refuse it. One that cannot be decided counts as a refusal, as on
-// the server.
+// asks evaluates the policy: whether it applies to the request, and the numbers of the
+// validations that reject it. An evaluation error counts as a rejection, as on the server.
 func (p *policy) asks(t *testing.T, r request) (looks bool, refuses []int) {
 	t.Helper()
 	operation := admission.Update

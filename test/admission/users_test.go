@@ -38,18 +38,18 @@ func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 		before, after runtime.Object
 		needs         may // all of them, and no others
 	}{
-		"making a scaler":                        {after: scaler("web", "Recommend"), needs: may{patchWeb}},
+		"creating a scaler":                      {after: scaler("web", "Recommend"), needs: may{patchWeb}},
 		"changing a scaler":                      {before: scaler("web", "Recommend"), after: scaler("web", "Rollout"), needs: may{patchWeb}},
 		"retargeting a scaler":                   {before: scaler("web", "Recommend"), after: scaler("api", "Recommend"), needs: may{patchAPI}},
 		"labelling a scaler":                     {before: scaler("web", "Recommend"), after: labelled(scaler("web", "Recommend"))},
-		"making a ScaledDeployment":              {after: owner("", "a"), needs: may{create}},
+		"creating a ScaledDeployment":            {after: owner("", "a"), needs: may{create}},
 		"changing a ScaledDeployment":            {before: owner("", "a"), after: owner("", "b"), needs: may{create, "patch deployments/mine"}},
 		"changing one with a Deployment by name": {before: owner("web", "a"), after: owner("web", "b"), needs: may{create, patchWeb}},
 		"renaming its Deployment":                {before: owner("web", "a"), after: owner("api", "a"), needs: may{create, patchWeb}},
 		"naming its Deployment":                  {before: owner("", "a"), after: owner("web", "a"), needs: may{create, "patch deployments/mine"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := request{user: "somebody", resource: "verticalscalers", after: mapsOf(t, c.after), may: c.needs}
+			r := request{user: "someone", resource: "verticalscalers", after: mapsOf(t, c.after), may: c.needs}
 			if _, ok := c.after.(*v1beta1.ScaledDeployment); ok {
 				r.resource = "scaleddeployments"
 			}

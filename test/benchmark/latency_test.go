@@ -27,33 +27,33 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// sizes are the numbers of Deployments, each with a scaler, that are compared.
+// sizes are the numbers of Deployments to compare. Each Deployment has a scaler.
 var sizes = []int{100, 1000, 5000}
 
-// BenchmarkTemplateChangeToWrite measures the time from the API server's answer to
-// a change of a Deployment's template until a watcher sees the status that the
-// operator wrote for it.
+// BenchmarkTemplateChangeToWrite measures the time from the API server's answer to a change
+// of a Deployment's template until a watcher sees the status that the operator wrote for
+// it.
 //
-// The sizes are measured side by side: each has an API server and an operator of
-// its own, and they take turns, so that whatever else the machine does falls on
-// all of them. What counts is the ratio to the smallest size.
+// The sizes are measured side by side: each has its own API server and operator, and they
+// take turns, so that other load on the machine affects all of them. The result is the
+// ratio to the smallest size.
 //
 //	go test ./test/benchmark -run '^$' -bench TemplateChangeToWrite -benchtime 1500x
 func BenchmarkTemplateChangeToWrite(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
-	worlds := make([]*world, len(sizes))
+	fixtures := make([]*fixture, len(sizes))
 	for i, n := range sizes {
-		worlds[i] = newWorld(b, n)
+		fixtures[i] = newFixture(b, n)
 	}
 	took := make([][]time.Duration, len(sizes))
 	for range 20 { // warm-up
-		for _, w := range worlds {
+		for _, w := range fixtures {
 			w.change(b)
 		}
 	}
 	b.ResetTimer()
 	for range b.N {
-		for i, w := range worlds {
+		for i, w := range fixtures {
 			took[i] = append(took[i], w.change(b))
 		}
 	}
@@ -74,8 +74,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// world is an API server with n Deployments, their scalers, and an operator.
-type world struct {
+// fixture is an API server with n Deployments, their scalers, and an operator.
+type fixture struct {
 	env       *testkit.Env
 	namespace []string
 	n         int
@@ -84,10 +84,10 @@ type world struct {
 	random    *rand.Rand
 }
 
-// perNamespace keeps namespaces at a size that people have.
+// perNamespace keeps namespaces at a realistic size.
 const perNamespace = 100
 
-func newWorld(b *testing.B, n int) *world {
+func newFixture(b *testing.B, n int) *fixture {
 	b.Helper()
 	env, err := testkit.Start()
 	if err != nil {
@@ -98,7 +98,7 @@ func newWorld(b *testing.B, n int) *world {
 			b.Error(err)
 		}
 	})
-	w := &world{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
+	w := &fixture{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
 	for range (n + perNamespace - 1) / perNamespace {
 		w.namespace = append(w.namespace, env.Namespace(b))
 	}
@@ -124,7 +124,7 @@ func newWorld(b *testing.B, n int) *world {
 	return w
 }
 
-func (w *world) unclaimed(ctx context.Context) string {
+func (w *fixture) unclaimed(ctx context.Context) string {
 	var scalers v1beta1.VerticalScalerList
 	if err := w.env.Client.List(ctx, &scalers); err != nil {
 		return err.Error()
@@ -143,9 +143,9 @@ func (w *world) unclaimed(ctx context.Context) string {
 
 func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
 
-// change changes a Deployment's template, and returns how long it took until the
-// operator's write was seen.
-func (w *world) change(b *testing.B) time.Duration {
+// change changes a Deployment's template, and returns the time until the operator's write
+// was seen.
+func (w *fixture) change(b *testing.B) time.Duration {
 	b.Helper()
 	i := w.random.IntN(w.n)
 	w.version++
@@ -159,7 +159,7 @@ func (w *world) change(b *testing.B) time.Duration {
 	return time.Since(start)
 }
 
-func (w *world) waitFor(b *testing.B, d *appsv1.Deployment) {
+func (w *fixture) waitFor(b *testing.B, d *appsv1.Deployment) {
 	b.Helper()
 	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()

@@ -26,8 +26,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// What the bundle says about the API: its CRDs, what consoles show of them, and the
-// examples.
+// Checks of the API in the bundle: its CRDs, their display in consoles, and the examples.
 var apiRules = []Rule{
 	{"CRDs", crds},
 	{"descriptors", descriptors},
@@ -35,8 +34,8 @@ var apiRules = []Rule{
 	{"examples", examples},
 }
 
-// crds wants the CRDs to be what an API server accepts, and owned. The validators
-// leave rules and schemas out.
+// crds requires that an API server accepts the CRDs, and that they are owned. The
+// validators do not check CEL rules and schemas.
 func crds(b *Bundle) (out []string) {
 	owned := map[string]int{}
 	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
@@ -49,7 +48,7 @@ func crds(b *Bundle) (out []string) {
 			continue
 		}
 		for _, problem := range crdvalidation.ValidateCustomResourceDefinition(context.Background(), internal) {
-			// The API server fills it in.
+			// The API server sets it.
 			if problem.Field != "status.storedVersions" {
 				out = append(out, fmt.Sprintf("CRD %s: %v", crd.Name, problem))
 			}
@@ -67,7 +66,7 @@ func crds(b *Bundle) (out []string) {
 	return out
 }
 
-// internalCRD is the CRD as the API server sees it: with defaults.
+// internalCRD is the CRD as the API server reads it, with defaults.
 func internalCRD(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	crd = crd.DeepCopy()
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
@@ -79,8 +78,8 @@ func internalCRD(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.
 	return out, nil
 }
 
-// descriptors wants each top-level field of spec and status to be described, nothing
-// to be described that does not exist, and the kinds named that a scaler deals with.
+// descriptors requires a description of each top-level field of spec and status, no
+// descriptions of missing fields, and the kinds that a scaler works with.
 func descriptors(b *Bundle) (out []string) {
 	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 		if d.DisplayName == "" || d.Description == "" {
@@ -107,7 +106,7 @@ func descriptors(b *Bundle) (out []string) {
 	return out
 }
 
-// described is what the descriptors of spec and status have in common.
+// described are the common fields of the descriptors of spec and status.
 type described struct{ path, displayName, description string }
 
 func describedFully(part string, schema apiextensionsv1.JSONSchemaProps, list []described) (out []string) {
@@ -159,7 +158,7 @@ func schemaOf(b *Bundle, d v1alpha1.CRDDescription) *apiextensionsv1.JSONSchemaP
 	return nil
 }
 
-// internalObjects are the kinds that consoles hide. They must be ours.
+// internalObjects are the kinds that consoles hide. They must be kinds of the bundle.
 func internalObjects(b *Bundle) (out []string) {
 	const key = "operators.operatorframework.io/internal-objects"
 	var names []string
@@ -186,7 +185,7 @@ func examples(b *Bundle) (out []string) {
 	for _, d := range b.CSV.Spec.CustomResourceDefinitions.Owned {
 		schema := schemaOf(b, d)
 		if schema == nil {
-			continue // the rule for CRDs complains
+			continue // the rule for CRDs reports it
 		}
 		of := slices.DeleteFunc(slices.Clone(b.Examples), func(example *unstructured.Unstructured) bool {
 			return example.GetKind() != d.Kind || !strings.HasSuffix(example.GetAPIVersion(), "/"+d.Version)
@@ -225,8 +224,8 @@ func exampleProblems(schema *apiextensionsv1.JSONSchemaProps, example *unstructu
 	return out
 }
 
-// refusals are the reasons for which an API server would refuse the object, its
-// status included, or drop a field of it.
+// refusals are the reasons why an API server would reject the object, including its status,
+// or drop a field of it.
 func refusals(schema *apiextensionsv1.JSONSchemaProps, o *unstructured.Unstructured) (out []string) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {

@@ -22,14 +22,14 @@ const (
 	annotations = "metadata/annotations.yaml"
 )
 
-// breakages are ways to break a bundle, and what the rules say then. What the SDK says
-// is checked by the tests with the tag "sdk"; nothing means that it does not see it.
+// breakages are ways to break a bundle, with the expected complaint. Tests with the tag
+// "sdk" check what the SDK reports; empty means that it does not notice.
 var breakages = map[string]struct {
 	how func(*broken)
-	// rule is the name of the rule that complains, or empty where nothing can be read;
-	// words are a part of what it says.
+	// rule is the name of the rule that complains, or empty if the bundle cannot be read;
+	// words are a part of the complaint.
 	rule, words string
-	// sdk is a part of what "operator-sdk bundle validate" says.
+	// sdk is a part of the output of "operator-sdk bundle validate".
 	sdk string
 }{
 	"a CRD is missing": {
@@ -141,11 +141,11 @@ var breakages = map[string]struct {
 		how:  func(b *broken) { b.annotate("olm.skipRange", "<0.0.9") },
 		rule: "names and versions", words: "olm.skipRange is \"<0.0.9\"",
 	},
-	"a channel has a name of its own": {
+	"a channel has another name": {
 		how:  func(b *broken) { b.replace(annotations, "candidate,fast,stable", "alpha") },
 		rule: "GoodPracticesValidator", words: "alpha",
 	},
-	"the Dockerfile says something else": {
+	"the Dockerfile differs": {
 		how:  func(b *broken) { b.replace("../bundle.Dockerfile", "default.v1=stable", "default.v1=fast") },
 		rule: "Dockerfile", words: `label operators.operatorframework.io.bundle.channel.default.v1 is "fast"`,
 	},
@@ -225,17 +225,17 @@ var breakages = map[string]struct {
 		},
 		rule: "rights", words: "clusterPermissions of verticalscaler-operator: create deployments is too powerful",
 	},
-	"people may create Deployments by way of a role of ours": {
+	"a role for users grants creating Deployments": {
 		how: func(b *broken) {
 			b.replace(editorRole, "rules:\n", "rules:\n- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [create]\n")
 		},
 		rule: "rights", words: "ClusterRole verticalscaler-editor: create deployments is too powerful",
 	},
-	"people may write scalers, and no ScaledDeployments": {
+	"a role for users grants writing scalers, and no ScaledDeployments": {
 		how:  func(b *broken) { b.replace(editorRole, "  - scaleddeployments\n", "") },
 		rule: "roles for people", words: "ClusterRole verticalscaler-editor does not grant create scaleddeployments",
 	},
-	"nobody may write scalers": {
+	"no role may write scalers": {
 		how: func(b *broken) {
 			b.remove(editorRole)
 		},
@@ -331,13 +331,13 @@ func TestEveryBrokenBundleIsRefused(t *testing.T) {
 	}
 }
 
-// broken is a copy of the bundle that is being broken.
+// broken is a copy of the bundle to break.
 type broken struct {
 	t   testing.TB
 	dir string
 }
 
-// breakBundle makes a broken copy of the bundle.
+// breakBundle creates a copy of the bundle to break.
 func breakBundle(t testing.TB, how func(*broken)) (dir string) {
 	t.Helper()
 	b := &broken{t, copyBundle(t)}
@@ -370,7 +370,7 @@ func (b *broken) remove(file string) {
 	}
 }
 
-// replace changes the first of some words, which must be there.
+// replace replaces the first occurrence of a text, which must exist.
 func (b *broken) replace(file, from, to string) {
 	b.t.Helper()
 	text := b.read(file)
@@ -380,7 +380,7 @@ func (b *broken) replace(file, from, to string) {
 	b.write(file, strings.Replace(text, from, to, 1))
 }
 
-// edit changes a file's object.
+// edit changes the object in a file.
 func (b *broken) edit(file string, change func(map[string]any)) {
 	b.t.Helper()
 	o := readObject(b.t, b.path(file))
@@ -419,7 +419,7 @@ func (b *broken) editContainer(change func(map[string]any)) {
 	})
 }
 
-// editOwned changes what the CSV says about its CRDs.
+// editOwned changes the CRD descriptions in the CSV.
 func (b *broken) editOwned(change func([]any) []any) {
 	b.t.Helper()
 	b.edit(csvFile, func(csv map[string]any) {
@@ -459,8 +459,8 @@ func (b *broken) editExamples(change func(map[string]any)) {
 	b.annotate("alm-examples", string(changed))
 }
 
-// An object of the bundle that a rule reads must be one that the file holds: what the
-// broken copies are made with would otherwise hide that nothing was broken.
+// Reading and writing an object must not change the file. Otherwise, a broken copy might
+// differ from the bundle although nothing was broken.
 func TestWritingAnObjectChangesNothingElse(t *testing.T) {
 	b := &broken{t, copyBundle(t)}
 	b.edit(csvFile, func(map[string]any) {})

@@ -1,10 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle checks the bundle for OLM without a cluster: with the validators of
-// the Operator Framework, and with rules of our own for what OpenShift's community
-// catalog, OLM v1 and our users ask for besides. A rule answers with complaints; a
-// good bundle gets none.
+// Package bundle checks the bundle for OLM without a cluster: with the validators of the
+// Operator Framework, and with additional rules for OpenShift's community catalog, OLM v1
+// and our users. A rule returns complaints; a good bundle has none.
 package bundle
 
 import (
@@ -25,17 +24,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Bundle is a bundle that has been read.
+// Bundle is a parsed bundle.
 type Bundle struct {
 	*manifests.Bundle
 
 	// Dir is the bundle's folder. The Dockerfile of its image is beside it.
 	Dir string
-	// Annotations are those of metadata/annotations.yaml.
+	// Annotations are the annotations in metadata/annotations.yaml.
 	Annotations map[string]string
 	// Dockerfile is the text of the Dockerfile.
 	Dockerfile string
-	// Examples are the objects of alm-examples; ExamplesError says why there are none.
+	// Examples are the objects of alm-examples; ExamplesError is the error of decoding them.
 	Examples      []*unstructured.Unstructured
 	ExamplesError error
 }
@@ -64,7 +63,7 @@ func Read(dir string) (*Bundle, error) {
 	}
 	b.Dockerfile = string(dockerfile)
 	var examples []map[string]any
-	// As the API server reads them: what is a whole number stays one.
+	// Decode as the API server does: integers stay integers.
 	b.ExamplesError = utiljson.Unmarshal([]byte(b.CSV.Annotations["alm-examples"]), &examples)
 	for _, example := range examples {
 		b.Examples = append(b.Examples, &unstructured.Unstructured{Object: example})
@@ -72,18 +71,18 @@ func Read(dir string) (*Bundle, error) {
 	return b, nil
 }
 
-// deployments are those that OLM makes for the operator: one.
+// deployments are the Deployments that OLM creates for the operator: one.
 func (b *Bundle) deployments() []v1alpha1.StrategyDeploymentSpec {
 	return b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
 }
 
-// exists says whether the bundle has a file or folder.
+// exists reports whether the bundle has a file or folder.
 func (b *Bundle) exists(path ...string) bool {
 	_, err := os.Stat(filepath.Join(append([]string{b.Dir}, path...)...))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// A Rule is something that a good bundle obeys.
+// A Rule is a requirement on a bundle.
 type Rule struct {
 	Name  string
 	Check func(*Bundle) []string
@@ -102,8 +101,8 @@ func Rules() []Rule {
 	return append(rules, apiRules...)
 }
 
-// Complaints are those of all rules about the bundle in a folder, each with the name
-// of its rule in front.
+// Complaints returns the complaints of all rules about the bundle in a folder, each with
+// the name of its rule in front.
 func Complaints(dir string) (out []string) {
 	b, err := Read(dir)
 	if err != nil {
@@ -117,9 +116,8 @@ func Complaints(dir string) (out []string) {
 	return out
 }
 
-// validators are all of the library but the one for several architectures, which asks
-// a container engine about images that have been pushed, and the one for the format
-// that bundles had before.
+// validators are all validators of the library, except the one for several architectures,
+// which needs images that have been pushed, and the one for the former bundle format.
 var validators = []struct {
 	name      string
 	validator interfaces.Validator
@@ -137,7 +135,7 @@ var validators = []struct {
 	{"GoodPracticesValidator", validation.GoodPracticesValidator},
 }
 
-// validated makes a rule of a validator: its errors and its warnings are complaints.
+// validated converts a validator to a rule: its errors and warnings are complaints.
 func validated(v interfaces.Validator) func(*Bundle) []string {
 	return func(b *Bundle) (out []string) {
 		values := map[string]string{"k8s-version": kubernetesOf(b), "index-path": b.Dir + ".Dockerfile"}

@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// inTree is the path of something in this tree. Tests run in the folder of their
-// package.
+// inTree returns a path in the source tree. Tests run in the folder of their package.
 func inTree(path ...string) string {
 	return filepath.Join(append([]string{"..", ".."}, path...)...)
 }
@@ -36,8 +35,8 @@ func TestTheBundleObeysEveryRule(t *testing.T) {
 	}
 }
 
-// The bundle must be that of this tree: an old one can be without fault.
-func TestTheBundleHasTheCRDsOfThisTree(t *testing.T) {
+// The bundle must match the source tree: an outdated bundle can be valid.
+func TestTheBundleHasTheCurrentCRDs(t *testing.T) {
 	entries, err := os.ReadDir(inTree("config", "crd", "bases"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +53,8 @@ func TestTheBundleHasTheCRDsOfThisTree(t *testing.T) {
 	}
 }
 
-// Consoles show the examples as templates: they are the samples, with a status for
-// those who want to know what to expect.
+// Consoles show the examples as templates: they are the samples, with a status that shows
+// what to expect.
 func TestTheExamplesAreTheSamples(t *testing.T) {
 	b, err := Read(inTree("bundle"))
 	if err != nil {
@@ -84,14 +83,14 @@ func TestTheExamplesAreTheSamples(t *testing.T) {
 	if len(samples) < 3 {
 		t.Errorf("there are %d samples", len(samples))
 	}
-	// Numbers are compared as they are written: one side was JSON, the other YAML.
+	// Compare numbers by their text: one side was JSON, the other YAML.
 	if diff := cmp.Diff(asYAML(t, samples), asYAML(t, examples)); diff != "" {
 		t.Errorf("(-samples +examples):\n%s", diff)
 	}
 }
 
-// A link that leads nowhere is found out by the user.
-func TestLinksLeadToFilesOfThisTree(t *testing.T) {
+// Broken links would only be found by users.
+func TestLinksLeadToExistingFiles(t *testing.T) {
 	b, err := Read(inTree("bundle"))
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +147,7 @@ func asYAML(t testing.TB, v any) string {
 	return string(data)
 }
 
-// copyBundle makes a copy of the bundle that may be broken.
+// copyBundle copies the bundle, so that a test can break the copy.
 func copyBundle(t testing.TB) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "bundle")
@@ -165,19 +164,19 @@ func copyBundle(t testing.TB) (dir string) {
 	return dir
 }
 
-// The copy that the broken bundles are made of must be whole itself.
-func TestACopyOfTheBundleIsStillGood(t *testing.T) {
+// The copy itself must be valid before it is broken.
+func TestACopyOfTheBundleIsValid(t *testing.T) {
 	if complaints := Complaints(copyBundle(t)); len(complaints) > 0 {
 		t.Error(strings.Join(complaints, "\n"))
 	}
 }
 
-// contains says whether one of the complaints has the words.
+// contains reports whether one of the complaints contains the words.
 func contains(complaints []string, words string) bool {
 	return slices.ContainsFunc(complaints, func(c string) bool { return strings.Contains(c, words) })
 }
 
-// listed makes complaints readable in a message.
+// listed formats complaints for a message.
 func listed(complaints []string) string {
 	if len(complaints) == 0 {
 		return "nothing"

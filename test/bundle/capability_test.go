@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/commands"
 )
 
-// levels are those of the Operator Framework, from the lowest.
+// levels are the levels of the Operator Framework, lowest first.
 var levels = []string{"Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"}
 
 // answer is a line of docs/capability-levels.md.
@@ -23,9 +23,9 @@ type answer struct {
 	evidence              []string
 }
 
-// The level that the bundle claims is the highest up to which every question has an
-// answer with evidence: no more, and no less.
-func TestTheCapabilityLevelIsWhatIsShown(t *testing.T) {
+// The bundle claims exactly the highest level up to which every question has an answer with
+// evidence.
+func TestTheCapabilityLevelHasEvidence(t *testing.T) {
 	b, err := Read(inTree("bundle"))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func capabilityLevels(t testing.TB) (document string, answers []answer) {
 	return string(data), answers
 }
 
-// exists says what is missing of a command or a file.
+// exists returns an error if a command or a file does not exist.
 func exists(evidence string) error {
 	if named := commands.Of("`" + evidence + "`"); len(named) == 1 {
 		return commands.Check(inTree(), named[0])

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What catalogs ask of a bundle: operatorhub.io, OpenShift's community catalog, whose
-// checks are stricter than the validators, and the web consoles that show it.
+// Requirements of catalogs: operatorhub.io, OpenShift's community catalog, whose checks are
+// stricter than the validators, and the web consoles that show the bundle.
 var catalogRules = []Rule{
 	{"what OpenShift's catalog requires", requiredFields},
 	{"OpenShift and Kubernetes versions", openShiftVersions},
@@ -42,8 +42,7 @@ const (
 	featurePath  = "features.operators.openshift.io/"
 )
 
-// requiredFields are those that OpenShift's catalog fails on or warns about. We want
-// neither.
+// requiredFields are the fields that OpenShift's catalog requires or warns about.
 func requiredFields(b *Bundle) (out []string) {
 	csv, annotations := b.CSV, b.CSV.Annotations
 	for _, field := range []struct{ name, value, pattern string }{
@@ -86,7 +85,7 @@ func requiredFields(b *Bundle) (out []string) {
 	return append(out, icon(csv.Spec.Icon)...)
 }
 
-// icon wants one picture in SVG, square, which hubs and consoles scale as they like.
+// icon requires one square SVG image, which hubs and consoles can scale.
 func icon(icons []v1alpha1.Icon) []string {
 	if len(icons) != 1 {
 		return []string{fmt.Sprintf("there are %d icons, want one", len(icons))}
@@ -112,7 +111,7 @@ func icon(icons []v1alpha1.Icon) []string {
 	return nil
 }
 
-// kubernetesOf is the least version of Kubernetes, as <major>.<minor>.
+// kubernetesOf is the minimum version of Kubernetes, as <major>.<minor>.
 func kubernetesOf(b *Bundle) string {
 	v, err := semver.Parse(b.CSV.Spec.MinKubeVersion)
 	if err != nil {
@@ -121,9 +120,8 @@ func kubernetesOf(b *Bundle) string {
 	return fmt.Sprintf("%d.%d", v.Major, v.Minor)
 }
 
-// openShiftVersions compares the versions of Kubernetes and of OpenShift that the
-// bundle is for. OpenShift 4.3 had Kubernetes 1.16, and since then each 4.N has
-// 1.(N+13).
+// openShiftVersions compares the minimum versions of Kubernetes and of OpenShift in the
+// bundle. OpenShift 4.3 has Kubernetes 1.16, and each 4.N has 1.(N+13).
 func openShiftVersions(b *Bundle) []string {
 	least, err := semver.Parse(b.CSV.Spec.MinKubeVersion)
 	if err != nil {
@@ -147,8 +145,8 @@ func openShiftVersions(b *Bundle) []string {
 	return nil
 }
 
-// featureAnnotations wants each of the features that OpenShift asks for answered, and
-// those answered with care that a bundle can prove or disprove by itself.
+// featureAnnotations requires an answer for each feature that OpenShift asks for, and
+// verifies the answers that depend only on the bundle.
 func featureAnnotations(b *Bundle) (out []string) {
 	known := []string{
 		"disconnected", "fips-compliant", "proxy-aware", "tls-profiles", "token-auth-aws", "token-auth-azure", "token-auth-gcp",
@@ -176,8 +174,7 @@ func featureAnnotations(b *Bundle) (out []string) {
 	return out
 }
 
-// namesAndVersions wants the package, the version and what is derived from them to
-// agree.
+// namesAndVersions requires that the package, the version and the derived names agree.
 func namesAndVersions(b *Bundle) (out []string) {
 	version := b.CSV.Spec.Version.String()
 	if b.Package != packageName {
@@ -208,9 +205,9 @@ func channels(b *Bundle) (out []string) {
 	return out
 }
 
-// description wants the hub's order: what is managed, what it can do, what it needs.
-// The first says what the operand is: an operator without one is a basic install by
-// definition.
+// description requires the order that hubs recommend: what is managed, what the operator
+// can do, what it needs. The first section describes the operand: without one, the operator
+// counts as a basic install.
 func description(b *Bundle) (out []string) {
 	at := 0
 	for _, heading := range []string{"## What it manages", "## Features", "## Prerequisites"} {
@@ -223,8 +220,8 @@ func description(b *Bundle) (out []string) {
 	return out
 }
 
-// suggestedNamespace wants the namespace that consoles create to be as safe as the one
-// that users make.
+// suggestedNamespace requires that the namespace that consoles create has the same pod
+// security level as ours.
 func suggestedNamespace(b *Bundle) (out []string) {
 	const key = "operatorframework.io/suggested-namespace"
 	name := b.CSV.Annotations[key]
@@ -244,8 +241,8 @@ func suggestedNamespace(b *Bundle) (out []string) {
 	return out
 }
 
-// dockerfileLabels wants the image's labels to be the annotations, which OLM reads
-// alternatively, and the image to have all of the bundle.
+// dockerfileLabels requires that the image's labels match the annotations, because OLM may
+// read either, and that the image contains the whole bundle.
 func dockerfileLabels(b *Bundle) (out []string) {
 	labels := map[string]string{}
 	var copied []string

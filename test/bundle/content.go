@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// What both generations of OLM can install. Version 1 installs in all namespaces, has
+// What both versions of OLM can install. Version 1 installs in all namespaces, and supports
 // no dependencies and no OperatorConditions.
 var contentRules = []Rule{
 	{"kinds", supportedKinds},
@@ -25,7 +25,7 @@ var contentRules = []Rule{
 	{"size", compressedSize},
 }
 
-// supportedKinds are those that OLM creates, in either generation.
+// supportedKinds are the kinds that both versions of OLM create.
 func supportedKinds(b *Bundle) (out []string) {
 	supported := []string{
 		"ClusterServiceVersion", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service",
@@ -41,10 +41,10 @@ func supportedKinds(b *Bundle) (out []string) {
 	return out
 }
 
-// nothingOptional refuses what OLM would install, but not everywhere: without the
-// CRDs of monitoring the whole installation fails, and OpenShift's catalog refuses
-// network policies. The operator creates these itself. A Secret has no place in a
-// public image.
+// nothingOptional rejects objects that OLM cannot install in every cluster. Without the
+// CRDs of monitoring, the whole installation fails, and OpenShift's catalog rejects network
+// policies. The operator creates these objects itself. A Secret does not belong in a public
+// image.
 func nothingOptional(b *Bundle) (out []string) {
 	for _, o := range b.Objects {
 		switch o.GetKind() {
@@ -94,8 +94,8 @@ func noDependencies(b *Bundle) (out []string) {
 	return out
 }
 
-// noOperatorCondition leaves the name of the OperatorCondition to OLM, which sets it
-// where there is one.
+// noOperatorCondition leaves the name of the OperatorCondition to OLM, which sets it if
+// there is one.
 func noOperatorCondition(b *Bundle) (out []string) {
 	for _, d := range b.deployments() {
 		for _, c := range d.Spec.Template.Spec.Containers {
@@ -121,7 +121,7 @@ func noWebhooks(b *Bundle) (out []string) {
 	return out
 }
 
-// objectNames wants DNS names, and no two objects of one kind and name.
+// objectNames requires DNS names, and unique names per kind.
 func objectNames(b *Bundle) (out []string) {
 	seen := map[string]bool{}
 	once := func(kind, name string) {
@@ -158,7 +158,7 @@ func objectNames(b *Bundle) (out []string) {
 	return out
 }
 
-// mostBytes is what a ConfigMap can hold, in which OLM unpacks a bundle.
+// mostBytes is the maximum size of a ConfigMap, into which OLM unpacks a bundle.
 const mostBytes = 1 << 20
 
 func compressedSize(b *Bundle) []string {

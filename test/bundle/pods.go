@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What the operator's own pods promise.
+// Requirements on the operator's own pods.
 var podRules = []Rule{
 	{"images", images},
 	{"platforms", platforms},
@@ -26,8 +26,8 @@ func containersOf(spec corev1.PodSpec) []corev1.Container {
 	return append(slices.Clone(spec.InitContainers), spec.Containers...)
 }
 
-// images wants every image that is run or named to be among the related ones, which
-// are what a mirror copies, and no other there.
+// images requires that the related images, which a mirror copies, are exactly the images
+// that are run or named.
 func images(b *Bundle) (out []string) {
 	related := map[string]bool{}
 	for _, image := range b.CSV.Spec.RelatedImages {
@@ -100,7 +100,7 @@ func requiredNodeLabels(spec corev1.PodSpec) map[string][]string {
 	return required
 }
 
-// watchedNamespaces wants OLM to say which namespaces are watched.
+// watchedNamespaces requires that OLM sets the watched namespaces.
 func watchedNamespaces(b *Bundle) (out []string) {
 	for _, d := range b.deployments() {
 		for _, c := range d.Spec.Template.Spec.Containers {
@@ -133,7 +133,7 @@ func requestsLimitsProbes(b *Bundle) (out []string) {
 	return out
 }
 
-// restricted is the restricted pod security standard, and a read-only file system.
+// restricted requires the restricted pod security standard, and a read-only file system.
 func restricted(b *Bundle) (out []string) {
 	for _, d := range b.deployments() {
 		out = append(out, unrestrictedPod(d.Spec.Template.Spec)...)

@@ -16,12 +16,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
-// asOperator makes the test's own program run the operator instead: Go reads the
-// variables of the proxy once in the life of a process.
+// asOperator makes the test binary run the operator: Go reads the proxy variables once per
+// process.
 const asOperator = "VERTICALSCALER_TEST_AS_OPERATOR"
 
-// The bundle says that the operator is proxy-aware. All that it talks to is the API
-// server, so that is what it must reach through the proxy.
+// The bundle claims that the operator is proxy-aware. The operator connects only to the API
+// server, so it must reach the API server through the proxy.
 func TestTheOperatorUsesTheProxy(t *testing.T) {
 	const server = "api.cluster.example:6443"
 	if os.Getenv(asOperator) != "" {
@@ -58,7 +58,7 @@ func TestTheOperatorUsesTheProxy(t *testing.T) {
 			got := ""
 			select {
 			case got = <-asked:
-			default: // it has ended without asking
+			default: // it ended without a request
 			}
 			if got != tc.want {
 				t.Errorf("the proxy was asked %q, want %q; the operator said:\n%s", got, tc.want, out)

@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What no role of the bundle may grant, neither to the operator nor to people.
+// Rights that no role in the bundle may grant, to the operator or to users.
 var rightsRules = []Rule{
 	{"rights", noPowerfulRights},
 	{"roles for people", rolesForPeople},
 }
 
-// grant is a rule of RBAC and where it is.
+// grant is an RBAC rule and its source.
 type grant struct {
 	where    string
-	operator bool // it is the operator's, in the namespaces that it watches
+	operator bool // granted to the operator, in the namespaces that it watches
 	rule     rbacv1.PolicyRule
 }
 
@@ -60,8 +60,8 @@ func roleOf(o *unstructured.Unstructured) (role rbacv1.ClusterRole, err error) {
 	return role, nil
 }
 
-// tooPowerful are rights that amount to many others. An empty list of verbs means any
-// verb.
+// tooPowerful are rights that are equivalent to many others. An empty list of verbs means
+// any verb.
 var tooPowerful = []struct {
 	group, resource string
 	verbs           []string
@@ -88,8 +88,8 @@ var tooPowerful = []struct {
 	{"apps", "replicasets", []string{"create", "update", "patch", "delete", "deletecollection"}},
 }
 
-// neededByTheOperator are powerful rights that the operator cannot do without, and that
-// no role for people has. ScaledDeployments have Deployments made and deleted.
+// neededByTheOperator are powerful rights that the operator needs, and that no role for
+// users has. It creates and deletes the Deployments of ScaledDeployments.
 var neededByTheOperator = map[string]bool{"create deployments": true, "delete deployments": true}
 
 func noPowerfulRights(b *Bundle) (out []string) {
@@ -112,7 +112,7 @@ func noPowerfulRights(b *Bundle) (out []string) {
 	return out
 }
 
-// tooPowerful names the resources on which the grant allows the verb and should not.
+// tooPowerful returns the resources on which the grant allows the verb and should not.
 func (g grant) tooPowerful(verb string) (out []string) {
 	for _, p := range tooPowerful {
 		granted := slices.Contains(g.rule.APIGroups, p.group) && slices.Contains(g.rule.Resources, p.resource)
@@ -124,7 +124,8 @@ func (g grant) tooPowerful(verb string) (out []string) {
 	return out
 }
 
-// rolesForPeople wants a role to read and one to write, for every kind that people use.
+// rolesForPeople requires a role to read and one to write, for every kind of the API for
+// users.
 func rolesForPeople(b *Bundle) (out []string) {
 	for name, verbs := range map[string][]string{
 		"verticalscaler-viewer": {"get", "list", "watch"},

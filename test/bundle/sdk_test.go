@@ -17,11 +17,11 @@ import (
 	"testing"
 )
 
-// These tests ask operator-sdk itself, as catalogs do. "make bundle-validate" builds it
-// and says in OPERATOR_SDK where it is.
+// These tests run operator-sdk itself, as catalogs do. "make bundle-validate" builds it and
+// sets OPERATOR_SDK to its path.
 
-// accepted are messages that have nothing to do with the bundle, by their exact text,
-// and why. Any other message is a fault.
+// accepted maps messages that do not concern the bundle, by their exact text, to the
+// reason. Any other message fails the test.
 var accepted = map[string]string{
 	`Warning: Value : The "operatorhub" validator is deprecated; for equivalent validation use "operatorhub/v2", ` +
 		`"standardcapabilities" and "standardcategories" validators`: "catalogs still run the validator by that name",
@@ -36,7 +36,7 @@ const manifestList = `{"manifests": [
 	{"platform": {"os": "linux", "architecture": "arm64"}}
 ]}`
 
-func TestTheSDKHasNothingToSayAboutTheBundle(t *testing.T) {
+func TestTheSDKAcceptsTheBundle(t *testing.T) {
 	selectors := append([]string{"", "suite=operatorframework"}, optionalValidators(t)...)
 	if len(selectors) < 10 {
 		t.Errorf("there are only these validators: %v", selectors)
@@ -66,7 +66,7 @@ func TestTheSDKRefusesBrokenBundles(t *testing.T) {
 		}
 		count++
 		t.Run(name, func(t *testing.T) {
-			// The selector is true of every validator that has a name.
+			// The selector matches every validator with a name.
 			messages, err := sdkValidate(t, breakBundle(t, tc.how), "name")
 			if !contains(messages, tc.sdk) {
 				t.Errorf("want %q, got %s, error %v", tc.sdk, listed(messages), err)
@@ -78,7 +78,7 @@ func TestTheSDKRefusesBrokenBundles(t *testing.T) {
 	}
 }
 
-// A release and the tests of updates make bundles of other versions, beside the tree's.
+// Releases and upgrade tests generate bundles of other versions, next to the tree's bundle.
 func TestABundleOfAnotherVersion(t *testing.T) {
 	kustomize, err := filepath.Abs(os.Getenv("KUSTOMIZE"))
 	if err != nil || os.Getenv("KUSTOMIZE") == "" {
@@ -133,8 +133,8 @@ func optionalValidators(t testing.TB) (selectors []string) {
 	return selectors
 }
 
-// sdkValidate runs "operator-sdk bundle validate", and returns what it says, and an
-// error if it refuses the bundle.
+// sdkValidate runs "operator-sdk bundle validate". It returns the output, and an error if
+// the bundle is rejected.
 func sdkValidate(t testing.TB, dir, selector string) (messages []string, err error) {
 	t.Helper()
 	args := []string{
@@ -161,7 +161,7 @@ func sdkValidate(t testing.TB, dir, selector string) (messages []string, err err
 			Message string `json:"message"`
 		} `json:"outputs"`
 	}
-	// Where the bundle cannot be read there is no result, only a message.
+	// If the bundle cannot be read, there is only a message, and no result.
 	if json.Unmarshal(stdout.Bytes(), &result) == nil {
 		for _, o := range result.Outputs {
 			messages = append(messages, o.Message)
@@ -188,9 +188,8 @@ func sdk(t testing.TB) string {
 	return path
 }
 
-// engine makes a program that answers in place of docker, whose answers one validator
-// compares with the labels and the affinity: the image of this version may not have
-// been pushed yet.
+// engine creates a fake docker for the validator that compares the image with the labels
+// and the affinity: the image of this version may not have been pushed yet.
 func engine(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

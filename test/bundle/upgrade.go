@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/crdify/pkg/validators/version"
 )
 
-// olmV1 are the settings with which OLM v1 compares the CRDs of a new bundle with
-// those of the cluster. Descriptions may change and values may be added to an enum. A
-// change that no check knows, such as one of a CEL rule, is refused.
+// olmV1 are the settings with which OLM v1 compares the CRDs of a new bundle with those of
+// the cluster. Descriptions may change, and enums may get new values. A change that no
+// check knows, such as one of a CEL rule, is rejected.
 var olmV1 = config.Config{
 	Conversion:           config.ConversionPolicyIgnore,
 	UnhandledEnforcement: config.EnforcementPolicyError,
@@ -29,8 +29,7 @@ var olmV1 = config.Config{
 	},
 }
 
-// UpgradeProblems are the reasons for which OLM v1 would not replace one CRD by the
-// other.
+// UpgradeProblems returns the reasons why OLM v1 would not replace one CRD by the other.
 func UpgradeProblems(from, to *apiextensionsv1.CustomResourceDefinition) (out []string, err error) {
 	comparison, err := runner.New(&olmV1, runner.DefaultRegistry())
 	if err != nil {

@@ -30,11 +30,11 @@ func TestCRDsCanBeUpgraded(t *testing.T) {
 	}
 }
 
-// The comparison must see what would break users, and let through what would not.
-func TestWhatUpgradesOfCRDsMayChange(t *testing.T) {
+// The comparison must find changes that break users, and accept all others.
+func TestChangesThatCRDUpgradesMayMake(t *testing.T) {
 	cases := map[string]struct {
 		change func(*apiextensionsv1.CustomResourceDefinition)
-		want   string // a part of the complaint; empty where there is none
+		want   string // a part of the complaint; empty if there is none
 	}{
 		"nothing": {change: func(*apiextensionsv1.CustomResourceDefinition) {}},
 		"a description": {change: func(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -95,7 +95,7 @@ func TestWhatUpgradesOfCRDsMayChange(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			from, to := readCRD(t, path), readCRD(t, path)
-			// The API server notes which versions it has stored.
+			// The API server records the stored versions.
 			from.Status.StoredVersions = []string{from.Spec.Versions[0].Name}
 			tc.change(to)
 			problems, err := UpgradeProblems(from, to)
@@ -137,7 +137,7 @@ func updatePolicy(crd *apiextensionsv1.CustomResourceDefinition, name string, ch
 	specField(crd, "updatePolicy", func(p *apiextensionsv1.JSONSchemaProps) { changeProperty(p, name, change) })
 }
 
-// changeProperty changes a property, which must be there.
+// changeProperty changes a property, which must exist.
 func changeProperty(of *apiextensionsv1.JSONSchemaProps, name string, change func(*apiextensionsv1.JSONSchemaProps)) {
 	p, ok := of.Properties[name]
 	if !ok {

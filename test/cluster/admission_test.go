@@ -29,8 +29,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// thief is a client with the operator's own token, and all the rights that come with it.
-func (w *world) thief() client.Client {
+// thief is a client with the operator's own token, and all rights of the operator.
+func (w *fixture) thief() client.Client {
 	w.Helper()
 	account := env.Account(w.T, testkit.System, testkit.ServiceAccount)
 	c, err := client.New(account.Config, client.Options{Scheme: env.Client.Scheme()})
@@ -40,7 +40,7 @@ func (w *world) thief() client.Client {
 	return c
 }
 
-// refused fails unless the error is the policy's refusal, in words that hold these.
+// refused fails unless the error is the policy's rejection with these words.
 func refused(t *testing.T, err error, policy string, words ...string) {
 	t.Helper()
 	wrong := !apierrors.IsForbidden(err)
@@ -52,13 +52,13 @@ func refused(t *testing.T, err error, policy string, words ...string) {
 	}
 }
 
-// inForceBy waits until a policy refuses what is tried, which must change nothing: the
-// API server takes policies up some time after they have been made.
-func (w *world) inForceBy(policy string, try func() error) {
+// inForceBy waits until a policy rejects the request, which must change nothing: the API
+// server enforces a new policy with a delay.
+func (w *fixture) inForceBy(policy string, try func() error) {
 	w.Helper()
 	w.eventually(func() string {
 		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-"+policy) {
-			return fmt.Sprintf("policy %s is not in force: %v", policy, err)
+			return fmt.Sprintf("policy %s is not enforced yet: %v", policy, err)
 		}
 		return ""
 	})
@@ -66,7 +66,7 @@ func (w *world) inForceBy(policy string, try func() error) {
 
 func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web", twoContainers)
 	thief := w.thief()
 	w.inForceBy("operator-deployments", func() error {
@@ -91,16 +91,16 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		"a security context":  {container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)} }), "other fields of a container"},
 		"a device":            {container(func(c *corev1.Container) { device(c) }), "another resource"},
 		"storage":             {container(func(c *corev1.Container) { c.Resources.Requests["ephemeral-storage"] = resource.MustParse("1Gi") }), "another resource"},
-		"a container more":    {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "other fields of a container"},
-		"a container less":    {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "other fields of a container"},
+		"another container":   {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "other fields of a container"},
+		"a removed container": {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "other fields of a container"},
 		"containers' order":   {pod(func(p *corev1.PodSpec) { p.Containers[0], p.Containers[1] = p.Containers[1], p.Containers[0] }), "other fields of a container"},
-		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "else in the pod template"},
-		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "else in the pod template"},
-		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "else in the pod template"},
-		"the host's network":  {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "else in the pod template"},
+		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "other fields of the pod template"},
+		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "other fields of the pod template"},
+		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "other fields of the pod template"},
+		"the host's network":  {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "other fields of the pod template"},
 		"the pod's resources": {pod(func(p *corev1.PodSpec) {
 			p.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
-		}), "else in the pod template"},
+		}), "other fields of the pod template"},
 		"the pods' labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels["b"] = "c" }, "other fields of the pod template"},
 		"the pods' annotations": {func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"a": "b"} }, "other fields of the pod template"},
 		"replicas":              {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }, "outside of the pod template"},
@@ -120,7 +120,7 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 			refused(t, thief.Patch(t.Context(), after, client.StrategicMergeFrom(before)), "operator-deployments", c.says)
 		})
 	}
-	t.Run("no Deployment is made", func(t *testing.T) {
+	t.Run("creating a Deployment", func(t *testing.T) {
 		refused(t, thief.Create(t.Context(), testkit.Deployment(w.namespace, "made")), "operator-deployments", "may only create and delete Deployments")
 		other := testkit.Deployment(w.namespace, "made")
 		other.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(before, appsv1.SchemeGroupVersion.WithKind("ScaledDeployment"))}
@@ -130,10 +130,10 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		other.OwnerReferences = []metav1.OwnerReference{owner}
 		refused(t, thief.Create(t.Context(), other), "operator-deployments", "may only create and delete Deployments")
 	})
-	t.Run("none is deleted", func(t *testing.T) {
+	t.Run("deleting a Deployment", func(t *testing.T) {
 		refused(t, thief.Delete(t.Context(), before.DeepCopy()), "operator-deployments", "may only create and delete Deployments")
 	})
-	t.Run("none is scaled, though it were given the right", func(t *testing.T) {
+	t.Run("scaling a Deployment, even with the right to do so", func(t *testing.T) {
 		w := w.in(t)
 		w.grant(rbacv1.Subject{Kind: "ServiceAccount", Namespace: testkit.System, Name: testkit.ServiceAccount},
 			rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, Verbs: []string{"update"}})
@@ -145,7 +145,7 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 	if now := w.deployment("web"); !equality.Semantic.DeepEqual(before.Spec, now.Spec) || now.UID != before.UID {
 		t.Errorf("the spec was\n%+v\nand is\n%+v", before.Spec, now.Spec)
 	}
-	t.Run("but sizes", func(t *testing.T) {
+	t.Run("setting only sizes", func(t *testing.T) {
 		after := before.DeepCopy()
 		container(func(c *corev1.Container) {
 			c.Resources.Requests["cpu"], c.Resources.Requests["memory"] = resource.MustParse("150m"), resource.MustParse("150Mi")
@@ -166,33 +166,33 @@ func device(c *corev1.Container) {
 	c.Resources.Requests["example.com/device"], c.Resources.Limits["example.com/device"] = resource.MustParse("1"), resource.MustParse("1")
 }
 
-// someOwner is a reference to a ScaledDeployment with that UID as the controller.
+// someOwner is a controller reference to a ScaledDeployment with that UID.
 func someOwner(uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "ours", UID: uid, Controller: ptr.To(true),
 	}
 }
 
-// What a ScaledDeployment controls is the operator's to write, and stays its.
+// The operator may write what a ScaledDeployment controls, but not change its controller.
 func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("ours", scaled("InPlace"))
-	w.operator.Stop(t) // it would put right what follows
+	w.operator.Stop(t) // it would revert the changes below
 	thief := w.thief()
 	d, s := w.deployment("ours"), w.scaler("ours")
 	for name, references := range map[string][]metav1.OwnerReference{
-		"none":                       nil,
-		"another":                    {someOwner("x")},
-		"the same, not in control":   {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.Controller = nil; return r }()},
-		"one of another API's kinds": {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.APIVersion = "example.com/v1"; return r }()},
+		"none":                            nil,
+		"another":                         {someOwner("x")},
+		"the same, not as the controller": {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.Controller = nil; return r }()},
+		"one of another API's kinds":      {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.APIVersion = "example.com/v1"; return r }()},
 	} {
 		for policy, before := range map[string]client.Object{"operator-deployments": d, "operator-scalers": s} {
 			after, _ := before.DeepCopyObject().(client.Object)
 			after.SetOwnerReferences(references)
-			// A merge patch: lists are replaced as a whole.
+			// A merge patch replaces lists as a whole.
 			err := thief.Patch(t.Context(), after, client.MergeFrom(before))
-			t.Run(name+", "+policy, func(t *testing.T) { refused(t, err, policy, "somebody else") })
+			t.Run(name+", "+policy, func(t *testing.T) { refused(t, err, policy, "may not change the owner") })
 		}
 	}
 	after := d.DeepCopy()
@@ -204,7 +204,7 @@ func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
 
 func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web", func(d *appsv1.Deployment) {
 		sidecar := testkit.Container("sidecar")
 		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -228,18 +228,18 @@ func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 	})
 	refused(t, err, "operator-pods", "other fields")
-	// Anybody else may do that.
+	// Other users may do that.
 	after := before.DeepCopy()
 	sidecar(after)
 	if err := env.Client.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), client.DryRunAll); err != nil {
 		t.Error(err)
 	}
-	// This much the API server refuses to everybody.
+	// The API server itself rejects this for every user.
 	if _, err = resize(func(p *corev1.Pod) { p.Spec.Containers[0].ResizePolicy = restartAlways }); !apierrors.IsInvalid(err) {
 		t.Errorf("changing the resize policy: %v", err)
 	}
 
-	// The rest is dropped by the API server before anybody looks at it.
+	// The API server drops the other changes before admission.
 	after, err = resize(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 		p.Spec.Containers[0].Image = "example.com/other:1"
@@ -261,7 +261,7 @@ func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 
 func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.operator.Stop(t)
 	w.scale("web")
 	thief := w.thief()
@@ -294,10 +294,10 @@ func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	}
 }
 
-// Whoever has the token must not be able to lift the policies.
+// A stolen token must not be enough to remove the policies.
 func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	thief := w.thief()
 	for _, kind := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
@@ -314,10 +314,10 @@ func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
 	}
 }
 
-// The API server compares the expressions with the kinds that it serves.
-func TestAdmissionPoliciesFitTheKindsTheyAreAbout(t *testing.T) {
+// The API server type-checks the expressions against the kinds that it serves.
+func TestAdmissionPoliciesTypeCheck(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, name := range []string{"operator-deployments", "operator-pods", "operator-scalers", "users"} {
 		w.eventually(func() string {
 			var p admissionregistrationv1.ValidatingAdmissionPolicy
@@ -335,8 +335,8 @@ func TestAdmissionPoliciesFitTheKindsTheyAreAbout(t *testing.T) {
 	}
 }
 
-// grant gives rights in the world's namespace, and takes them away with the test.
-func (w *world) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) (withdraw func()) {
+// grant grants rights in the test's namespace until the test ends.
+func (w *fixture) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) (withdraw func()) {
 	w.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "t-"}, Rules: rules}
 	w.create(role)
@@ -354,15 +354,15 @@ func (w *world) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) (withdraw f
 	}
 }
 
-// user is somebody who may do anything with scalers and ScaledDeployments of the world's
-// namespace, and nothing with Deployments.
+// user may do everything with scalers and ScaledDeployments in the test's namespace, and
+// nothing with Deployments.
 type user struct {
-	*world
+	*fixture
 	client.Client
 	subject rbacv1.Subject
 }
 
-func (w *world) user(name string) user {
+func (w *fixture) user(name string) user {
 	w.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
@@ -378,13 +378,14 @@ func (w *world) user(name string) user {
 	return u
 }
 
-// may lets the user do something with Deployments, of these names or of all.
+// may grants the user a right on Deployments, on those names or on all.
 func (u user) may(verb string, names ...string) (withdraw func()) {
 	u.Helper()
 	return u.grant(u.subject, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{verb}, ResourceNames: names})
 }
 
-// tries does something until it is let through: rights are taken up with a delay.
+// tries retries until the request is allowed: the API server observes new rights with a
+// delay.
 func (u user) tries(what string, try func() error) {
 	u.Helper()
 	u.eventually(func() string {
@@ -397,7 +398,7 @@ func (u user) tries(what string, try func() error) {
 
 func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	u := w.user("dev-of-" + w.namespace)
 	scalerOf := func(deployment string) *v1beta1.VerticalScaler {
 		return testkit.Scaler(w.namespace, "mine", deployment)
@@ -417,7 +418,7 @@ func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 		t.Errorf("changing the mode: %v", err)
 	}
 
-	// Without the right, what is there can be labelled and deleted, but not changed.
+	// Without the right, existing objects can be labelled and deleted, but not changed.
 	withdraw()
 	// A patch that gets through before the policy knows would leave nothing to refuse: so these
 	// are dry runs.
@@ -431,9 +432,9 @@ func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 	}
 }
 
-func TestUsersOwnOnlyDeploymentsThatTheyMayMake(t *testing.T) {
+func TestUsersOwnOnlyDeploymentsThatTheyMayCreate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	u := w.user("dev-of-" + w.namespace)
 	w.inForceBy("users", func() error { return u.Create(t.Context(), w.newOwner("mine"), client.DryRunAll) })
 	withdraw := u.may("patch")
@@ -442,7 +443,7 @@ func TestUsersOwnOnlyDeploymentsThatTheyMayMake(t *testing.T) {
 		`user "dev-of-`+w.namespace+`" cannot create resource "deployments" in API group "apps" in the namespace "`+w.namespace+`"`)
 	withdraw()
 
-	// The operator makes the scaler, which the user could not.
+	// The operator creates the scaler, which the user could not.
 	withdraw = u.may("create")
 	u.tries("making a ScaledDeployment", func() error { return u.Create(t.Context(), w.newOwner("mine", scaled("InPlace"), named("web"))) })
 	w.settled("mine")

@@ -26,8 +26,8 @@ func orRollout(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Roll
 
 func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	t.Parallel()
-	// rolledOut waits until each pod is a new one that has the decided size.
-	rolledOut := func(w *world, before *appsv1.Deployment) {
+	// rolledOut waits until all pods are new and have the decided size.
+	rolledOut := func(w *fixture, before *appsv1.Deployment) {
 		w.Helper()
 		w.eventually(func() string {
 			if d := w.deployment("web"); d.Generation == before.Generation {
@@ -41,7 +41,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 		d := w.runs("web")
 		ownsOnlyResources(w.T, d)
 		if sets := w.sets("web"); len(sets) != 2 {
-			w.Errorf("%d ReplicaSets: one rollout makes two", len(sets))
+			w.Errorf("%d ReplicaSets: one rollout should leave two", len(sets))
 		}
 		if n := count(accepted(w.writes(w.began)), "deployments"); total(n) != 1 {
 			w.Errorf("writes of Deployments: %v", n)
@@ -61,7 +61,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			before := w.deploy("web", tc.change)
 			w.uses("web", "app", 300, 300)
 			w.scale("web", orRollout)
@@ -72,14 +72,14 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 				}
 			}
 			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait"}}}`)
-			w.givenBack(before)
+			w.restored(before)
 			w.runs("web")
 		})
 	}
-	t.Run("where a node can never hold the size", func(t *testing.T) {
+	t.Run("where no resize can ever fit the node", func(t *testing.T) {
 		t.Parallel()
 		env.NeedKwok(t)
-		w := newWorld(t)
+		w := newFixture(t)
 		before := w.deploy("web")
 		held := w.pods("web")[0]
 		w.annotate(&held, resizeAnnotation, "infeasible")
@@ -90,19 +90,19 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 		w.rounds(20)
 		if writes := w.writes(mark); len(count(writes, "deployments"))+len(count(writes, "pods/resize")) > 0 {
 			w.tell("once it is rolled out", writes)
-			t.Error("it is not left alone")
+			t.Error("the Deployment is still being written")
 		}
 
-		// What is found is put back when the scaler goes.
+		// The original values are restored when the scaler is deleted.
 		w.remove(testkit.Scaler(w.namespace, "web", "web"))
 		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.givenBack(before)
+		w.restored(before)
 		w.runs("web")
 	})
 	t.Run("where a node is too small", func(t *testing.T) {
 		t.Parallel()
 		env.NeedKwok(t)
-		w := newWorld(t)
+		w := newFixture(t)
 		w.node("small-"+w.namespace, "1")
 		w.node("large-"+w.namespace, "8")
 		before := w.deploy("web", func(d *appsv1.Deployment) {
@@ -136,12 +136,12 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	})
 }
 
-// A kubelet tries again for as long as it takes, and does not change the time of its
-// condition where it says the same of one resize after the other.
-func TestTheFallbackWaitsForAResizeThatIsPutOff(t *testing.T) {
+// The kubelet retries indefinitely, and does not change the time of its condition when
+// consecutive resizes have the same problem.
+func TestTheFallbackWaitsForADeferredResize(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	before := w.deploy("web")
 	held := w.pods("web")[0]
 	w.annotate(&held, resizeAnnotation, "deferred")
@@ -166,13 +166,13 @@ func TestTheFallbackWaitsForAResizeThatIsPutOff(t *testing.T) {
 		return ""
 	})
 	w.sized("web")
-	heldFirst := w.scaler("web").Status.OriginalResources
-	if heldFirst == nil || heldFirst.Containers[0].Requests.CPU.String() != "100m" {
-		t.Errorf("held: %+v", heldFirst)
+	recordsFirst := w.scaler("web").Status.OriginalResources
+	if recordsFirst == nil || recordsFirst.Containers[0].Requests.CPU.String() != "100m" {
+		t.Errorf("held: %+v", recordsFirst)
 	}
 }
 
-func (w *world) pod(name string) *corev1.Pod {
+func (w *fixture) pod(name string) *corev1.Pod {
 	w.Helper()
 	var pod corev1.Pod
 	if err := env.Client.Get(w.Context(), w.key(name), &pod); err != nil {
@@ -181,8 +181,8 @@ func (w *world) pod(name string) *corev1.Pod {
 	return &pod
 }
 
-// saidBefore dates back what the kubelet says of the pod's resize.
-func (w *world) saidBefore(name string, age time.Duration) {
+// saidBefore moves the kubelet's condition about the resize into the past.
+func (w *fixture) saidBefore(name string, age time.Duration) {
 	w.Helper()
 	w.eventually(func() string {
 		pod := w.pod(name)
@@ -195,8 +195,8 @@ func (w *world) saidBefore(name string, age time.Duration) {
 	})
 }
 
-// resizedBefore dates back when the pod was last resized, as the API server has noted it.
-func (w *world) resizedBefore(name string, age time.Duration) {
+// resizedBefore moves the API server's record of the pod's latest resize into the past.
+func (w *fixture) resizedBefore(name string, age time.Duration) {
 	w.Helper()
 	pod := w.pod(name)
 	found := false
@@ -206,7 +206,7 @@ func (w *world) resizedBefore(name string, age time.Duration) {
 		}
 	}
 	if !found {
-		w.Fatalf("nothing tells when pod %s was resized: %+v", name, pod.ManagedFields)
+		w.Fatalf("no managed field records when pod %s was resized: %+v", name, pod.ManagedFields)
 	}
 	fields, err := json.Marshal(pod.ManagedFields)
 	if err != nil {

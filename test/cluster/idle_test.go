@@ -22,12 +22,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The tests in this file count the passes of all operators in the process, and so
-// they run alone.
+// The tests in this file count the reconciles of all operators in the process, so they run
+// alone.
 
-// Nothing may be written for idleRounds rounds of usage, which is twenty minutes at the
-// default interval, after so much evidence. A doubling of what a checkpoint holds is
-// news: it holds more than half of the evidence, so that the next is further away.
+// The operator must write nothing for idleRounds rounds of usage, which is twenty minutes
+// at the default interval, after this much evidence. The operator writes a checkpoint when
+// its evidence has doubled. The checkpoint holds more than half of the evidence, so the
+// next write is further away.
 const (
 	idleEvidence = 128 * time.Minute
 	idleRounds   = 40
@@ -36,9 +37,9 @@ const (
 // brisk has more rounds of usage a second, for a test that has the cluster to itself.
 func brisk(c *operatorconfig.Operator) { c.Collection.Interval.Duration = round / 4 }
 
-func TestPassesOverASettledDeploymentWriteNothing(t *testing.T) {
+func TestReconcilesOfASettledDeploymentWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
-	w := newWorld(t, brisk)
+	w := newFixture(t, brisk)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -48,9 +49,9 @@ func TestPassesOverASettledDeploymentWriteNothing(t *testing.T) {
 	mark := env.Mark()
 	w.config.ResyncPeriod.Duration = 50 * time.Millisecond
 	w.restart()
-	passes := w.idle(50)
+	reconciles := w.idle(50)
 	writes := w.allWrites(mark)
-	t.Logf("%d passes and %d rounds of usage after a restart: %d writes", passes, idleRounds, len(writes))
+	t.Logf("%d reconciles and %d rounds of usage after a restart: %d writes", reconciles, idleRounds, len(writes))
 	for _, write := range writes {
 		t.Errorf("written: %s", write)
 	}
@@ -59,7 +60,7 @@ func TestPassesOverASettledDeploymentWriteNothing(t *testing.T) {
 func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
 	const many = 200
-	w := newWorld(t)
+	w := newFixture(t)
 	w.usage.strays(0.05)
 	name := func(i int) string { return fmt.Sprintf("d-%03d", i) }
 	testkit.InParallel(t, many, func(i int) error {
@@ -110,14 +111,14 @@ func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
 	setUp := w.allWrites(w.began)
 	w.tell("two hundred scalers set up", setUp)
 
-	// The restart is part of it: what a new operator finds is what it would write.
+	// A restart is part of the test: a new operator must not write what it finds again.
 	mark := env.Mark()
 	w.config.ResyncPeriod.Duration = 4 * time.Second
 	w.config.Collection.Interval.Duration = 5 * round / 2
 	w.restart()
-	passes := w.idle(3 * many)
+	reconciles := w.idle(3 * many)
 	writes := w.allWrites(mark)
-	t.Logf("%d idle scalers, %d passes and %d rounds of usage that strays by 5 %% after a restart: %d writes", many, passes, idleRounds, len(writes))
+	t.Logf("%d idle scalers, %d reconciles and %d rounds of usage that varies by 5 %% after a restart: %d writes", many, reconciles, idleRounds, len(writes))
 	w.tell("what they wrote", writes)
 	if len(writes) > 0 {
 		t.Errorf("the first of them: %s", writes[0])
@@ -125,7 +126,7 @@ func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
 }
 
 // observed waits until all recommendations rest on that much evidence.
-func (w *world) observed(evidence time.Duration) {
+func (w *fixture) observed(evidence time.Duration) {
 	w.Helper()
 	w.eventually(func() string {
 		var list v1beta1.VerticalScalerList
@@ -146,22 +147,22 @@ func (w *world) observed(evidence time.Duration) {
 	})
 }
 
-// idle waits for so many passes and for idleRounds rounds of usage.
-func (w *world) idle(passes int) int {
+// idle waits for that many reconciles and for idleRounds rounds of usage.
+func (w *fixture) idle(reconciles int) int {
 	w.Helper()
-	before := allPasses(w.T)
+	before := allReconciles(w.T)
 	w.rounds(idleRounds)
 	w.eventually(func() string {
-		if n := allPasses(w.T) - before; n < passes {
-			return fmt.Sprintf("%d passes of %d", n, passes)
+		if n := allReconciles(w.T) - before; n < reconciles {
+			return fmt.Sprintf("%d reconciles of %d", n, reconciles)
 		}
 		return ""
 	})
-	return allPasses(w.T) - before
+	return allReconciles(w.T) - before
 }
 
-// allPasses is the number of passes that were made in this process.
-func allPasses(t *testing.T) (n int) {
+// allReconciles is the number of reconciles in this process so far.
+func allReconciles(t *testing.T) (n int) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -177,8 +178,8 @@ func allPasses(t *testing.T) (n int) {
 	return n
 }
 
-// allWrites are this operator's write requests since the mark, wherever.
-func (w *world) allWrites(since testkit.AuditMark) []testkit.Write {
+// allWrites returns this operator's write requests since the mark, in all namespaces.
+func (w *fixture) allWrites(since testkit.AuditMark) []testkit.Write {
 	w.Helper()
 	all, err := env.WritesSince(since, w.operator.Agent)
 	if err != nil {

@@ -26,19 +26,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// component is config/components/new-pods as config/default would take it in.
+// component is config/components/new-pods, as config/default includes it.
 const component = "test/cluster/testdata/new-pods"
 
 // newPods sizes new pods: it installs the policy and the rights, which all tests share.
-func newPods(t *testing.T) *world {
+func newPods(t *testing.T) *fixture {
 	t.Helper()
 	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
 		grantTo(t, object, testkit.System, testkit.ServiceAccount)
 	}
-	return newWorld(t)
+	return newFixture(t)
 }
 
-// grantTo applies one of the component's objects, with its rights for a service account.
+// grantTo applies an object of the component, with its rights granted to a service account.
 func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account string) {
 	t.Helper()
 	if object.GetKind() == "ClusterRoleBinding" {
@@ -53,8 +53,8 @@ func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account
 	}
 }
 
-// bindings are those of this namespace's scalers.
-func (w *world) bindings() (names []string) {
+// bindings returns the bindings of this namespace's scalers.
+func (w *fixture) bindings() (names []string) {
 	w.Helper()
 	var list admissionv1.MutatingAdmissionPolicyBindingList
 	if err := env.Client.List(w.Context(), &list, client.MatchingLabels(admission.Labels())); err != nil {
@@ -68,8 +68,8 @@ func (w *world) bindings() (names []string) {
 	return names
 }
 
-// hasBindings waits until these scalers of the namespace have a binding, and no others.
-func (w *world) hasBindings(names ...string) {
+// hasBindings waits until exactly these scalers of the namespace have a binding.
+func (w *fixture) hasBindings(names ...string) {
 	w.Helper()
 	w.eventually(func() string {
 		if got := w.bindings(); fmt.Sprint(got) != fmt.Sprint(names) {
@@ -79,7 +79,7 @@ func (w *world) hasBindings(names ...string) {
 	})
 }
 
-func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
+func TestInitialSizesOnlyNewPods(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	before := w.deploy("web")
@@ -89,7 +89,7 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 	w.says("web", "Ready", "True", "OperatingNormally")
 	w.hasBindings("web")
 
-	// The API server learns of the binding in its own time.
+	// The API server observes the binding with a delay.
 	w.eventually(func() string {
 		pod := w.pods("web")[0]
 		w.remove(&pod)
@@ -129,7 +129,7 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 		t.Errorf("%d writes of pods and Deployments", n)
 	}
 
-	// Without the mode, new pods are as in the template.
+	// Without the mode, new pods have the resources of the template.
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	w.hasBindings()
 	w.eventually(func() string {
@@ -143,7 +143,7 @@ func TestInitialSizesNewPodsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestNewPodsGetWhatTheyGotWhileTheScalerIsSuspended(t *testing.T) {
+func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	w.deploy("web")
@@ -151,7 +151,7 @@ func TestNewPodsGetWhatTheyGotWhileTheScalerIsSuspended(t *testing.T) {
 	w.scale("web", inMode("Initial"))
 	w.eventually(func() string {
 		if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
-			return fmt.Sprintf("admission is %+v", s.Status.NewPods)
+			return fmt.Sprintf("new pods are sized by %+v", s.Status.NewPods)
 		}
 		return ""
 	})
@@ -178,7 +178,7 @@ func TestBindingsGoWithTheirScalers(t *testing.T) {
 	w.remove(testkit.Scaler(w.namespace, "first", "first"))
 	w.hasBindings("second", "third")
 
-	// One that goes while no operator is there leaves its binding behind.
+	// The binding of a scaler that is deleted while no operator runs stays.
 	w.operator.Stop(t)
 	w.remove(testkit.Scaler(w.namespace, "second", "second"))
 	w.gone(testkit.Scaler(w.namespace, "second", "second"))
@@ -186,7 +186,7 @@ func TestBindingsGoWithTheirScalers(t *testing.T) {
 	w.start()
 	w.hasBindings("third")
 
-	// What somebody changes of a binding is put right, after a restart at the latest.
+	// The operator reverts changes of a binding, after a restart at the latest.
 	binding := admission.Binding(w.key("third"), &metav1.LabelSelector{})
 	w.patch(binding, `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"app":"other"}}}}}`)
 	w.restart()
@@ -201,15 +201,15 @@ func TestBindingsGoWithTheirScalers(t *testing.T) {
 	})
 }
 
-// It runs alone: this operator watches all namespaces, and would remove what the others'
-// have left behind.
-func TestInitialWithItsRightsAndWithout(t *testing.T) {
+// This test runs alone: its operator watches all namespaces, and would remove the bindings
+// that other tests leave.
+func TestInitialWithAndWithoutItsRights(t *testing.T) {
 	if err := env.Client.Create(t.Context(), admission.Policy()); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	i := allNamespaces(t)
 	i.apply(everything)
-	usage := &crowd{Usage: testkit.NewUsage()}
+	usage := &podUsage{Usage: testkit.NewUsage()}
 	w := i.place(env.Namespace(t), usage)
 	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}) })
 	w.deploy("web")
@@ -222,7 +222,7 @@ func TestInitialWithItsRightsAndWithout(t *testing.T) {
 		t.Errorf("bindings of %v", got)
 	}
 	if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) > 0 {
-		t.Errorf("admission is %+v", s.Status.NewPods)
+		t.Errorf("new pods are sized by %+v", s.Status.NewPods)
 	}
 	before := len(account.Forbidden())
 	if before == 0 {
@@ -237,7 +237,7 @@ func TestInitialWithItsRightsAndWithout(t *testing.T) {
 		grantTo(t, object, i.system, testkit.ServiceAccount)
 		t.Cleanup(func() { i.cleanUp(object) })
 	}
-	w.annotate(testkit.Deployment(w.namespace, "web"), "test", "wake")
+	w.annotate(testkit.Deployment(w.namespace, "web"), "test", "reconcile")
 	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":4}}`)
 	w.says("web", "Applied", "False", "NewPodsOnly")
 	w.hasBindings("web")

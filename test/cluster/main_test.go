@@ -1,11 +1,16 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cluster
-
-// Package cluster holds the scenarios: the running operator on a whole control plane,
-// where the real controllers make, replace and collect the pods, and where nodes
-// played by kwok resize them, put resizes off and kill containers.
+// Package cluster tests the running operator on a whole control plane. The real controllers
+// create, replace and delete the pods. kwok simulates nodes that resize the pods, defer
+// resizes and kill containers.
+//
+// The operators have exactly the rights of the installed service account, and the admission
+// policies check all their writes.
+//
+// The tests control the usage, and each round of usage counts as a minute. No test waits
+// for a fixed time, and no test depends on the periodic resync unless it says so. The
+// operator of a test watches only the test's namespace, so that tests run in parallel.
 //
 // The operators have the rights of the installed service account and no others, and the
 // admission policies look at all that they write.
@@ -31,11 +36,11 @@ import (
 // env is the cluster that all tests share. Each test has its own namespace.
 var env *testkit.Env
 
-// atOnce is the number of tests that run side by side. They wait for the cluster
-// most of the time, so it is more than there are cores.
+// atOnce is the number of parallel tests. They mostly wait for the cluster, so it exceeds
+// the number of cores.
 const atOnce = "6"
 
-// logVariable, set to anything, makes the operators log to stderr.
+// logVariable, set to any value, makes the operators log to stderr.
 const logVariable = "VERTICALSCALER_TEST_LOG"
 
 func TestMain(m *testing.M) {

@@ -37,15 +37,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// install is the operator as kustomize renders it, in a namespace of the test's own,
-// without the operator's pod: it runs in the test, as its service account.
+// install is the operator as kustomize renders it, in the test's own namespace, but without
+// the operator's pod. The operator runs in the test process, as its service account.
 type install struct {
 	*testing.T
 	system  string
 	objects []*unstructured.Unstructured
-	// watched is what WATCH_NAMESPACE says.
+	// watched is the value of WATCH_NAMESPACE.
 	watched []string
-	// names turns the namespaces of the manifests into those of the test.
+	// names maps the namespaces of the manifests to those of the test.
 	names map[string]string
 	log   logbook
 }
@@ -57,8 +57,7 @@ const (
 	shop   = "shop"
 )
 
-// ownNamespace confines the operator to its own namespace, in the way that
-// config/default tells.
+// ownNamespace limits the operator to its own namespace, as config/default documents.
 func ownNamespace(t *testing.T) *install {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +71,7 @@ func ownNamespace(t *testing.T) *install {
 	}
 	const line = "- ../components/own-namespace"
 	if !strings.Contains(string(content), "\n# "+line+"\n") {
-		t.Fatalf("config/default does not offer %s", line)
+		t.Fatalf("config/default does not contain the line %s", line)
 	}
 	content = []byte(strings.Replace(string(content), "\n# "+line+"\n", "\n"+line+"\n", 1))
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -81,8 +80,7 @@ func ownNamespace(t *testing.T) *install {
 	return installed(t, filepath.Dir(path), system)
 }
 
-// twoNamespaces confines the operator to two namespaces, in the way that the component
-// tells.
+// twoNamespaces limits the operator to two namespaces, as the component documents.
 func twoNamespaces(t *testing.T) *install {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,14 +95,14 @@ func twoNamespaces(t *testing.T) *install {
 	return installed(t, dir, system, bank, shop)
 }
 
-// allNamespaces is config/default as it is.
+// allNamespaces is config/default unchanged.
 func allNamespaces(t *testing.T) *install {
 	t.Helper()
 	return installed(t, filepath.Join(testkit.Root(), "config", "default"), system)
 }
 
-// installed renders a folder for namespaces of the test's own, which it makes. Nothing
-// is applied yet.
+// installed renders a folder for namespaces of the test, which it creates. It applies
+// nothing yet.
 func installed(t *testing.T, folder string, namespaces ...string) *install {
 	t.Helper()
 	i := &install{T: t, objects: env.Rendered(t, folder), names: map[string]string{}}
@@ -127,9 +125,8 @@ func (i *install) cleanUp(obj client.Object) {
 	}
 }
 
-// rename puts the test's namespaces in the place of the manifests', wherever they
-// stand, and the operator's into the names of what has no namespace, so that tests run
-// side by side.
+// rename replaces the manifests' namespaces by the test's, and adds the operator's
+// namespace to the names of cluster-scoped objects, so that tests run in parallel.
 func (i *install) rename(fields map[string]any) {
 	for key, value := range fields {
 		switch value := value.(type) {
@@ -157,7 +154,7 @@ func (i *install) rename(fields map[string]any) {
 	}
 }
 
-// watchNamespace reads WATCH_NAMESPACE out of the operator's Deployment.
+// watchNamespace returns the value of WATCH_NAMESPACE in the operator's Deployment.
 func (i *install) watchNamespace() []string {
 	i.Helper()
 	deployment := &appsv1.Deployment{}
@@ -188,8 +185,8 @@ func (i *install) watchNamespace() []string {
 	return namespaces
 }
 
-// apply applies what the filter lets through: the rights, and the account that has
-// them.
+// apply applies the objects that the filter selects: the roles, and the service account
+// that they are bound to.
 func (i *install) apply(wanted func(*unstructured.Unstructured) bool) {
 	i.Helper()
 	for _, object := range i.objects {
@@ -213,8 +210,8 @@ func (i *install) apply(wanted func(*unstructured.Unstructured) bool) {
 
 func everything(*unstructured.Unstructured) bool { return true }
 
-// run runs the operator with the rights that have been applied.
-func (i *install) run(usage *crowd, ports ...string) (*testkit.Account, *testkit.Operator) {
+// run runs the operator with the applied rights.
+func (i *install) run(usage *podUsage, ports ...string) (*testkit.Account, *testkit.Operator) {
 	i.Helper()
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = round
@@ -226,17 +223,17 @@ func (i *install) run(usage *crowd, ports ...string) (*testkit.Account, *testkit
 	return account, env.RunOperator(i.T, account, c, usage, i.log.logger(), i.watched...)
 }
 
-// place is one of the namespaces, to work in.
-func (i *install) place(name string, usage *crowd) *world {
+// place returns a fixture for one of the namespaces.
+func (i *install) place(name string, usage *podUsage) *fixture {
 	i.Helper()
-	w := &world{T: i.T, namespace: name, usage: usage}
-	w.eventually(func() string { // no pod can be made before
+	w := &fixture{T: i.T, namespace: name, usage: usage}
+	w.eventually(func() string { // pods need the service account
 		return said(env.Client.Get(i.Context(), w.key("default"), &corev1.ServiceAccount{}))
 	})
 	return w
 }
 
-// logbook keeps what was logged.
+// logbook records the log lines.
 type logbook struct {
 	mu    sync.Mutex
 	lines []string
@@ -250,7 +247,7 @@ func (l *logbook) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// count counts the lines that hold all the words.
+// count counts the lines that contain all the words.
 func (l *logbook) count(words ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,8 +259,8 @@ func (l *logbook) count(words ...string) (n int) {
 	return n
 }
 
-// Whoever installs the operator for some namespaces gives it no right anywhere else.
-func TestNamespacedInstallsGiveNoRightInTheWholeCluster(t *testing.T) {
+// An installation for some namespaces grants the operator no right anywhere else.
+func TestNamespacedInstallsGrantNoRightsInTheWholeCluster(t *testing.T) {
 	t.Parallel()
 	for name, render := range map[string]func(*testing.T) *install{"own namespace": ownNamespace, "two namespaces": twoNamespaces} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +270,7 @@ func TestNamespacedInstallsGiveNoRightInTheWholeCluster(t *testing.T) {
 				switch kind, short := object.GetKind(), strings.TrimPrefix(object.GetName(), i.system+"-verticalscaler-"); kind {
 				case "ClusterRoleBinding":
 					t.Errorf("ClusterRoleBinding %s", object.GetName())
-				case "ClusterRole": // bound to nobody, or in namespaces
+				case "ClusterRole": // unbound, or bound in namespaces
 					if !slices.Contains([]string{"viewer", "editor", "manager", "manager-rollout", "manager-scaled-deployment"}, short) {
 						t.Errorf("ClusterRole %s", object.GetName())
 					}
@@ -290,7 +287,7 @@ func TestNamespacedInstallsGiveNoRightInTheWholeCluster(t *testing.T) {
 	}
 }
 
-func TestTheOperatorWorksWithRightsInItsNamespacesOnly(t *testing.T) {
+func TestTheOperatorWorksWithRightsOnlyInItsNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, render := range map[string]func(*testing.T) *install{"own namespace": ownNamespace, "two namespaces": twoNamespaces} {
 		t.Run(name, func(t *testing.T) {
@@ -304,13 +301,13 @@ func worksWithin(t *testing.T, i *install) {
 	t.Helper()
 	env.NeedAudit(t)
 	i.apply(everything)
-	usage := &crowd{Usage: testkit.NewUsage()}
+	usage := &podUsage{Usage: testkit.NewUsage()}
 	other := i.place(env.Namespace(t), usage)
 	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.namespace}}) })
 	for _, w := range append(i.places(usage), other) {
 		w.deploy("web")
 		w.scale("web")
-		w.scale("late") // there is no such Deployment yet
+		w.scale("late") // this Deployment does not exist yet
 	}
 	usage.everywhere("web", 300, 300)
 	usage.everywhere("late", 400, 400)
@@ -326,28 +323,28 @@ func worksWithin(t *testing.T, i *install) {
 		w.says("web", "Ready", "True", "OperatingNormally")
 		w.says("late", "TargetFound", "False", "DeploymentNotFound")
 	}
-	// What only the look-up by claim can tell: there is no resync, and the scaler is
-	// settled.
+	// Only the look-up by claim can notice this change: there is no resync, and the scaler
+	// is settled.
 	for _, w := range i.places(usage) {
 		w.deploy("late")
 		requests := w.sized("late")
 		w.between("cpu", *requests.Cpu(), "440m", "500m")
-		// The rights to change a template, and to give it back.
+		// The rights to change a template, and to restore it.
 		w.deploy("rolled")
 		w.scale("rolled", inMode("Rollout"))
 		w.sized("rolled")
 		w.remove(w.scaler("rolled"))
 		w.gone(testkit.Scaler(w.namespace, "rolled", "rolled"))
 		if cpu := w.deployment("rolled").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "100m" {
-			w.Errorf("the template requests %s after it was given back", cpu)
+			w.Errorf("the template requests %s after it was restored", cpu)
 		}
 	}
 
-	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "may not create tokenreviews") {
+	if body, code := get(t, "https://"+metrics+"/metrics"); code != http.StatusForbidden || !strings.Contains(body, "lacks the right to create tokenreviews") {
 		t.Errorf("/metrics answers %d: %s", code, body)
 	}
-	if n := i.log.count("Clients cannot read /metrics", "tokenreviews"); n != 1 {
-		t.Errorf("the log says %d times that nobody can read the metrics", n)
+	if n := i.log.count("All requests for /metrics are rejected", "tokenreviews"); n != 1 {
+		t.Errorf("the log says %d times that requests for metrics are rejected", n)
 	}
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
@@ -372,8 +369,8 @@ func worksWithin(t *testing.T, i *install) {
 	t.Logf("%d writes, none of them forbidden", len(writes))
 }
 
-// places are the namespaces that are watched.
-func (i *install) places(usage *crowd) (places []*world) {
+// places are the watched namespaces.
+func (i *install) places(usage *podUsage) (places []*fixture) {
 	i.Helper()
 	for _, name := range i.watched {
 		places = append(places, i.place(name, usage))
@@ -381,18 +378,19 @@ func (i *install) places(usage *crowd) (places []*world) {
 	return places
 }
 
-// everywhere says what the pods of Deployments by that name use, in all namespaces.
-func (c *crowd) everywhere(deployment string, cpuMillis, memoryMebi int64) {
-	(&world{usage: c}).uses(deployment, "app", cpuMillis, memoryMebi)
+// everywhere sets the usage of the pods of Deployments with that name, in all namespaces.
+func (c *podUsage) everywhere(deployment string, cpuMillis, memoryMebi int64) {
+	(&fixture{usage: c}).uses(deployment, "app", cpuMillis, memoryMebi)
 }
 
-// A namespace without rights holds up nobody, and is taken up once it has them.
-func TestANamespaceThatCannotBeReadHoldsUpNobody(t *testing.T) {
+// A namespace without rights does not affect the other namespaces. The operator watches it
+// once it has the rights.
+func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	i := twoNamespaces(t)
 	theBank, theShop := i.names[bank], i.names[shop]
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() != theBank })
-	usage := &crowd{Usage: testkit.NewUsage()}
+	usage := &podUsage{Usage: testkit.NewUsage()}
 	usage.everywhere("web", 300, 300)
 	for _, w := range i.places(usage) {
 		w.deploy("web")
@@ -405,18 +403,18 @@ func TestANamespaceThatCannotBeReadHoldsUpNobody(t *testing.T) {
 	if body, code := get(t, "http://"+health+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d: %s", code, body)
 	}
-	if n := i.log.count("cannot be watched", "namespace "+theBank+": may not list", "pods"); n != 1 {
-		t.Errorf("the log says %d times that namespace %s cannot be watched: %s", n, theBank, i.log.lines)
+	if n := i.log.count("are not watched", "namespace "+theBank+": may not list", "pods"); n != 1 {
+		t.Errorf("the log says %d times that namespace %s is not watched: %s", n, theBank, i.log.lines)
 	}
 	second := i.place(theBank, usage)
 	if s := second.scaler("web"); len(s.Status.Conditions) > 0 {
-		t.Errorf("a scaler that cannot be seen says %+v", s.Status.Conditions)
+		t.Errorf("an unreadable scaler says %+v", s.Status.Conditions)
 	}
 
 	mark := env.Mark()
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == theBank })
 	second.sized("web")
-	// The first has seen nothing of it.
+	// The first operator has seen none of the changes.
 	first.uses("web", "app", 600, 300)
 	first.eventually(func() string {
 		if cpu := first.sized("web").Cpu().MilliValue(); cpu < 660 {
@@ -432,13 +430,13 @@ func TestANamespaceThatCannotBeReadHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Where nothing at all can be read, the operator says so and waits.
-func TestAnOperatorThatCanReadNothingSaysSo(t *testing.T) {
+// If no namespace is readable, the operator reports it and waits.
+func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
 	t.Parallel()
 	i := twoNamespaces(t)
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
 	health := freePort(t)
-	account, _ := i.run(&crowd{Usage: testkit.NewUsage()}, "0", health)
+	account, _ := i.run(&podUsage{Usage: testkit.NewUsage()}, "0", health)
 	testkit.Eventually(t, soon, func() string {
 		body, code := get(t, "http://"+health+"/readyz")
 		if code != http.StatusInternalServerError || !strings.Contains(body, "[-]namespaces failed") {
@@ -447,9 +445,9 @@ func TestAnOperatorThatCanReadNothingSaysSo(t *testing.T) {
 		return ""
 	})
 	if _, code := get(t, "http://"+health+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d: the pod would be restarted for ever", code)
+		t.Errorf("/healthz answers %d: the kubelet would restart the pod again and again", code)
 	}
-	if n := i.log.count("cannot be watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
+	if n := i.log.count("are not watched", "namespace "+i.names[bank], "namespace "+i.names[shop]); n != 1 {
 		t.Errorf("the log names the two namespaces %d times", n)
 	}
 	for _, request := range account.Forbidden() {
@@ -457,15 +455,15 @@ func TestAnOperatorThatCanReadNothingSaysSo(t *testing.T) {
 	}
 }
 
-// An operator that watches all namespaces does not let a pod outgrow the largest node;
-// one that may not read nodes says what it goes without. Such an operator acts on the
-// scalers of all tests, so this one runs while no other does.
+// An operator that watches all namespaces does not let a pod outgrow the largest node. An
+// operator without the right to read nodes reports that. Such operators act on the scalers
+// of all tests, so this test runs alone.
 func TestTheLargestNodeBoundsAPod(t *testing.T) {
 	i := allNamespaces(t)
 	i.apply(func(object *unstructured.Unstructured) bool {
 		return !strings.HasSuffix(object.GetName(), "manager-cluster")
 	})
-	usage := &crowd{Usage: testkit.NewUsage()}
+	usage := &podUsage{Usage: testkit.NewUsage()}
 	w := i.place(i.system, usage)
 	w.deploy("web")
 	w.scale("web")
@@ -497,14 +495,14 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 	}
 	w.says("web", "Ready", "True", "OperatingNormally")
 	for _, request := range append(account.Forbidden(), second.Forbidden()...) {
-		// Namespaces of earlier tests, which are being deleted, let nothing be created.
+		// Namespaces of earlier tests are being deleted, and reject new objects.
 		if !strings.Contains(request, "/namespaces/") || strings.Contains(request, "/namespaces/"+i.system+"/") {
 			t.Errorf("forbidden: %s", request)
 		}
 	}
 }
 
-// largestNode is the CPU of the node that has the most, in millicores.
+// largestNode is the CPU of the largest node in millicores.
 func largestNode(t *testing.T) (millis int64) {
 	t.Helper()
 	var nodes corev1.NodeList
@@ -517,18 +515,18 @@ func largestNode(t *testing.T) (millis int64) {
 	return millis
 }
 
-// freePort is an address that nobody listens at.
+// freePort returns an address that no process listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // it has served
+	defer listener.Close() //nolint:errcheck // the listener only reserves the port
 	return listener.Addr().String()
 }
 
-// get returns what the address answers, or why it does not.
+// get returns the body and the code of the answer, or the error.
 func get(t *testing.T, url string) (body string, code int) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -17,7 +17,7 @@ const oomAnnotation = "kwok.verticalscaler.io/oom"
 func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t, resync(300*time.Millisecond))
+	w := newFixture(t, resync(300*time.Millisecond))
 	w.deploy("web")
 	w.uses("web", "app", 50, 64)
 	w.scale("web")
@@ -29,7 +29,7 @@ func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 	raised := func() {
 		t.Helper()
 		requests := w.sized("web")
-		if got := requests.Memory().String(); got != "308Mi" { // the limit of 256Mi, a fifth more, in whole Mi
+		if got := requests.Memory().String(); got != "308Mi" { // the limit of 256Mi plus a fifth, rounded up to whole Mi
 			t.Errorf("memory is %s", got)
 		}
 		pods := w.pods("web")
@@ -65,9 +65,9 @@ func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
-	w.scale("web") // and no usage at all: a kill is evidence enough
+	w.scale("web") // without any usage: a kill is enough evidence
 	w.says("web", "Applied", "False", "NoRecommendation")
 	w.operator.Stop(t)
 	mark := env.Mark()
@@ -87,7 +87,7 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	savedFirst(t, w.writes(mark))
 }
 
-// savedFirst fails unless the kill was on record before anything was changed.
+// savedFirst fails unless the kill was recorded before anything was changed.
 func savedFirst(t *testing.T, writes []testkit.Write) {
 	t.Helper()
 	for _, write := range writes {
@@ -102,10 +102,10 @@ func savedFirst(t *testing.T, writes []testkit.Write) {
 	t.Error("no checkpoint was written")
 }
 
-func TestTheFloorOfAnOOMKillHoldsForOneContainerOnly(t *testing.T) {
+func TestAnOOMKillRaisesTheFloorOfOneContainerOnly(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web", twoContainers)
 	w.scale("web")
 	w.says("web", "Applied", "False", "NoRecommendation")

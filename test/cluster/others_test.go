@@ -32,8 +32,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// pipe runs the real kubectl on what it is given to read.
-func (w *world) pipe(stdin []byte, args ...string) (string, error) {
+// pipe runs the real kubectl with this input.
+func (w *fixture) pipe(stdin []byte, args ...string) (string, error) {
 	command := exec.CommandContext(w.Context(), env.Kubectl(), append([]string{"--kubeconfig", env.Kubeconfig(), "-n", w.namespace}, args...)...)
 	command.Stdin = bytes.NewReader(stdin)
 	out, err := command.CombinedOutput()
@@ -44,7 +44,7 @@ func (w *world) pipe(stdin []byte, args ...string) (string, error) {
 }
 
 // manifest is the Deployment "web" as a chart or a repository has it.
-func (w *world) manifest(changes ...func(*appsv1.Deployment)) []byte {
+func (w *fixture) manifest(changes ...func(*appsv1.Deployment)) []byte {
 	w.Helper()
 	d := testkit.Deployment(w.namespace, "web")
 	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
@@ -71,21 +71,21 @@ func withoutResources(d *appsv1.Deployment) {
 	d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 }
 
-// syncer puts a manifest in force, as one of the programs does that people deploy with.
+// syncer applies a manifest as a common deployment tool does.
 type syncer struct {
-	put func(w *world, last, next []byte) error
-	// writer is how the scaler names it.
+	put func(w *fixture, last, next []byte) error
+	// writer is the scaler's name for the tool.
 	writer string
 }
 
 func applies(writer string, flags ...string) syncer {
-	return syncer{writer: writer, put: func(w *world, _, next []byte) error {
+	return syncer{writer: writer, put: func(w *fixture, _, next []byte) error {
 		_, err := w.pipe(next, append([]string{"apply", "-f", "-"}, flags...)...)
 		return err
 	}}
 }
 
-// syncers are known by what they send.
+// syncers simulate deployment tools by the requests that they send.
 var syncers = map[string]syncer{
 	"kubectl apply":                       applies("kubectl-client-side-apply (Update)"),
 	"kubectl apply by the server, forced": applies("kubectl (Apply)", "--server-side", "--force-conflicts"),
@@ -97,9 +97,9 @@ var syncers = map[string]syncer{
 	"a program that replaces the whole Deployment": {writer: "replacer (Update)", put: replace},
 }
 
-// patchOfThree sends what makes the live object into the next manifest, and removes what
-// only the last one had.
-func patchOfThree(w *world, last, next []byte) error {
+// patchOfThree sends a three-way merge patch: it changes the live object to the next
+// manifest, and removes fields that only the last manifest had.
+func patchOfThree(w *fixture, last, next []byte) error {
 	var live appsv1.Deployment
 	err := env.Client.Get(w.Context(), w.key("web"), &live)
 	if apierrors.IsNotFound(err) {
@@ -127,7 +127,7 @@ func patchOfThree(w *world, last, next []byte) error {
 	return env.Client.Patch(w.Context(), &live, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("helm"))
 }
 
-func replace(w *world, _, next []byte) error {
+func replace(w *fixture, _, next []byte) error {
 	var d, live appsv1.Deployment
 	if err := json.Unmarshal(next, &d); err != nil {
 		return err
@@ -144,20 +144,20 @@ func replace(w *world, _, next []byte) error {
 	return env.Client.Update(w.Context(), &d, client.FieldOwner("replacer"))
 }
 
-// healer syncs a manifest again whenever what it says is not in force.
+// healer applies a manifest again whenever the Deployment differs from it.
 type healer struct {
 	syncer
-	world *world
+	fixture *fixture
 
 	mu       sync.Mutex
 	manifest []byte
 	heals    int
 }
 
-// heal puts the manifest in force, and keeps it there until the test ends.
-func (w *world) heal(s syncer, manifest []byte) *healer {
+// heal applies the manifest, and reverts differences until the test ends.
+func (w *fixture) heal(s syncer, manifest []byte) *healer {
 	w.Helper()
-	h := &healer{syncer: s, world: w}
+	h := &healer{syncer: s, fixture: w}
 	h.set(manifest)
 	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: app.Scheme()})
 	if err != nil {
@@ -186,30 +186,30 @@ func (w *world) heal(s syncer, manifest []byte) *healer {
 	return h
 }
 
-// set makes another manifest the one to sync, and syncs it.
+// set switches to another manifest and applies it.
 func (h *healer) set(manifest []byte) {
-	h.world.Helper()
+	h.fixture.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.world.eventually(func() string { return said(h.put(h.world, h.manifest, manifest)) })
+	h.fixture.eventually(func() string { return said(h.put(h.fixture, h.manifest, manifest)) })
 	h.manifest = manifest
 }
 
-// look syncs where a resource that the manifest sets is another one.
+// look applies the manifest if a resource that it sets has another value.
 func (h *healer) look(live *appsv1.Deployment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var wanted appsv1.Deployment
 	if err := json.Unmarshal(h.manifest, &wanted); err != nil {
-		h.world.Error(err)
+		h.fixture.Error(err)
 		return
 	}
 	if !drifts(wanted.Spec.Template.Spec.Containers[0].Resources, live.Spec.Template.Spec.Containers[0].Resources) {
 		return
 	}
-	// What comes too late finds a newer event behind this one.
-	if err := h.put(h.world, h.manifest, h.manifest); err != nil && !apierrors.IsConflict(err) && h.world.Context().Err() == nil {
-		h.world.Error(err)
+	// A late event is superseded by a newer one in the queue.
+	if err := h.put(h.fixture, h.manifest, h.manifest); err != nil && !apierrors.IsConflict(err) && h.fixture.Context().Err() == nil {
+		h.fixture.Error(err)
 	}
 	h.heals++
 }
@@ -234,19 +234,19 @@ func (h *healer) healed() int {
 	return h.heals
 }
 
-// rewrites counts the rewrites of the template that the API server has accepted.
-func (w *world) rewrites(since testkit.AuditMark) int {
+// rewrites counts the changes of the template that the API server accepted.
+func (w *fixture) rewrites(since testkit.AuditMark) int {
 	w.Helper()
 	return total(count(accepted(w.writes(since)), "deployments"))
 }
 
-func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
+func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	for name, s := range syncers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			h := w.heal(s, w.manifest())
 			w.runs("web")
 			w.uses("web", "app", 300, 300)
@@ -255,15 +255,15 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 			w.says("web", "Ready", "False", "Contested", s.writer)
 			w.noted(w.scaler("web").UID, "Blocked", s.writer)
 			n := w.rewrites(w.began)
-			t.Logf("%d writes of ours, %d of theirs", n, h.healed())
+			t.Logf("%d writes by the operator, %d by the tool", n, h.healed())
 			if n < 1 || n > 3 {
-				t.Errorf("%d writes of ours before it was given up", n)
+				t.Errorf("%d writes before the operator stopped", n)
 			}
 			if by := w.scaler("web").Status.Decision.ContestedBy; len(by) != 1 || by[0] != s.writer {
 				t.Errorf("contested by %q", by)
 			}
 
-			// Not even another recommendation is written.
+			// The operator does not write another recommendation either.
 			mark := env.Mark()
 			before := w.scaler("web").Status.Decision.Containers
 			w.uses("web", "app", 900, 900)
@@ -276,10 +276,10 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 			w.rounds(10)
 			w.says("web", "Applied", "False", "Contested", s.writer)
 			if n := w.rewrites(mark); n != 0 {
-				t.Errorf("%d writes after it was given up", n)
+				t.Errorf("%d writes after the operator stopped", n)
 			}
 
-			// An edit tries again, and finds the same.
+			// An edit makes the operator try again, with the same result.
 			mark = env.Mark()
 			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
 			w.eventually(func() string {
@@ -289,10 +289,10 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 				return ""
 			})
 			if n := w.rewrites(mark); n > 3 {
-				t.Errorf("%d writes of ours before it was given up again", n)
+				t.Errorf("%d writes before the operator stopped again", n)
 			}
 
-			// Once the others no longer ask for it, it is ours without an edit.
+			// Once the tool no longer sets the resource, the operator takes over without an edit.
 			h.set(w.manifest(withoutResources))
 			w.sized("web")
 			ownsOnlyResources(t, w.deployment("web"))
@@ -303,13 +303,13 @@ func TestAFightOverTheTemplateIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnApplyThatIsNotForcedIsRefusedAndTellsOfUs(t *testing.T) {
+func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	for name, manager := range map[string]string{"kubectl": "kubectl", "Helm 4": "helm"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			apply := func(manifest []byte) error {
 				_, err := w.pipe(manifest, "apply", "-f", "-", "--server-side", "--field-manager="+manager)
 				return err
@@ -324,7 +324,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndTellsOfUs(t *testing.T) {
 			if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
 				t.Errorf("applied again: %v", err)
 			}
-			// What asks for no resources takes none away: they are ours.
+			// A manifest without resources does not remove them: they belong to the operator.
 			if err := apply(w.manifest(withoutResources)); err != nil {
 				t.Error(err)
 			}
@@ -333,7 +333,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndTellsOfUs(t *testing.T) {
 				t.Errorf("cpu is %s, not %s", again.Cpu(), requests.Cpu())
 			}
 			if n := w.rewrites(w.began); n != 1 {
-				t.Errorf("%d writes of ours", n)
+				t.Errorf("%d writes by the operator", n)
 			}
 			if r := w.scaler("web").Status.Decision.Reverts; r != 0 {
 				t.Errorf("%d reverts", r)
@@ -342,10 +342,11 @@ func TestAnApplyThatIsNotForcedIsRefusedAndTellsOfUs(t *testing.T) {
 	}
 }
 
-// A LimitRange changes what we want. Nobody has undone anything then, however often.
-func TestALimitRangeThatChangesIsNoContest(t *testing.T) {
+// A LimitRange changes the decided values. The operator does not mistake that for a
+// contest, however often it happens.
+func TestAChangingLimitRangeIsNoContest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	bounds := &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -369,9 +370,8 @@ func TestALimitRangeThatChangesIsNoContest(t *testing.T) {
 	}
 }
 
-// updater resizes the pods of "web" back as soon as they have another size, until the
-// test ends or stop is called.
-func (w *world) updater() (stop func()) {
+// updater reverts each resize of the pods of "web", until the test ends or stop is called.
+func (w *fixture) updater() (stop func()) {
 	w.Helper()
 	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: app.Scheme()})
 	if err != nil {
@@ -407,14 +407,14 @@ func (w *world) updater() (stop func()) {
 	return stop
 }
 
-func TestAFightOverPodsIsGivenUp(t *testing.T) {
+func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	const writer = "vpa-updater (Update, resize)"
 	for _, replicas := range []int32{1, 3} {
 		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
 			stop := w.updater()
 			w.uses("web", "app", 300, 300)
@@ -422,9 +422,9 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 			w.says("web", "Stalled", "True", "Contested", writer)
 			resizes := func(since testkit.AuditMark) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
 			n := resizes(w.began)
-			t.Logf("%d resizes of ours", n)
+			t.Logf("%d resizes by the operator", n)
 			if most := int(replicas) + 2; n > most {
-				t.Errorf("%d resizes of ours before it was given up, more than %d", n, most)
+				t.Errorf("%d resizes before the operator stopped, more than %d", n, most)
 			}
 			mark := env.Mark()
 			w.uses("web", "app", 900, 900)
@@ -433,7 +433,7 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 			w.rounds(10)
 			w.says("web", "Applied", "False", "Contested", writer)
 			if n := resizes(mark); n != 0 {
-				t.Errorf("%d resizes after it was given up", n)
+				t.Errorf("%d resizes after the operator stopped", n)
 			}
 			stop()
 			w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"cooldownSeconds":1}}}`)
@@ -441,9 +441,9 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 			w.says("web", "Ready", "True", "OperatingNormally")
 		})
 	}
-	t.Run("and taken up again once the pods are others", func(t *testing.T) {
+	t.Run("and continued with new pods", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web")
 		stop := w.updater()
 		w.uses("web", "app", 300, 300)
@@ -455,10 +455,10 @@ func TestAFightOverPodsIsGivenUp(t *testing.T) {
 	})
 }
 
-// KEDA makes HPAs for its ScaledObjects.
-func TestAnHPAOfKEDAKeepsItsResourceAndTheScaledObjectIsNamed(t *testing.T) {
+// KEDA creates HPAs for its ScaledObjects.
+func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.create(&autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "keda-hpa-checkout", OwnerReferences: []metav1.OwnerReference{{
@@ -488,8 +488,8 @@ func TestAnHPAOfKEDAKeepsItsResourceAndTheScaledObjectIsNamed(t *testing.T) {
 	}
 }
 
-// vpaOf is a VerticalPodAutoscaler of a Deployment.
-func (w *world) vpaOf(name, deployment, mode string, containerPolicies ...any) *unstructured.Unstructured {
+// vpaOf returns a VerticalPodAutoscaler of a Deployment.
+func (w *fixture) vpaOf(name, deployment, mode string, containerPolicies ...any) *unstructured.Unstructured {
 	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"targetRef":      map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
 		"updatePolicy":   map[string]any{"updateMode": mode},
@@ -501,12 +501,12 @@ func (w *world) vpaOf(name, deployment, mode string, containerPolicies ...any) *
 	return vpa
 }
 
-func TestAVPAKeepsWhatItSizes(t *testing.T) {
+func TestAVPAKeepsItsResources(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	t.Run("all of it", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web")
 		vpa := w.vpaOf("old", "web", "Recreate")
 		w.create(vpa)
@@ -518,13 +518,13 @@ func TestAVPAKeepsWhatItSizes(t *testing.T) {
 		if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
 			t.Errorf("resizes: %v", n)
 		}
-		// One that only recommends is no conflict, and one that acts again is.
+		// A VPA that only recommends is no conflict. Once it acts again, it is.
 		w.patch(vpa, `{"spec":{"updatePolicy":{"updateMode":"Off"}}}`)
 		w.sized("web")
 		w.patch(vpa, `{"spec":{"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}`)
 		w.says("web", "Applied", "False", "VPAConflict", "old")
 		w.patch(vpa, `{"spec":{"targetRef":{"name":"other"}}}`)
-		w.says("web", "Applied", "True", "WithinTolerance") // the pods have kept what they had
+		w.says("web", "Applied", "True", "WithinTolerance") // the pods have kept their resources
 		w.patch(vpa, `{"spec":{"targetRef":{"name":"web"}}}`)
 		w.says("web", "Applied", "False", "VPAConflict", "old")
 		w.remove(vpa)
@@ -534,7 +534,7 @@ func TestAVPAKeepsWhatItSizes(t *testing.T) {
 	})
 	t.Run("its memory only", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web", twoContainers)
 		w.create(w.vpaOf("memory", "web", "Auto",
 			map[string]any{"containerName": "*", "controlledResources": []any{"memory"}},
@@ -553,23 +553,24 @@ func TestAVPAKeepsWhatItSizes(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a template that it comes to later is given back", func(t *testing.T) {
+	t.Run("the template is restored when a VPA is created later", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		before := w.deploy("web")
 		w.uses("web", "app", 300, 300)
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
 		w.create(w.vpaOf("late", "web", "Initial"))
-		w.givenBack(before)
+		w.restored(before)
 		w.says("web", "Applied", "False", "VPAConflict", "late")
 	})
 }
 
-// To suspend is to hold still: what was taken stays until it is asked back.
-func TestASuspendedRolloutHoldsStillAndIsGivenBackWhenOff(t *testing.T) {
+// A suspended scaler changes nothing: its values in the template stay until the mode
+// changes.
+func TestASuspendedScalerKeepsTheTemplateAndRecommendRestoresIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	before := w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web", inMode("Rollout"))
@@ -587,10 +588,10 @@ func TestASuspendedRolloutHoldsStillAndIsGivenBackWhenOff(t *testing.T) {
 		t.Errorf("held: %+v", now)
 	}
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-	w.givenBack(before)
+	w.restored(before)
 	w.eventually(func() string {
 		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
+			return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
 		}
 		return ""
 	})

@@ -20,14 +20,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// What happens to what a ScaledDeployment owns when it is deleted. All of it is the
-// garbage collector's doing; a scaler in Rollout has a finalizer, which is the
-// operator's.
+// These tests delete a ScaledDeployment with its owned objects. The garbage collector
+// deletes all of them. A scaler in mode Rollout has a finalizer of the operator.
 
 // bothModes runs a test in parallel for a scaler without and one with a finalizer.
-func bothModes(t *testing.T, f func(w *world, name string)) {
+func bothModes(t *testing.T, f func(w *fixture, name string)) {
 	t.Helper()
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -43,15 +42,15 @@ func bothModes(t *testing.T, f func(w *world, name string)) {
 	}
 }
 
-func (w *world) removeOwner(name string, how metav1.DeletionPropagation) {
+func (w *fixture) removeOwner(name string, how metav1.DeletionPropagation) {
 	w.Helper()
 	if err := env.Client.Delete(w.Context(), w.newOwner(name), client.PropagationPolicy(how)); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// allGone waits until nothing of the owner is left, and fails if it comes again.
-func (w *world) allGone(name string) {
+// allGone waits until no owned object is left, and fails if one is recreated.
+func (w *fixture) allGone(name string) {
 	w.Helper()
 	w.gone(w.newOwner(name))
 	w.gone(testkit.Scaler(w.namespace, name, ""))
@@ -64,13 +63,13 @@ func (w *world) allGone(name string) {
 	})
 }
 
-// neverAnew counts how often a Deployment by that name, other than this one, is there.
-// What it returns waits until this one has gone, and fails if there was another.
-func (w *world) neverAnew(d *appsv1.Deployment) (gone func()) {
+// neverRecreated watches for Deployments with that name and another UID. The returned function
+// waits until this Deployment is deleted, and fails if there was another one.
+func (w *fixture) neverRecreated(d *appsv1.Deployment) (gone func()) {
 	w.Helper()
 	until := w.follow(func(event watch.Event, seen *appsv1.Deployment) {
 		if seen.Name == d.Name && seen.UID != d.UID {
-			w.Errorf("%s: Deployment %s was made anew", event.Type, d.Name)
+			w.Errorf("%s: Deployment %s was recreated", event.Type, d.Name)
 		}
 	})
 	return func() {
@@ -81,23 +80,23 @@ func (w *world) neverAnew(d *appsv1.Deployment) (gone func()) {
 	}
 }
 
-func TestWhatIsOwnedGoesWithItsOwner(t *testing.T) {
+func TestAnOwnedObjectGoesWithItsOwner(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(w *world, name string) {
+	bothModes(t, func(w *fixture, name string) {
 		w.removeOwner(name, metav1.DeletePropagationBackground)
 		w.allGone(name)
 	})
 }
 
-func TestWhatIsOwnedGoesBeforeItsOwnerInTheForeground(t *testing.T) {
+func TestForegroundDeletionRemovesOwnedObjectsFirst(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(w *world, name string) {
-		gone := w.neverAnew(w.deployment(name))
+	bothModes(t, func(w *fixture, name string) {
+		gone := w.neverRecreated(w.deployment(name))
 		w.removeOwner(name, metav1.DeletePropagationForeground)
 		w.gone(w.newOwner(name))
 		for _, owned := range []client.Object{testkit.Deployment(w.namespace, name), testkit.Scaler(w.namespace, name, "")} {
 			if err := env.Client.Get(w.Context(), w.key(name), owned); !apierrors.IsNotFound(err) {
-				w.Errorf("the owner has gone before its %T: %v", owned, err)
+				w.Errorf("the owner was deleted before its %T: %v", owned, err)
 			}
 		}
 		w.allGone(name)
@@ -105,9 +104,9 @@ func TestWhatIsOwnedGoesBeforeItsOwnerInTheForeground(t *testing.T) {
 	})
 }
 
-func TestOrphansLiveOn(t *testing.T) {
+func TestOrphansStay(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(w *world, name string) {
+	bothModes(t, func(w *fixture, name string) {
 		d, s, pods := w.deployment(name), w.scaler(name), w.pods(name)
 		before := w.sized(name)
 		w.removeOwner(name, metav1.DeletePropagationOrphan)
@@ -121,7 +120,7 @@ func TestOrphansLiveOn(t *testing.T) {
 		if len(w.pods(name)) != len(pods) {
 			w.Errorf("%d pods are left of %d", len(w.pods(name)), len(pods))
 		}
-		// And the scaler goes on.
+		// The scaler continues to work.
 		w.uses(name, "app", 600, 600)
 		w.eventually(func() string {
 			if now := w.sized(name); now.Cpu().Cmp(*before.Cpu()) <= 0 {
@@ -129,16 +128,16 @@ func TestOrphansLiveOn(t *testing.T) {
 			}
 			return ""
 		})
-		// What was an owner's is anybody's: it is not taken back unasked.
+		// A new owner does not adopt the orphans of another owner.
 		w.create(w.newOwner(name))
 		w.ownerSays(name, "Stalled", "True", "NotControlled", "has no controller")
 	})
 }
 
-// Nothing of a ScaledDeployment itself needs the operator to go.
-func TestAnOwnerGoesWithoutTheOperator(t *testing.T) {
+// A ScaledDeployment can be deleted without the operator.
+func TestAnOwnerIsDeletedWithoutTheOperator(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("plain")
 	w.own("inplace", scaled("InPlace"))
 	w.uses("rollout", "app", 300, 300)
@@ -162,10 +161,10 @@ func TestAnOwnerGoesWithoutTheOperator(t *testing.T) {
 	}
 }
 
-// A new owner by the name of one that has just gone starts afresh.
-func TestAnOwnerIsDeletedAndMadeAgainAtOnce(t *testing.T) {
+// A new owner with the name of a deleted one has no leftovers of it.
+func TestAnOwnerIsDeletedAndRecreatedAtOnce(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(w *world, name string) {
+	bothModes(t, func(w *fixture, name string) {
 		before := w.owner(name)
 		w.removeOwner(name, metav1.DeletePropagationBackground)
 		w.eventually(func() string {

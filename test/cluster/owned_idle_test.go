@@ -21,10 +21,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The tests in this file count passes, and so they run alone, like those of idle_test.go.
+// The tests in this file count reconciles, so they run alone, like those of idle_test.go.
 
-// richTemplate says what the API server fills in, also within what server-side apply
-// takes as one value, and amounts in other words than Kubernetes'.
+// richTemplate sets fields that the API server would default, including fields in lists
+// that server-side apply treats as one value. Its quantities are not in canonical form.
 func richTemplate(o *v1beta1.ScaledDeployment) {
 	template := &o.Spec.Template
 	template.Annotations = map[string]string{"checksum/config": "0"}
@@ -72,9 +72,9 @@ func richTemplate(o *v1beta1.ScaledDeployment) {
 	spec.Containers = append(spec.Containers, corev1.Container{Name: "side", Image: "example.com/side"})
 }
 
-func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
+func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
-	w := newWorld(t, brisk)
+	w := newFixture(t, brisk)
 	names := []string{"plain", "inplace", "rollout", "refused", "named"}
 	for _, name := range names {
 		w.uses(name, "app", 300, 300)
@@ -96,16 +96,16 @@ func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
 	mark := env.Mark()
 	w.config.ResyncPeriod.Duration = 100 * time.Millisecond
 	w.restart()
-	before := passesOf(t, "scaleddeployment")
+	before := reconcilesOf(t, "scaleddeployment")
 	w.eventually(func() string {
-		if passesOf(t, "scaleddeployment") < before+20*len(names) {
-			return "too few passes yet"
+		if reconcilesOf(t, "scaleddeployment") < before+20*len(names) {
+			return "too few reconciles yet"
 		}
 		return ""
 	})
 	asked := 0
 	for _, write := range w.allWrites(mark) {
-		// What was refused is asked again, and refused again.
+		// The operator retries a rejected request, and it is rejected again.
 		if write.Name == "refused" && write.Resource == "deployments" && write.Code == 422 {
 			asked++
 			continue
@@ -113,25 +113,25 @@ func TestPassesOverASettledOwnerWriteNothing(t *testing.T) {
 		t.Errorf("written: %s", write)
 	}
 	if asked == 0 {
-		t.Error("what was refused is not asked again")
+		t.Error("the rejected request is not retried")
 	}
 }
 
-func TestAnOwnerIsWokenByEventsAlone(t *testing.T) {
-	w := newWorld(t) // its resync is longer than any test
+func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
+	w := newFixture(t) // its resync period is longer than any test
 	w.uses("web", "app", 300, 300)
 	owner := w.own("web", scaled("InPlace"))
 	w.sized("web")
 	w.settled("web")
 	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	for before := -1; before != passesOf(t, "scaleddeployment"); {
-		before = passesOf(t, "scaleddeployment")
+	for before := -1; before != reconcilesOf(t, "scaleddeployment"); {
+		before = reconcilesOf(t, "scaleddeployment")
 		w.rounds(20) // the last events arrive
 	}
-	before := passesOf(t, "scaleddeployment")
+	before := reconcilesOf(t, "scaleddeployment")
 	w.rounds(20)
-	if n := passesOf(t, "scaleddeployment") - before; n > 0 {
-		t.Errorf("%d passes while nothing happened", n)
+	if n := reconcilesOf(t, "scaleddeployment") - before; n > 0 {
+		t.Errorf("%d reconciles while nothing happened", n)
 	}
 	for _, n := range []int32{5, 2} {
 		w.patch(owner, `{"spec":{"replicas":%d}}`, n)
@@ -145,7 +145,7 @@ func TestAnOwnerIsWokenByEventsAlone(t *testing.T) {
 func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.uses("web", "app", 300, 300)
 	w.own("web", richTemplate, scaled("Rollout"))
 	w.own("plain")
@@ -157,7 +157,7 @@ func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
 	mark := env.Mark()
 	w.start()
 	w.rounds(10)
-	w.patch(w.newOwner("plain"), `{"spec":{"replicas":2}}`) // which it follows, so it is at work
+	w.patch(w.newOwner("plain"), `{"spec":{"replicas":2}}`) // the owner follows this, so its operator works
 	w.settled("plain")
 	for _, write := range w.writes(mark) {
 		if write.Name == "web" && write.Resource != "verticalscalercheckpoints" && !strings.HasPrefix(write.Resource, "verticalscalers") {
@@ -173,8 +173,8 @@ func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
 	}
 }
 
-// passesOf is the number of passes that a controller has made in this process.
-func passesOf(t *testing.T, controller string) (n int) {
+// reconcilesOf is the number of reconciles of a controller in this process so far.
+func reconcilesOf(t *testing.T, controller string) (n int) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {

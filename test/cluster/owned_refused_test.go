@@ -24,42 +24,42 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// fast is a resync for what nobody tells the operator.
+// fast is a resync period for changes that trigger no event.
 const fast = 2 * time.Second
 
-func quota(w *world, what corev1.ResourceName, most string) *corev1.ResourceQuota {
+func quota(w *fixture, what corev1.ResourceName, most string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse(most)}},
 	}
 }
 
-// asMade is what an operator could have changed about a Deployment.
+// asMade returns the fields of a Deployment that an operator could have changed.
 func asMade(d *appsv1.Deployment) *appsv1.Deployment {
 	d = d.DeepCopy()
 	d.ManagedFields, d.ResourceVersion, d.Generation, d.Status = nil, "", 0, appsv1.DeploymentStatus{}
-	delete(d.Annotations, revision) // its own controller's
+	delete(d.Annotations, revision) // set by the Deployment controller
 	return d
 }
 
-func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestAForeignDeploymentIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	for name, tc := range map[string]struct {
-		// make makes a Deployment by that name.
-		make  func(w *world, name string)
+		// make creates a Deployment with that name.
+		make  func(w *fixture, name string)
 		whose string
-		// free makes the name free.
-		free func(w *world, name string)
+		// free makes the name available.
+		free func(w *fixture, name string)
 	}{
-		"by-nobody": {
-			make:  func(w *world, name string) { w.deploy(name) },
+		"uncontrolled": {
+			make:  func(w *fixture, name string) { w.deploy(name) },
 			whose: "has no controller",
-			free:  func(w *world, name string) { w.remove(testkit.Deployment(w.namespace, name)) },
+			free:  func(w *fixture, name string) { w.remove(testkit.Deployment(w.namespace, name)) },
 		},
 		"by-a-stranger": {
-			make: func(w *world, name string) {
+			make: func(w *fixture, name string) {
 				boss := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "boss"}}
 				w.create(boss)
 				w.deploy(name, func(d *appsv1.Deployment) {
@@ -67,14 +67,14 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 				})
 			},
 			whose: "is controlled by ConfigMap boss",
-			free: func(w *world, _ string) {
+			free: func(w *fixture, _ string) {
 				w.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "boss"}})
 			},
 		},
 		"by-another": {
-			make:  func(w *world, name string) { w.own("first", named(name)) },
+			make:  func(w *fixture, name string) { w.own("first", named(name)) },
 			whose: "is controlled by ScaledDeployment first",
-			free:  func(w *world, _ string) { w.edit("first", named("")) },
+			free:  func(w *fixture, _ string) { w.edit("first", named("")) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			tc.make(w, name)
 			before := w.deployment(name)
 			mark := env.Mark()
-			// The template is another, so that taking it over would show.
+			// The template differs, so that a takeover would be visible.
 			w.create(w.newOwner(name, scaled("InPlace"), func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "example.com/mine:1" }))
 			what := fmt.Sprintf("Deployment %s already exists and %s", name, tc.whose)
 			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
@@ -92,7 +92,7 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 			owner := w.owner(name)
 			w.noted(owner.UID, "Refused", what)
 
-			// It is asked again by whatever wakes it, and says nothing new.
+			// Every event triggers a reconcile, and its result stays the same.
 			w.patch(owner, `{"spec":{"replicas":4}}`)
 			w.ownerSays(name, "Stalled", "True", "NotControlled", what)
 			if n := w.eventsOf(owner.UID, "Refused"); len(n) != 1 || !strings.HasPrefix(n[0], "Warning NotControlled: "+what) {
@@ -108,10 +108,10 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 				}
 			}
 			if err := env.Client.Get(t.Context(), w.key(name), &v1beta1.VerticalScaler{}); !apierrors.IsNotFound(err) {
-				t.Errorf("a scaler was made: %v", err)
+				t.Errorf("a scaler was created: %v", err)
 			}
 			if got := w.owner(name).Status; got.Replicas != 0 {
-				t.Errorf("%d pods of somebody else are counted", got.Replicas)
+				t.Errorf("%d pods of the foreign Deployment are counted", got.Replicas)
 			}
 
 			tc.free(w, name)
@@ -125,13 +125,14 @@ func TestADeploymentOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A Deployment that is made, and then asked for, before the operator's cache has it.
-func TestADeploymentMadeJustBeforeItsNamesakeIsLeftAlone(t *testing.T) {
+// The Deployment is created just before its ScaledDeployment, when the operator's cache
+// does not have it yet.
+func TestADeploymentCreatedJustBeforeItsNamesakeIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for i := range 5 {
 		name := fmt.Sprintf("d%d", i)
-		// The very same, as somebody has it who moves to the owned pattern.
+		// The same Deployment, as a user has it who migrates to a ScaledDeployment.
 		d := testkit.Deployment(w.namespace, name)
 		d.Spec.Replicas = ptr.To(int32(1))
 		owner := w.newOwner(name, func(o *v1beta1.ScaledDeployment) {
@@ -146,20 +147,20 @@ func TestADeploymentMadeJustBeforeItsNamesakeIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestAForeignScalerIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.scale("web", inMode("Recommend"))
 	before := w.scaler("web")
 	w.create(w.newOwner("web", scaled("InPlace")))
 	w.ownerSays("web", "Stalled", "True", "NotControlled", "VerticalScaler web already exists and has no controller")
-	w.runs("web") // the Deployment is made all the same
+	w.runs("web") // the Deployment is created all the same
 	owner := w.owner("web")
 	w.noted(owner.UID, "Refused", "VerticalScaler web")
 	if now := w.scaler("web"); now.Generation != before.Generation || len(now.OwnerReferences)+len(now.Labels)+len(now.Annotations) > 0 {
 		t.Errorf("the scaler was changed: %+v", now)
 	}
-	// Without scaling, nobody asks for one.
+	// Without scaling, no scaler is needed.
 	w.patch(owner, `{"spec":{"scaling":null}}`)
 	w.settled("web")
 	if now := w.scaler("web"); now.DeletionTimestamp != nil {
@@ -175,11 +176,11 @@ func TestAScalerOfSomebodyElseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What the schema cannot know is said by the API server, in its own words, once; what
-// runs goes on, and what the user puts right works.
-func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
+// The schema cannot check everything. The operator reports the API server's own message
+// once. Running pods are not affected, and a correction by the user takes effect.
+func TestARefusedTemplateIsReportedAndAffectsNoPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	container := func(f func(*corev1.Container)) func(*v1beta1.ScaledDeployment) {
 		return func(o *v1beta1.ScaledDeployment) { f(&o.Spec.Template.Spec.Containers[0]) }
 	}
@@ -209,7 +210,7 @@ func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
 			owner := w.own(name)
 			before := w.deployment(name)
 			w.edit(name, func(o *v1beta1.ScaledDeployment) {
-				o.Spec.Replicas = ptr.To(int32(2)) // waits for the whole
+				o.Spec.Replicas = ptr.To(int32(2)) // applied only with the whole spec
 				tc.wrong(o)
 			})
 			w.ownerSays(name, "Stalled", "True", "Rejected", tc.words)
@@ -232,9 +233,9 @@ func TestWhatTheAPIServerRefusesIsSaidAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatIsRefusedFromTheBeginningWorksOnceItIsPutRight(t *testing.T) {
+func TestAnOwnerThatIsRefusedAtFirstWorksOnceCorrected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create(w.newOwner("web", scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
 		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
 	}))
@@ -250,14 +251,14 @@ func TestAnOwnerThatIsRefusedFromTheBeginningWorksOnceItIsPutRight(t *testing.T)
 	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 }
 
-func TestAQuotaOfDeploymentsIsSaidAndAskedAgain(t *testing.T) {
+func TestAQuotaOfDeploymentsIsReportedAndRetried(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, resync(fast))
+	w := newFixture(t, resync(fast))
 	team := deploymentQuota(w, "0")
 	w.create(team)
-	w.eventually(func() string { // a quota counts once its controller has seen it
+	w.eventually(func() string { // a quota is enforced once its controller has observed it
 		if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
-			return fmt.Sprintf("the quota is not in force: %v", err)
+			return fmt.Sprintf("the quota is not enforced yet: %v", err)
 		}
 		return ""
 	})
@@ -267,11 +268,11 @@ func TestAQuotaOfDeploymentsIsSaidAndAskedAgain(t *testing.T) {
 	w.settled("web")
 }
 
-// The stages of a rollout, as kstatus has them.
+// The stages of a rollout follow kstatus.
 func TestTheConditionsFollowARollout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	t.Run("that cannot go on, exceeds its deadline, and is put right", func(t *testing.T) {
+	w := newFixture(t)
+	t.Run("that is stuck, exceeds its deadline, and is corrected", func(t *testing.T) {
 		t.Parallel()
 		w := w.in(t)
 		owner := w.own("slow")
@@ -281,7 +282,7 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.edit("slow", nowhere)
 		w.ownerSays("slow", "Reconciling", "True", "Progressing", "Deployment slow")
 		w.ownerSays("slow", "Ready", "False", "Progressing")
-		// Not the owner's to say, so it stays.
+		// The owner does not manage this field, so it stays.
 		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":1}}`)
 		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
 		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
@@ -292,14 +293,14 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.ownerSays("slow", "Stalled", "False", "OperatingNormally")
 		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
 	})
-	t.Run("whose pods a quota forbids", func(t *testing.T) {
+	t.Run("whose pods exceed a quota", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		team := quota(w, "pods", "2")
 		w.create(team)
 		w.eventually(func() string {
 			if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
-				return fmt.Sprintf("the quota is not in force: %v", err)
+				return fmt.Sprintf("the quota is not enforced yet: %v", err)
 			}
 			return ""
 		})
@@ -316,7 +317,7 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.patch(team, `{"spec":{"hard":{"pods":"10"}}}`)
 		w.settled("web")
 	})
-	t.Run("to nothing and back", func(t *testing.T) {
+	t.Run("to zero replicas and back", func(t *testing.T) {
 		t.Parallel()
 		w := w.in(t)
 		w.own("zero")

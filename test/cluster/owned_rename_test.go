@@ -21,11 +21,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// What happens when a ScaledDeployment's Deployment gets another name.
+// These tests rename the Deployment of a ScaledDeployment.
 
 func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for name, change := range map[string]func(*v1beta1.ScaledDeployment){
 		"plain":   func(*v1beta1.ScaledDeployment) {},
 		"inplace": scaled("InPlace"),
@@ -41,7 +41,7 @@ func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
 				w.sized(name)
 			}
 			old := podUIDs(w.pods(name))
-			for _, next := range []string{name + "-v2", ""} { // and back to its own
+			for _, next := range []string{name + "-v2", ""} { // and back to its own name
 				w.edit(name, named(next))
 				d := w.settled(name)
 				w.hasPods(name, d)
@@ -67,8 +67,8 @@ func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
 	}
 }
 
-// hasPods waits until the pods with that label are as many as the Deployment shall have.
-func (w *world) hasPods(app string, d *appsv1.Deployment) {
+// hasPods waits until the number of pods with that label is the Deployment's replicas.
+func (w *fixture) hasPods(app string, d *appsv1.Deployment) {
 	w.Helper()
 	w.eventually(func() string {
 		if n := len(w.pods(app)); n != int(*d.Spec.Replicas) {
@@ -78,8 +78,8 @@ func (w *world) hasPods(app string, d *appsv1.Deployment) {
 	})
 }
 
-// owned names the owner's Deployments.
-func (w *world) owned(owner *v1beta1.ScaledDeployment) (names []string) {
+// owned returns the names of the owner's Deployments.
+func (w *fixture) owned(owner *v1beta1.ScaledDeployment) (names []string) {
 	w.Helper()
 	var list appsv1.DeploymentList
 	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
@@ -95,13 +95,13 @@ func (w *world) owned(owner *v1beta1.ScaledDeployment) (names []string) {
 
 func TestARenameRightAfterTheCreation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	counted := w.neverTwo()
 	const many = 5
 	for i := range many {
 		name := fmt.Sprintf("d%d", i)
 		w.create(w.newOwner(name, scaled("InPlace")))
-		for j := range i + 1 { // again and again, whatever has been done meanwhile
+		for j := range i + 1 { // repeatedly, whatever the operator has done meanwhile
 			w.patch(w.newOwner(name), `{"spec":{"deploymentName":"%s-v%d"}}`, name, j)
 		}
 	}
@@ -117,7 +117,7 @@ func TestARenameRightAfterTheCreation(t *testing.T) {
 
 func TestARenameToATakenNameWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	counted := w.neverTwo()
 	w.deploy("taken")
 	owner := w.own("web", scaled("InPlace"))
@@ -142,7 +142,7 @@ func TestARenameToATakenNameWaits(t *testing.T) {
 
 func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	counted := w.neverTwo()
 	owner := w.own("web", scaled("InPlace"))
 	before := w.deployment("web")
@@ -161,11 +161,11 @@ func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
 	}
 }
 
-// A quota of one Deployment would refuse the next while the old one is there, which is
-// no reason to keep the old one.
+// A quota of one Deployment would reject the new Deployment while the old one exists. That
+// is no reason to keep the old one.
 func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, resync(fast))
+	w := newFixture(t, resync(fast))
 	w.create(deploymentQuota(w, "1"))
 	owner := w.own("web")
 	w.edit("web", named("web-v2"))
@@ -175,8 +175,8 @@ func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
 	}
 }
 
-// The operator may be killed between any two steps of a replacement: the old Deployment
-// goes, the new one comes, its scaler follows.
+// The operator may be killed between any two steps of a replacement: it deletes the old
+// Deployment, creates the new one, and retargets the scaler.
 func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
@@ -184,7 +184,7 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t)
+	w := newFixture(t)
 	counted := w.neverTwo()
 	w.uses("web", "app", 300, 300)
 	w.create(w.newOwner("web", scaled("Rollout")))
@@ -214,7 +214,7 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 		t.Errorf("the owner's Deployments are %v", got)
 	}
 	if s := w.scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID {
-		t.Errorf("the scaler sizes %s and holds %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
+		t.Errorf("the scaler sizes %s and has original resources %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
 	}
 	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
 	interrupted(func() bool {
@@ -231,6 +231,6 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 	})
 }
 
-func deploymentQuota(w *world, most string) *corev1.ResourceQuota {
+func deploymentQuota(w *fixture, most string) *corev1.ResourceQuota {
 	return quota(w, "count/deployments.apps", most)
 }

@@ -24,11 +24,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Others that change a ScaledDeployment, or pods of its: kubectl, a
-// HorizontalPodAutoscaler, a scaler, a user who edits all day.
+// These tests change a ScaledDeployment or its pods by other means: kubectl, a
+// HorizontalPodAutoscaler, a scaler, and a user with many edits.
 
-// kubectl runs kubectl in the namespace and returns what it prints.
-func (w *world) kubectl(arguments ...string) string {
+// kubectl runs kubectl in the namespace and returns its output.
+func (w *fixture) kubectl(arguments ...string) string {
 	w.Helper()
 	arguments = append([]string{"--kubeconfig", env.Kubeconfig(), "--namespace", w.namespace}, arguments...)
 	out, err := exec.CommandContext(w.Context(), env.Kubectl(), arguments...).CombinedOutput()
@@ -40,7 +40,7 @@ func (w *world) kubectl(arguments ...string) string {
 
 func TestKubectlScalesAndWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("web", named("other"))
 	w.kubectl("scale", "scaleddeployment/web", "--replicas=5")
 	w.kubectl("wait", "sdeploy/web", "--for=jsonpath={.status.availableReplicas}=5", "--timeout="+soon.String())
@@ -59,7 +59,7 @@ func TestKubectlScalesAndWaits(t *testing.T) {
 	}
 }
 
-func hpaOn(w *world, name string, least, most int32, metric autoscalingv2.MetricSpec) *autoscalingv2.HorizontalPodAutoscaler {
+func hpaOn(w *fixture, name string, least, most int32, metric autoscalingv2.MetricSpec) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -75,11 +75,11 @@ func utilization(of corev1.ResourceName) autoscalingv2.MetricSpec {
 	}}
 }
 
-// There are no metrics here, so what the real HPA controller can say is the least and
-// the most.
+// There are no metrics here, so the real HPA controller can only enforce its minimum and
+// maximum.
 func TestAnHPAScalesTheOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("web")
 	w.own("api")
 	w.create(hpaOn(w, "web", 5, 8, utilization("cpu")))
@@ -104,10 +104,11 @@ func TestAnHPAScalesTheOwner(t *testing.T) {
 	}
 }
 
-// Putting back what an HPA does would kill and start pods at every look of it.
-func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
+// If the operator reverted the HPA's changes, pods would be killed and started at every
+// check of the HPA.
+func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("web")
 	hpa := hpaOn(w, "web", 5, 8, utilization("cpu"))
 	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
@@ -134,7 +135,7 @@ func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
 	if n := count(accepted(w.writes(mark)), "deployments"); total(n) != 1 {
 		t.Errorf("writes of the Deployment for one new image: %v", n)
 	}
-	// To nothing and back is the owner's to say: an HPA does neither.
+	// Only the owner scales to zero and back: an HPA does neither.
 	for _, n := range []int32{0, 3} {
 		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = &n })
 		w.eventually(func() string {
@@ -144,7 +145,7 @@ func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
 			return ""
 		})
 	}
-	// It looks elsewhere now.
+	// The HPA now targets another object.
 	w.patch(hpa, `{"spec":{"scaleTargetRef":{"name":"other"}}}`)
 	w.eventually(func() string {
 		if d := w.deployment("web"); *d.Spec.Replicas != 3 {
@@ -157,7 +158,7 @@ func TestAnHPAOnTheDeploymentItselfHasItsWay(t *testing.T) {
 
 func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.uses("web", "app", 300, 300)
 	w.own("web", named("other"), scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
 		o.Spec.Template.Spec.Containers[0].Resources.Limits = nil
@@ -195,7 +196,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
 	const edits = 100
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -240,7 +241,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 						template.Labels["edit"] = fmt.Sprint(i)
 					}
 				})
-				if i%10 == 0 { // some on top of each other, some one by one
+				if i%10 == 0 { // some edits in quick succession, some one by one
 					w.eventually(func() string {
 						if got := w.deployment(name).Spec.Template.Annotations["edit"]; got != fmt.Sprint(i) {
 							return fmt.Sprintf("the Deployment has edit %s, not %d", got, i)
@@ -265,7 +266,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 					t.Errorf("%s is %s: %s", c.Type, c.Reason, c.Message)
 				}
 			}
-			// One write for each edit at most: neither has undone the other's.
+			// At most one write for each edit: neither controller has reverted the other's writes.
 			written := count(accepted(w.writes(mark)), "deployments")[name]
 			t.Logf("%d edits, %d writes of the Deployment, %d changes of it", edits, written, seen.Load())
 			if written > edits {
@@ -280,17 +281,18 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 	}
 }
 
-// A rollout by a scaler is not a change of the owner's: nobody is told of an update.
-func TestATemplateThatIsTakenOverIsNoDrift(t *testing.T) {
+// A rollout by a scaler is not a change of the owner's spec, so the operator emits no event
+// about an update.
+func TestATakenOverTemplateIsNoDrift(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.uses("web", "app", 300, 300)
 	owner := w.own("web", scaled("Rollout"))
 	w.sized("web")
 	w.settled("web")
 	w.ownerSays("web", "Sized", "True", "OperatingNormally")
 	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout makes two", n)
+		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
 	}
 	if n := w.eventsOf(owner.UID, "Updated"); len(n) > 0 {
 		t.Errorf("events: %q", n)

@@ -33,16 +33,16 @@ const (
 	appliedStamp = "autoscaling.verticalscaler.io/applied"
 )
 
-// in is the same world, for a subtest.
-func (w *world) in(t *testing.T) *world {
+// in returns the same fixture for a subtest.
+func (w *fixture) in(t *testing.T) *fixture {
 	t.Helper()
 	sub := *w
 	sub.T = t
 	return &sub
 }
 
-// newOwner is a ScaledDeployment of three replicas, which is not made yet.
-func (w *world) newOwner(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+// newOwner returns a ScaledDeployment with three replicas, without creating it.
+func (w *fixture) newOwner(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
 	owner := &v1beta1.ScaledDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec:       v1beta1.ScaledDeploymentSpec{Replicas: ptr.To(int32(3)), Template: testkit.Deployment(w.namespace, name).Spec.Template},
@@ -53,15 +53,15 @@ func (w *world) newOwner(name string, changes ...func(*v1beta1.ScaledDeployment)
 	return owner
 }
 
-// own makes a ScaledDeployment and waits until its Deployment runs.
-func (w *world) own(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+// own creates a ScaledDeployment and waits until its Deployment runs.
+func (w *fixture) own(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
 	w.Helper()
 	w.create(w.newOwner(name, changes...))
 	w.settled(name)
 	return w.owner(name)
 }
 
-// scaled has the pods sized in a mode, without a cooldown.
+// scaled enables scaling of the pods in a mode, without a cooldown.
 func scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
 	return func(o *v1beta1.ScaledDeployment) {
 		o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}}
@@ -72,7 +72,7 @@ func named(deployment string) func(*v1beta1.ScaledDeployment) {
 	return func(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = deployment }
 }
 
-func (w *world) owner(name string) *v1beta1.ScaledDeployment {
+func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
 	w.Helper()
 	var o v1beta1.ScaledDeployment
 	if err := env.Client.Get(w.Context(), w.key(name), &o); err != nil {
@@ -81,8 +81,9 @@ func (w *world) owner(name string) *v1beta1.ScaledDeployment {
 	return &o
 }
 
-// edit changes the ScaledDeployment, as its user does, whoever writes its status meanwhile.
-func (w *world) edit(name string, f func(*v1beta1.ScaledDeployment)) {
+// edit changes the ScaledDeployment, as its user does, and retries on conflicts with status
+// writes.
+func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
 	w.Helper()
 	o := w.owner(name)
 	before := o.DeepCopy()
@@ -92,9 +93,9 @@ func (w *world) edit(name string, f func(*v1beta1.ScaledDeployment)) {
 	}
 }
 
-// settled waits until the owner is Ready at its newest spec, with a status that says of
-// its Deployment what the Deployment says of itself.
-func (w *world) settled(name string) *appsv1.Deployment {
+// settled waits until the owner is Ready at its latest generation, and its status matches
+// that of the Deployment.
+func (w *fixture) settled(name string) *appsv1.Deployment {
 	w.Helper()
 	var d appsv1.Deployment
 	w.eventually(func() string {
@@ -113,7 +114,7 @@ func (w *world) settled(name string) *appsv1.Deployment {
 		}
 		has := []int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas}
 		if told := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(told, has) || has[3] != *d.Spec.Replicas {
-			return fmt.Sprintf("the owner counts %d, the Deployment %d, and there shall be %d", told, has, *d.Spec.Replicas)
+			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", told, has, *d.Spec.Replicas)
 		}
 		return ""
 	})
@@ -127,8 +128,9 @@ func deploymentOf(o *v1beta1.ScaledDeployment) string {
 	return o.Name
 }
 
-// unlike is what is wrong with a condition of the owner; "" if it has this status and
-// reason, is about the newest spec, and its message holds all the words.
+// unlike describes how a condition of the owner differs from what is wanted; "" if it has
+// this status and reason, is about the latest generation, and its message contains all the
+// words.
 func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...string) string {
 	var c metav1.Condition
 	if found := meta.FindStatusCondition(o.Status.Conditions, kind); found != nil {
@@ -145,13 +147,13 @@ func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...s
 }
 
 // ownerSays waits for a condition of the owner.
-func (w *world) ownerSays(name, kind, status, reason string, words ...string) {
+func (w *fixture) ownerSays(name, kind, status, reason string, words ...string) {
 	w.Helper()
 	w.eventually(func() string { return unlike(w.owner(name), kind, status, reason, words...) })
 }
 
-// eventsOf are the events on an object by that reason, each as type and note.
-func (w *world) eventsOf(uid types.UID, reason string) (notes []string) {
+// eventsOf returns the events on an object with that reason, each as type and note.
+func (w *fixture) eventsOf(uid types.UID, reason string) (notes []string) {
 	w.Helper()
 	var list eventsv1.EventList
 	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
@@ -173,9 +175,9 @@ func (w *world) eventsOf(uid types.UID, reason string) (notes []string) {
 	return notes
 }
 
-// follow calls f with every change of a Deployment in the namespace from now on, until
-// the test ends. What it returns waits until f has seen an event that matches.
-func (w *world) follow(f func(watch.Event, *appsv1.Deployment)) (until func(matches func(watch.Event, *appsv1.Deployment) bool)) {
+// follow calls f with every change of a Deployment in the namespace until the test ends.
+// The returned function waits until f has seen an event that matches.
+func (w *fixture) follow(f func(watch.Event, *appsv1.Deployment)) (until func(matches func(watch.Event, *appsv1.Deployment) bool)) {
 	w.Helper()
 	watching, err := client.NewWithWatch(env.Config, client.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
@@ -218,9 +220,9 @@ func (w *world) follow(f func(watch.Event, *appsv1.Deployment)) (until func(matc
 	}
 }
 
-// neverTwo fails if, at any time from now on, an owner controls two Deployments at once.
-// What it returns waits until the Deployment by that name and UID has been counted.
-func (w *world) neverTwo() (counted func(d *appsv1.Deployment)) {
+// neverTwo fails if an owner controls two Deployments at the same time. The returned
+// function waits until the Deployment with that name and UID has been counted.
+func (w *fixture) neverTwo() (counted func(d *appsv1.Deployment)) {
 	w.Helper()
 	now := map[types.UID]map[string]bool{} // by owner
 	until := w.follow(func(event watch.Event, d *appsv1.Deployment) {
@@ -246,8 +248,8 @@ func (w *world) neverTwo() (counted func(d *appsv1.Deployment)) {
 	}
 }
 
-// asksFor fails unless the first container of the Deployment's template asks for this.
-func (w *world) asksFor(d *appsv1.Deployment, cpu, memory string) {
+// asksFor fails unless the first container of the Deployment's template has these requests.
+func (w *fixture) asksFor(d *appsv1.Deployment, cpu, memory string) {
 	w.Helper()
 	r := d.Spec.Template.Spec.Containers[0].Resources.Requests
 	if r.Cpu().String() != cpu || r.Memory().String() != memory {
@@ -257,7 +259,7 @@ func (w *world) asksFor(d *appsv1.Deployment, cpu, memory string) {
 
 func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	owner := w.own("web", scaled("InPlace"))
 	w.noted(owner.UID, "Created", "Created Deployment web")
 	w.noted(owner.UID, "Created", "Created VerticalScaler web")
@@ -308,7 +310,7 @@ func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 
 func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	owner := w.own("web")
 	w.asksFor(w.deployment("web"), "100m", "128Mi")
 	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c != nil {
@@ -318,7 +320,7 @@ func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
 	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil || len(list.Items) > 0 {
 		t.Errorf("scalers: %v, %v", list.Items, err)
 	}
-	t.Run("a selector and a name of its own", func(t *testing.T) {
+	t.Run("with its own selector and name", func(t *testing.T) {
 		w := w.in(t)
 		w.create(w.newOwner("api", named("api-v2"), func(o *v1beta1.ScaledDeployment) {
 			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}
@@ -336,12 +338,12 @@ func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
 	})
 }
 
-func TestDriftIsPutBack(t *testing.T) {
+func TestDriftIsReverted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for name, tc := range map[string]struct {
 		drift string // a merge patch of the Deployment
-		// quiet: the spec stays, so there is no event either.
+		// quiet: the spec does not change, so there is no event.
 		quiet bool
 	}{
 		"replicas":      {drift: `{"spec":{"replicas":7}}`},
@@ -389,10 +391,10 @@ func TestDriftIsPutBack(t *testing.T) {
 	}
 }
 
-// What an owner says nothing about is not its business.
+// The owner does not manage fields that it does not set.
 func TestWhatOthersAddStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("web")
 	w.patch(testkit.Deployment(w.namespace, "web"), `{"metadata":{"labels":{"team":"shop"},"annotations":{"note":"x"}},"spec":{
 		"minReadySeconds":1,"revisionHistoryLimit":3,"strategy":{"rollingUpdate":{"maxSurge":2}},
@@ -405,9 +407,9 @@ func TestWhatOthersAddStays(t *testing.T) {
 	}
 }
 
-func TestWhatTheOwnerNoLongerSaysGoes(t *testing.T) {
+func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.own("web", func(o *v1beta1.ScaledDeployment) {
 		template := &o.Spec.Template
 		template.Annotations = map[string]string{"checksum": "1"}
@@ -425,9 +427,9 @@ func TestWhatTheOwnerNoLongerSaysGoes(t *testing.T) {
 	}
 }
 
-func TestADeletedDeploymentIsMadeAnew(t *testing.T) {
+func TestADeletedDeploymentIsRecreated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, how := range []metav1.DeletionPropagation{"Background", "Foreground", "Orphan"} {
 		t.Run(string(how), func(t *testing.T) {
 			t.Parallel()
@@ -440,13 +442,13 @@ func TestADeletedDeploymentIsMadeAnew(t *testing.T) {
 			w.eventually(func() string {
 				var now appsv1.Deployment
 				if err := env.Client.Get(t.Context(), w.key(name), &now); err != nil || now.UID == before.UID {
-					return fmt.Sprintf("the Deployment is not made anew: %v", err)
+					return fmt.Sprintf("the Deployment is not recreated: %v", err)
 				}
 				return ""
 			})
 			w.settled(name)
 			w.runs(name)
-			// Orphans are adopted by the new one, since it has the same selector and template.
+			// The new Deployment adopts the orphans, because it has the same selector and template.
 			if now := podUIDs(w.pods(name)); (how == "Orphan") != slices.Equal(now, pods) {
 				t.Errorf("the pods were %v and are %v", pods, now)
 			}
@@ -468,9 +470,9 @@ func podUIDs(pods []corev1.Pod) (uids []types.UID) {
 	return uids
 }
 
-func TestTheScalerIsKept(t *testing.T) {
+func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -479,7 +481,7 @@ func TestTheScalerIsKept(t *testing.T) {
 			owner := w.own(name, scaled(mode))
 			w.sized(name)
 
-			// Changed by hand.
+			// Changed by a user.
 			w.patch(testkit.Scaler(w.namespace, name, ""), `{"metadata":{"labels":null},"spec":{"deploymentName":"other","updatePolicy":{"cooldownSeconds":77}}}`)
 			w.eventually(func() string {
 				s := w.scaler(name)
@@ -510,7 +512,7 @@ func TestTheScalerIsKept(t *testing.T) {
 			w.eventually(func() string {
 				var now v1beta1.VerticalScaler
 				if err := env.Client.Get(t.Context(), w.key(name), &now); err != nil || now.UID == before.UID {
-					return fmt.Sprintf("the scaler is not made anew: %v", err)
+					return fmt.Sprintf("the scaler is not recreated: %v", err)
 				}
 				return ""
 			})
@@ -522,7 +524,7 @@ func TestTheScalerIsKept(t *testing.T) {
 
 func TestScalingIsRemovedCleanly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -531,9 +533,9 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 			owner := w.own(name, scaled(mode))
 			w.sized(name)
 			if held := w.scaler(name).Status.OriginalResources != nil; held != (mode == "Rollout") {
-				t.Errorf("the scaler holds the template: %t", held)
+				t.Errorf("the scaler has taken over the template: %t", held)
 			}
-			// The template's own resources change while a scaler has taken them over.
+			// The user changes the template's resources after a scaler has taken them over.
 			w.edit(name, func(o *v1beta1.ScaledDeployment) {
 				o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 			})
@@ -566,7 +568,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 			})
 			w.settled(name)
 			w.runs(name)
-			// From now on the template's resources are the owner's.
+			// From now on, the owner manages the template's resources.
 			w.edit(name, func(o *v1beta1.ScaledDeployment) {
 				o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("160m")
 			})
@@ -580,16 +582,16 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 	}
 }
 
-// Containers come and go while a scaler holds the template.
-func TestTemplatesChangeWhileAScalerHoldsResources(t *testing.T) {
+// Containers are added and removed after a scaler has taken over the template.
+func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.uses("web", "app", 300, 300)
 	w.uses("web", "side", 200, 200)
 	w.own("web", scaled("Rollout"))
 	w.sized("web")
 	w.edit("web", func(o *v1beta1.ScaledDeployment) {
-		// In front, so that no place in the list is what it was.
+		// In front, so that the index of every container changes.
 		o.Spec.Template.Spec.Containers = append([]corev1.Container{testkit.Container("side")}, o.Spec.Template.Spec.Containers...)
 		o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("init")}
 	})
@@ -609,7 +611,7 @@ func TestTemplatesChangeWhileAScalerHoldsResources(t *testing.T) {
 	}
 	w.between("cpu of app", *d.Spec.Template.Spec.Containers[1].Resources.Requests.Cpu(), "330m", "380m")
 	w.edit("web", func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Template.Spec.Containers = o.Spec.Template.Spec.Containers[:1] // "app" goes
+		o.Spec.Template.Spec.Containers = o.Spec.Template.Spec.Containers[:1] // "app" is removed
 		o.Spec.Template.Spec.InitContainers = nil
 	})
 	w.eventually(func() string {

@@ -25,16 +25,16 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// plugin is kubectl-vscaler, built and with a kubeconfig.
+// plugin runs kubectl-vscaler with a kubeconfig.
 type plugin struct {
-	*world
+	*fixture
 	binary, kubeconfig string
 }
 
-func newPlugin(w *world, config *rest.Config) plugin {
+func newPlugin(w *fixture, config *rest.Config) plugin {
 	w.Helper()
 	dir := w.TempDir()
-	p := plugin{world: w, binary: filepath.Join(dir, "kubectl-vscaler")}
+	p := plugin{fixture: w, binary: filepath.Join(dir, "kubectl-vscaler")}
 	build := exec.CommandContext(w.Context(), "go", "build", "-buildvcs=false", "-o", p.binary, "./cmd/kubectl-vscaler")
 	build.Dir = testkit.Root()
 	if out, err := build.CombinedOutput(); err != nil {
@@ -43,7 +43,7 @@ func newPlugin(w *world, config *rest.Config) plugin {
 	return p.as(config)
 }
 
-// as is the same plugin for somebody else.
+// as returns the same plugin for another user.
 func (p plugin) as(config *rest.Config) plugin {
 	p.Helper()
 	p.kubeconfig = filepath.Join(p.TempDir(), "kubeconfig")
@@ -60,7 +60,7 @@ func (p plugin) as(config *rest.Config) plugin {
 	return p
 }
 
-// run tells what it wrote, and the code that it has exited with.
+// run returns the output and the exit code.
 func (p plugin) run(args ...string) (out, errOut string, code int) {
 	p.Helper()
 	var o, e bytes.Buffer
@@ -72,7 +72,7 @@ func (p plugin) run(args ...string) (out, errOut string, code int) {
 	return o.String(), e.String(), c.ProcessState.ExitCode()
 }
 
-// explained is what the test looks at of an explanation.
+// explained has the fields of an explanation that the tests check.
 type explained struct {
 	Applied  string
 	Pods     string
@@ -92,7 +92,7 @@ type explained struct {
 	}
 }
 
-// explain explains a scaler, whose first finding must have that reason.
+// explain explains a scaler, and fails unless its first finding has that reason.
 func (p plugin) explain(name, reason string) (x explained) {
 	p.Helper()
 	out, errOut, code := p.run("explain", name, "-o", "json")
@@ -105,20 +105,20 @@ func (p plugin) explain(name, reason string) (x explained) {
 	text, _, _ := p.run("explain", name)
 	for _, f := range x.Findings {
 		if !strings.Contains(text, f.Advice) || !strings.Contains(text, f.Message) {
-			p.Errorf("%s: the text does not say what the data do:\n%s", name, text)
+			p.Errorf("%s: the text does not match the data:\n%s", name, text)
 		}
 	}
 	p.Logf("\n%s", text)
 	return x
 }
 
-// The plugin explains the statuses that the operator writes.
+// The plugin explains statuses that the operator has written.
 func TestThePluginExplains(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPlugin(w, env.Config)
 	if _, errOut, code := p.run("status"); code != 0 || !strings.HasPrefix(errOut, "No VerticalScalers found in namespace ") {
-		t.Errorf("of nothing: exit code %d: %s", code, errOut)
+		t.Errorf("without a scaler: exit code %d: %s", code, errOut)
 	}
 
 	w.scale("web")
@@ -155,7 +155,7 @@ func TestThePluginExplains(t *testing.T) {
 	w.laterThan("web")
 	w.scale("younger", func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "web" })
 	w.says("younger", "Stalled", "True", "Conflict")
-	if x := p.explain("younger", "Conflict"); len(x.Findings) != 2 || x.Findings[1].Reason != "NamespacedInstall" { // the tests' operators see one namespace each
+	if x := p.explain("younger", "Conflict"); len(x.Findings) != 2 || x.Findings[1].Reason != "NamespacedInstall" { // the tests' operators watch one namespace each
 		t.Errorf("%+v", x.Findings)
 	}
 
@@ -188,11 +188,11 @@ func TestThePluginExplains(t *testing.T) {
 	}
 }
 
-// Somebody who may read scalers and nothing else is told what the status says, and what
-// is missing.
-func TestThePluginDoesWithoutRights(t *testing.T) {
+// For a user who may only read scalers, the plugin explains the status and lists what is
+// missing.
+func TestThePluginWorksWithoutRights(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -207,7 +207,7 @@ func TestThePluginDoesWithoutRights(t *testing.T) {
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "reader"}},
 	})
 	p := newPlugin(w, env.Account(t, w.namespace, "reader").Config)
-	w.eventually(func() string { // until the API server knows of the right
+	w.eventually(func() string { // the API server observes the right with a delay
 		if _, errOut, code := p.run("status"); code != 0 {
 			return errOut
 		}

@@ -26,7 +26,7 @@ import (
 )
 
 // evicting sizes new pods, and lets the operators evict.
-func evicting(t *testing.T) *world {
+func evicting(t *testing.T) *fixture {
 	t.Helper()
 	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata/recreate")) {
 		grantTo(t, object, testkit.System, testkit.ServiceAccount)
@@ -36,8 +36,8 @@ func evicting(t *testing.T) *world {
 
 func orRecreate(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Recreate" }
 
-// budget lets no more than so many pods be unavailable.
-func (w *world) budget(name, app string, unavailable int) *policyv1.PodDisruptionBudget {
+// budget creates a PodDisruptionBudget that allows that many unavailable pods.
+func (w *fixture) budget(name, app string, unavailable int) *policyv1.PodDisruptionBudget {
 	w.Helper()
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -50,15 +50,15 @@ func (w *world) budget(name, app string, unavailable int) *policyv1.PodDisruptio
 	return pdb
 }
 
-// evictions are those that the API server has granted.
-func (w *world) evictions() int {
+// evictions is the number of evictions that the API server granted.
+func (w *fixture) evictions() int {
 	w.Helper()
 	return total(count(accepted(w.writes(w.began)), "pods/eviction"))
 }
 
-// mostAway follows the Deployment until done says "", and returns how many of its pods were
-// missing at most.
-func (w *world) mostAway(name string, done func() string) (most int32) {
+// mostAway follows the Deployment until done returns "". It returns the largest number of
+// missing pods.
+func (w *fixture) mostAway(name string, done func() string) (most int32) {
 	w.Helper()
 	w.eventually(func() string {
 		d := w.deployment(name)
@@ -110,7 +110,7 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
 	for _, pod := range w.pods("web") {
 		if slices.ContainsFunc(old, func(o corev1.Pod) bool { return o.UID == pod.UID }) || pod.Generation != 1 {
-			t.Errorf("pod %s of generation %d was not made with its size", pod.Name, pod.Generation)
+			t.Errorf("pod %s of generation %d was not created with its size", pod.Name, pod.Generation)
 		}
 	}
 	if n := w.evictions(); n != 3 {
@@ -121,20 +121,20 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	}
 	w.noted(w.scaler("web").UID, "Evicted", "Pod ", "decided size")
 	if s := w.scaler("web"); s.Status.NewPods == nil || s.Status.NewPods.EffectiveSince == nil || s.Status.NewPods.IneffectiveOnPod != "" {
-		t.Errorf("admission is %+v", s.Status.NewPods)
+		t.Errorf("new pods are sized by %+v", s.Status.NewPods)
 	}
 	mark := env.Mark()
 	w.rounds(20)
 	if writes := w.writes(mark); len(writes) > 2 {
-		w.tell("once it is at rest", writes)
-		t.Error("it does not come to rest")
+		w.tell("once it is idle", writes)
+		t.Error("the operator does not become idle")
 	}
 
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait"}}}`)
 	w.hasBindings()
 }
 
-func TestTooFewReplicasToEvict(t *testing.T) {
+func TestTooFewReplicasForEviction(t *testing.T) {
 	t.Parallel()
 	w := evicting(t)
 	w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
@@ -152,9 +152,9 @@ func TestTooFewReplicasToEvict(t *testing.T) {
 	}
 }
 
-// Somebody else gives new pods a limit and other memory, as webhooks do, and the policy puts
-// nothing beside it.
-func TestOnePodAtMostIsEvictedInVain(t *testing.T) {
+// Another webhook gives new pods a limit and other memory, so that the policy does not
+// apply.
+func TestAtMostOnePodIsEvictedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	w := evicting(t)
 	before := w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Resources.Limits = nil })
@@ -168,7 +168,7 @@ func TestOnePodAtMostIsEvictedInVain(t *testing.T) {
 	w.rounds(30)
 	w.says("web", "Applied", "False", "AdmissionIneffective")
 	if n := w.evictions(); n > 1 {
-		t.Errorf("%d evictions in vain", n)
+		t.Errorf("%d evictions without effect", n)
 	}
 	if d := w.deployment("web"); d.Generation != before.Generation {
 		t.Error("the template was written")
@@ -190,10 +190,10 @@ func TestSeveralBudgetsForOnePod(t *testing.T) {
 	}
 }
 
-// spoil has the API server put a limit and too little memory into new pods, and waits until it
-// does. Policies come in any order: where ours comes first, its memory is replaced; where it
-// comes later, or once more, it puts nothing into a pod with that limit.
-func (w *world) spoil(app string) {
+// spoil makes the API server set a limit and too little memory on new pods, and waits until
+// it does. Policies run in any order. If ours runs first, its memory is replaced. If ours
+// runs later or is run again, it does not change a pod with that limit.
+func (w *fixture) spoil(app string) {
 	w.Helper()
 	name := "a-spoil-" + w.namespace
 	policy := &admissionv1.MutatingAdmissionPolicy{

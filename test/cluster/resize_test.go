@@ -19,7 +19,7 @@ import (
 
 func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	before := w.deploy("web")
 	sets := w.sets("web")
 	w.uses("web", "app", 300, 300)
@@ -27,12 +27,12 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
-	w.between("memory", *requests.Memory(), "384Mi", "385Mi") // twice the margin while evidence is thin
+	w.between("memory", *requests.Memory(), "384Mi", "385Mi") // twice the margin while history is limited
 	pods := w.pods("web")
 	for _, pod := range pods {
 		for kind, request := range *requests {
 			limit := request.DeepCopy()
-			limit.Add(request) // the template's proportion
+			limit.Add(request) // the ratio of the template
 			if got := inForce(pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
 				t.Errorf("pod %s has a %s limit of %s beside a request of %s", pod.Name, kind, got.String(), request.String())
 			}
@@ -71,7 +71,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		t.Errorf("observed generation %d of %d, target %+v", s.Status.ObservedGeneration, s.Generation, s.Status.Target)
 	}
 	if len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-		t.Errorf("finalizers %v, held %+v: nothing of the Deployment is taken over in place", s.Finalizers, s.Status.OriginalResources)
+		t.Errorf("finalizers %v, original resources %+v: nothing of the Deployment is taken over in place", s.Finalizers, s.Status.OriginalResources)
 	}
 	steps := []string{"cpu 100m->" + cpu.String(), "memory 128Mi->" + memory.String()}
 	if len(s.Status.History) != 1 || !strings.Contains(s.Status.History[0].Message, steps[0]) || !strings.Contains(s.Status.History[0].Message, steps[1]) {
@@ -98,7 +98,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 
 func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, quick)
+	w := newFixture(t, quick)
 	w.deploy("web")
 	w.uses("web", "app", 400, 400)
 	w.scale("web")
@@ -122,14 +122,14 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 		t.Errorf("restarts: %v", n)
 	}
 	if s := w.scaler("web"); s.Status.Decision.Reason != "ScaleDown" {
-		t.Errorf("decided for %s", s.Status.Decision.Reason)
+		t.Errorf("decided because of %s", s.Status.Decision.Reason)
 	}
 	w.tell("raised and lowered", w.writes(w.began))
 }
 
-func TestThinEvidenceLowersNothing(t *testing.T) {
+func TestLimitedHistoryLowersNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 10, 20)
 	w.scale("web")
@@ -138,13 +138,13 @@ func TestThinEvidenceLowersNothing(t *testing.T) {
 	w.says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
 	w.says("web", "Ready", "True", "OperatingNormally")
 	if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
-		t.Errorf("resized on thin evidence: %v", n)
+		t.Errorf("resized with limited history: %v", n)
 	}
 }
 
 func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -175,12 +175,12 @@ func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
 
 func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
 	want := w.sized("web")
-	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the last is done
+	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the previous rollout is complete
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	}
 	w.runs("web")
@@ -215,7 +215,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 
 func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web", func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
 	})
@@ -247,7 +247,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	t.Parallel()
 	t.Run("BestEffort pods are left alone", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})
@@ -269,7 +269,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	})
 	t.Run("Guaranteed pods stay Guaranteed", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			r := &d.Spec.Template.Spec.Containers[0].Resources
 			r.Limits = r.Requests.DeepCopy()
@@ -287,7 +287,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 	})
 	t.Run("a BestEffort container beside a Burstable one is sized", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Replicas = ptr.To(int32(1))
 			bare := testkit.Container("bare")

@@ -19,9 +19,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// With usage that stays as it is, a restart changes nothing about the decision: each
-// pod is asked to resize once, and once more for each restart that came between a
-// resize and the record of its decision.
+// With constant usage, a restart does not change the decision. Each pod is resized once,
+// and once more for each restart between a resize and the record of its decision.
 func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
@@ -29,7 +28,7 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -59,8 +58,8 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	}
 }
 
-// The template is written once, and once more for each restart that came between the
-// write and its record; what was found there is given back all the same.
+// The template is written once, and once more for each restart between the write and its
+// record. The original values are restored all the same.
 func TestRestartsDuringARolloutChangeNothing(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
@@ -68,7 +67,7 @@ func TestRestartsDuringARolloutChangeNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(t)
+	w := newFixture(t)
 	before := w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	interrupted := func(done func() bool) {
@@ -95,24 +94,24 @@ func TestRestartsDuringARolloutChangeNothing(t *testing.T) {
 		t.Errorf("%d writes of the template", n)
 	}
 	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout makes two", n)
+		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
 	}
 
 	w.patch(testkit.Scaler(w.namespace, "web", ""), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
 	interrupted(func() bool { return len(w.scaler("web").Finalizers) == 0 })
-	w.givenBack(before)
+	w.restored(before)
 	w.eventually(func() string {
 		if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-			return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
+			return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
 		}
 		return ""
 	})
 }
 
-// A crash may come between the first resize and the status that tells of it.
+// The operator may crash between the first resize and the status write that records it.
 func TestALostStatusDoesNotStrandTheOtherPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -140,7 +139,7 @@ func TestALostStatusDoesNotStrandTheOtherPods(t *testing.T) {
 
 func TestNothingShrinksWithALostHistory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -148,7 +147,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	w.operator.Stop(t)
 	w.wipe("web")
 	w.remove(&v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"}})
-	w.uses("web", "app", 100, 100) // which two hours of evidence would not be enough to lower to
+	w.uses("web", "app", 100, 100) // two hours of evidence would not be enough to lower to this
 	mark := env.Mark()
 	w.start()
 	kept := func() {
@@ -167,7 +166,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 		t.Errorf("resizes: %v", n)
 	}
 
-	// Nor does a pod that comes later start a step back.
+	// A new pod does not cause a reduction either.
 	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":4}}`)
 	w.runs("web")
 	w.eventually(func() string {
@@ -182,7 +181,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 }
 
 // wipe empties the scaler's status, as a restore from a backup does.
-func (w *world) wipe(name string) {
+func (w *fixture) wipe(name string) {
 	w.Helper()
 	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/status","value":{"observedGeneration":-1}}]`))
 	if err := env.Client.Status().Patch(w.Context(), testkit.Scaler(w.namespace, name, ""), patch); err != nil && !apierrors.IsNotFound(err) {

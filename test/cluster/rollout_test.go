@@ -22,14 +22,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// revision counts the rollouts of a Deployment.
+// revision returns the revision of a Deployment's latest rollout.
 const revision = "deployment.kubernetes.io/revision"
 
 func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	before := w.deploy("web", twoContainers, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "side" asks for nothing
+		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "side" has no resources
 	})
 	w.uses("web", "app", 300, 300)
 	w.uses("web", "side", 50, 64)
@@ -40,7 +40,7 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
 	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
 
-	// The real controller has replaced the pods; nothing was resized in place.
+	// The Deployment controller has replaced the pods. No pod was resized in place.
 	d := w.runs("web")
 	for _, pod := range w.pods("web") {
 		for _, o := range old {
@@ -55,7 +55,7 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 		}
 	}
 	if sets := w.sets("web"); len(sets) != 2 {
-		t.Errorf("%d ReplicaSets: one rollout makes two", len(sets))
+		t.Errorf("%d ReplicaSets: one rollout should leave two", len(sets))
 	}
 
 	s := w.scaler("web")
@@ -67,24 +67,24 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	}
 	app, side := s.Status.OriginalResources.Containers[0], s.Status.OriginalResources.Containers[1]
 	if app.Requests.CPU.String() != "100m" || app.Requests.Memory.String() != "128Mi" || app.Limits.CPU.String() != "200m" || app.Limits.Memory.String() != "256Mi" {
-		t.Errorf("held of app: %+v", app)
+		t.Errorf("original resources of app: %+v", app)
 	}
 	if !side.Requests.CPU.IsZero() || !side.Requests.Memory.IsZero() {
-		t.Errorf("held of side: %+v", side)
+		t.Errorf("original resources of side: %+v", side)
 	}
 	ownsOnlyResources(t, d)
-	heldFirst(t, w.writes(w.began))
+	recordsFirst(t, w.writes(w.began))
 	w.tell("a rollout", w.writes(w.began))
 
 	mark := env.Mark()
 	w.remove(testkit.Scaler(w.namespace, "web", "web"))
 	w.gone(testkit.Scaler(w.namespace, "web", "web"))
-	w.givenBack(before)
+	w.restored(before)
 	w.runs("web")
-	w.tell("giving back", w.writes(mark))
+	w.tell("restoring", w.writes(mark))
 }
 
-// ownsOnlyResources fails unless what we own of the Deployment are resources.
+// ownsOnlyResources fails unless the operator owns only resources of the Deployment.
 func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	found := false
@@ -105,7 +105,7 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 			isKey := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && (strings.HasSuffix(p, `"]`) || strings.HasSuffix(p, "].name"))
 			isResource := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && strings.Contains(p, "].resources.")
 			if !isKey && !isResource {
-				t.Errorf("we own %s", p)
+				t.Errorf("the operator owns %s", p)
 			}
 		})
 	}
@@ -114,9 +114,9 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 	}
 }
 
-// heldFirst fails unless the finalizer and then the values found were on record
-// before the Deployment was changed, and it was changed once.
-func heldFirst(t *testing.T, writes []testkit.Write) {
+// recordsFirst fails unless the finalizer and then the original values were recorded before
+// the Deployment was changed, and it was changed once.
+func recordsFirst(t *testing.T, writes []testkit.Write) {
 	t.Helper()
 	stage := 0
 	for _, write := range writes {
@@ -140,8 +140,9 @@ func heldFirst(t *testing.T, writes []testkit.Write) {
 	}
 }
 
-// givenBack waits until the Deployment is as it was, with no field of ours.
-func (w *world) givenBack(before *appsv1.Deployment) {
+// restored waits until the Deployment has its original values, and the operator owns no
+// field of it.
+func (w *fixture) restored(before *appsv1.Deployment) {
 	w.Helper()
 	w.eventually(func() string {
 		now := w.deployment(before.Name)
@@ -166,38 +167,38 @@ func (w *world) givenBack(before *appsv1.Deployment) {
 
 func TestRolloutGivesTheTemplateBack(t *testing.T) {
 	t.Parallel()
-	taken := func(t *testing.T, changes ...func(*appsv1.Deployment)) (*world, *appsv1.Deployment) {
+	taken := func(t *testing.T, changes ...func(*appsv1.Deployment)) (*fixture, *appsv1.Deployment) {
 		t.Helper()
-		w := newWorld(t)
+		w := newFixture(t)
 		before := w.deploy("web", changes...)
 		w.uses("web", "app", 300, 300)
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
 		return w, before
 	}
-	released := func(w *world) {
+	released := func(w *fixture) {
 		w.Helper()
 		w.eventually(func() string {
 			if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-				return fmt.Sprintf("finalizers %v, held %+v", s.Finalizers, s.Status.OriginalResources)
+				return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
 			}
 			return ""
 		})
 	}
-	t.Run("when the scaler is set to Off", func(t *testing.T) {
+	t.Run("when the mode becomes Recommend", func(t *testing.T) {
 		t.Parallel()
 		w, before := taken(t)
 		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.givenBack(before)
+		w.restored(before)
 		released(w)
 		w.says("web", "Ready", "True", "RecommendOnly")
 		w.runs("web")
 	})
-	t.Run("when the scaler is set to InPlace, which then sizes the pods", func(t *testing.T) {
+	t.Run("when the mode becomes InPlace, which then sizes the pods", func(t *testing.T) {
 		t.Parallel()
 		w, before := taken(t)
 		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
-		w.givenBack(before)
+		w.restored(before)
 		released(w)
 		w.runs("web")
 		w.sized("web")
@@ -208,7 +209,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		api := w.deploy("api")
 		w.uses("api", "app", 200, 200)
 		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"api"}}`)
-		w.givenBack(before)
+		w.restored(before)
 		w.runs("web")
 		w.eventually(func() string {
 			if s := w.scaler("web"); s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != api.UID {
@@ -219,29 +220,29 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		requests := w.sized("web")
 		w.between("cpu", *requests.Cpu(), "220m", "260m")
 		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.givenBack(api)
+		w.restored(api)
 	})
-	t.Run("when the scaler is retargeted to what does not exist", func(t *testing.T) {
+	t.Run("when the scaler is retargeted to a missing Deployment", func(t *testing.T) {
 		t.Parallel()
 		w, before := taken(t)
 		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"none"}}`)
-		w.givenBack(before)
+		w.restored(before)
 		released(w)
 		w.says("web", "Ready", "True", "WaitingForDeployment")
 	})
 	t.Run("when an older scaler takes the Deployment", func(t *testing.T) {
 		t.Parallel()
 		w, before := taken(t)
-		// The elder names the Deployment only now.
+		// The older scaler targets the Deployment only now.
 		w.remove(testkit.Scaler(w.namespace, "web", "web"))
 		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.givenBack(before)
+		w.restored(before)
 		w.scale("elder", func(e *v1beta1.VerticalScaler) { e.Spec.DeploymentName = "other" })
 		w.laterThan("elder")
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
 		w.patch(testkit.Scaler(w.namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.givenBack(before)
+		w.restored(before)
 		released(w)
 		w.says("web", "Stalled", "True", "Conflict", "elder")
 	})
@@ -252,7 +253,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		})
 		w.remove(testkit.Scaler(w.namespace, "web", "web"))
 		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.givenBack(before)
+		w.restored(before)
 		w.runs("web")
 		for _, pod := range w.pods("web") {
 			if pod.Status.QOSClass != corev1.PodQOSBestEffort {
@@ -260,7 +261,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 			}
 		}
 	})
-	t.Run("but not what somebody else has taken since", func(t *testing.T) {
+	t.Run("except for fields that another manager has taken over", func(t *testing.T) {
 		t.Parallel()
 		w, _ := taken(t)
 		w.change("web", "kubectl", func(d *appsv1.Deployment) {
@@ -285,13 +286,13 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		w.remove(testkit.Scaler(w.namespace, "web", "web"))
 		w.start()
 		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.givenBack(before)
+		w.restored(before)
 	})
 }
 
 func TestRolloutWaits(t *testing.T) {
 	t.Parallel()
-	untouched := func(w *world) {
+	untouched := func(w *fixture) {
 		w.Helper()
 		if n := count(w.writes(w.began), "deployments"); total(n) > 0 {
 			w.Errorf("writes of Deployments: %v", n)
@@ -299,7 +300,7 @@ func TestRolloutWaits(t *testing.T) {
 	}
 	t.Run("while the Deployment is paused", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web")
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = true })
 		w.uses("web", "app", 300, 300)
@@ -313,7 +314,7 @@ func TestRolloutWaits(t *testing.T) {
 	})
 	t.Run("while another rollout is in progress", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web")
 		w.change("web", "kubectl", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.NodeSelector = map[string]string{"there-is": "none"}
@@ -328,10 +329,10 @@ func TestRolloutWaits(t *testing.T) {
 	})
 }
 
-func TestAnOOMKillRollsTheFloorOut(t *testing.T) {
+func TestAnOOMKillRollsOutTheFloor(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 50, 64)
 	w.scale("web", inMode("Rollout"))
@@ -343,7 +344,7 @@ func TestAnOOMKillRollsTheFloorOut(t *testing.T) {
 	if got := requests.Memory().String(); got != "308Mi" {
 		t.Errorf("memory is %s", got)
 	}
-	// The pod that tells of the kill is gone by now, and what it told is not forgotten.
+	// The pod that was killed no longer exists, and the operator still remembers the kill.
 	w.rounds(10)
 	w.restart()
 	w.rounds(10)
@@ -354,6 +355,6 @@ func TestAnOOMKillRollsTheFloorOut(t *testing.T) {
 		t.Errorf("writes of the template: %v", n)
 	}
 	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout makes two", n)
+		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
 	}
 }

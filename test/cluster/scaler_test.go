@@ -21,9 +21,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-func TestOfTwoScalersTheOlderActs(t *testing.T) {
+func TestTheOlderOfTwoScalersActs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	d := w.deploy("web")
 	target := func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "web" }
 	w.scale("z-elder", target)
@@ -62,7 +62,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 		reason string // of Applied and of Ready
 		undo   string
 	}{
-		"in mode Off": {
+		"in mode Recommend": {
 			change: inMode("Recommend"), reason: "RecommendOnly",
 			undo: `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`,
 		},
@@ -78,7 +78,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			w.deploy("web")
 			w.uses("web", "app", 300, 300)
 			w.scale("web", tc.change)
@@ -104,9 +104,9 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 	}
 }
 
-func TestAScalerThatIsHeldUpKeepsItsDecision(t *testing.T) {
+func TestABlockedScalerKeepsItsDecision(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -139,7 +139,7 @@ func TestAScalerThatIsHeldUpKeepsItsDecision(t *testing.T) {
 
 func TestBoundsTakeEffectAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600)) })
@@ -181,9 +181,9 @@ func TestBoundsTakeEffectAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheCheckpointCarriesTheHistoryOver(t *testing.T) {
+func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -197,7 +197,7 @@ func TestTheCheckpointCarriesTheHistoryOver(t *testing.T) {
 		t.Errorf("owners %+v, Deployment %q", checkpoint.OwnerReferences, checkpoint.Spec.DeploymentName)
 	}
 
-	// Nothing more is heard of usage, and nothing is left in the status to go by.
+	// No more usage arrives, and the status holds no values to start from.
 	w.usage.Fail(errors.New("no more usage"))
 	w.says("web", "RecommendationProvided", "False", "MetricsUnavailable")
 	before := w.scaler("web").Status.Recommendation
@@ -211,9 +211,9 @@ func TestTheCheckpointCarriesTheHistoryOver(t *testing.T) {
 		return ""
 	})
 	after := w.scaler("web").Status.Recommendation
-	// A checkpoint is written when the observed time has doubled, so up to half of it
-	// may be lost, and with it as much of the confidence that the bounds rest on; of
-	// the numbers none.
+	// The operator writes a checkpoint when the observed time has doubled. A restart may
+	// lose up to half of that time, and the confidence that the bounds rest on. It does not
+	// lose any of the values.
 	x, y := before.ContainerRecommendations[0], after.ContainerRecommendations[0]
 	if 2*y.ObservedSeconds < x.ObservedSeconds {
 		t.Errorf("%d s of evidence before the restart, %d s after", x.ObservedSeconds, y.ObservedSeconds)
@@ -230,9 +230,9 @@ func TestTheCheckpointCarriesTheHistoryOver(t *testing.T) {
 	w.gone(&checkpoint)
 }
 
-func TestADeploymentMadeAnewInheritsTheHistory(t *testing.T) {
+func TestARecreatedDeploymentInheritsTheHistory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	old := w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -245,19 +245,19 @@ func TestADeploymentMadeAnewInheritsTheHistory(t *testing.T) {
 		t.Errorf("the decision %+v and the target %+v outlive the Deployment", s.Status.Decision, s.Status.Target)
 	}
 	w.usage.Fail(errors.New("no more usage"))
-	anew := w.deploy("web")
+	recreated := w.deploy("web")
 	after := w.sized("web")
 	if after.Cpu().Cmp(*before.Cpu()) != 0 || after.Memory().Cmp(*before.Memory()) != 0 {
 		t.Errorf("requests were %v and are %v", before, after)
 	}
-	if s := w.scaler("web"); s.Status.Target == nil || s.Status.Target.UID != anew.UID {
+	if s := w.scaler("web"); s.Status.Target == nil || s.Status.Target.UID != recreated.UID {
 		t.Errorf("target: %+v", s.Status.Target)
 	}
 }
 
 func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -279,7 +279,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	if writes := w.writes(mark); len(writes) > 0 {
 		t.Errorf("written after the end: %v", writes)
 	}
-	// A new one by the same name knows nothing of it.
+	// A new scaler with the same name does not inherit its state.
 	w.scale("web", inMode("Recommend"))
 	w.says("web", "Applied", "False", "RecommendOnly")
 	if got := w.scaler("web").Status; got.Decision != nil || len(got.History) > 0 {
@@ -289,7 +289,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 
 func TestAnOutageOfTheMetricsLowersNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, quick)
+	w := newFixture(t, quick)
 	w.deploy("web")
 	w.uses("web", "app", 400, 400)
 	w.scale("web")
@@ -321,7 +321,7 @@ func TestAnOutageOfTheMetricsLowersNothing(t *testing.T) {
 
 func TestMissingUsageNamesThePod(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 300)
 	w.scale("web")
@@ -333,7 +333,7 @@ func TestMissingUsageNamesThePod(t *testing.T) {
 	w.usage.refuse()
 	w.says("web", "RecommendationProvided", "True", "EnoughHistory")
 
-	// A pod that runs for longer than metrics-server needs, and of which nothing is heard.
+	// A pod that has run for longer than metrics-server needs, and has no metrics.
 	w.deploy("mute")
 	w.scale("mute")
 	mute := w.pods("mute")[1]

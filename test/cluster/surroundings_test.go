@@ -24,13 +24,13 @@ import (
 
 const resizeAnnotation = "kwok.verticalscaler.io/resize"
 
-func TestAKubeletThatPutsAResizeOffIsNotAskedAgain(t *testing.T) {
+func TestADeferredResizeIsNotRequestedAgain(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	for verdict, reason := range map[string]string{"deferred": "Deferred", "infeasible": "Infeasible"} {
 		t.Run(verdict, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			w.deploy("web")
 			held := w.pods("web")[0]
 			w.annotate(&held, resizeAnnotation, verdict)
@@ -59,9 +59,9 @@ func TestAKubeletThatPutsAResizeOffIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// atSize waits until the pods, but for those named, have at least that much CPU in
-// force.
-func (w *world) atSize(name, cpu string, but ...string) {
+// atSize waits until the kubelet reports at least that much CPU for the pods, except those
+// named.
+func (w *fixture) atSize(name, cpu string, but ...string) {
 	w.Helper()
 	w.eventually(func() string {
 		for _, pod := range w.pods(name) {
@@ -77,10 +77,10 @@ func (w *world) atSize(name, cpu string, but ...string) {
 	})
 }
 
-func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
+func TestARequestAboveTheNodeIsReportedAndBlocksNoOtherPod(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.node("small-"+w.namespace, "1")
 	w.node("large-"+w.namespace, "8")
 	w.deploy("web", func(d *appsv1.Deployment) {
@@ -109,10 +109,10 @@ func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
 	w.atSize("web", "2200m", small)
 	w.sized("other")
 	w.rounds(20)
-	// The whole was refused, its memory was not.
+	// The complete resize was rejected, the resize of memory was not.
 	n := count(w.writes(w.began), "pods/resize")
 	if n[small] != 2 {
-		t.Errorf("pod %s was asked for %d times, not for the whole and for memory alone", small, n[small])
+		t.Errorf("pod %s was resized %d times, want once completely and once for memory", small, n[small])
 	}
 	for _, pod := range w.pods("web") {
 		requests, decided := pod.Spec.Containers[0].Resources.Requests, w.scaler("web").Status.Decision.Containers[0].Requests
@@ -122,7 +122,7 @@ func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
 	}
 	w.noted(w.scaler("web").UID, "Blocked", "NodeCapacity")
 
-	// The user's way out is at once effective.
+	// The user's remedy takes effect at once.
 	w.patch(w.scaler("web"), `{"spec":{"resourcePolicy":{"containerPolicies":[{"containerName":"*","maxAllowed":{"cpu":"500m"}}]}}}`)
 	requests := w.sized("web")
 	if got := requests.Cpu().String(); got != "500m" {
@@ -130,8 +130,8 @@ func TestARequestAboveTheNodeIsToldApartAndBlocksNobodyElse(t *testing.T) {
 	}
 }
 
-// node makes a node of the test's own, played by kwok.
-func (w *world) node(name, cpu string) {
+// node creates a node for the test, simulated by kwok.
+func (w *fixture) node(name, cpu string) {
 	w.Helper()
 	room := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
 	node := &corev1.Node{
@@ -151,9 +151,9 @@ func (w *world) node(name, cpu string) {
 	})
 }
 
-func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
+func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t) // its resync is far too slow to help
+	w := newFixture(t) // its resync period is too long to help
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("600m")}},
@@ -166,7 +166,7 @@ func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 	w.says("web", "Applied", "False", "QuotaExceeded", "team", "600m of requests.cpu", "545m are used")
 	w.says("web", "Stalled", "True", "QuotaExceeded")
 
-	// Their memory need not wait for it.
+	// Their memory is not affected by the quota.
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
 			if now := inForce(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("345Mi")) < 0 {
@@ -178,7 +178,7 @@ func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 	w.rounds(60)
 	for _, write := range w.writes(w.began) {
 		if write.Resource == "pods/resize" && write.Code == 403 {
-			t.Errorf("asked for and refused: %s", write)
+			t.Errorf("requested and rejected: %s", write)
 		}
 	}
 	grown := 0
@@ -196,8 +196,8 @@ func TestAQuotaIsRespectedAndRecoveredFrom(t *testing.T) {
 	w.says("web", "Ready", "True", "OperatingNormally")
 }
 
-// counts waits until the quota counts so much.
-func (w *world) counts(quota *corev1.ResourceQuota, key corev1.ResourceName, want string) {
+// counts waits until the quota reports that usage.
+func (w *fixture) counts(quota *corev1.ResourceQuota, key corev1.ResourceName, want string) {
 	w.Helper()
 	w.eventually(func() string {
 		if err := env.Client.Get(w.Context(), w.key(quota.Name), quota); err != nil {
@@ -210,15 +210,15 @@ func (w *world) counts(quota *corev1.ResourceQuota, key corev1.ResourceName, wan
 	})
 }
 
-func TestARolloutThatAQuotaHasNoRoomForDoesNotBegin(t *testing.T) {
+func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("500m")}},
 	}
 	w.create(quota)
-	before := w.deploy("web") // three pods, of which none may go before the first new one
+	before := w.deploy("web") // three pods, none of which may stop before the first new one is ready
 	w.counts(quota, "requests.cpu", "300m")
 	w.uses("web", "app", 300, 300)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
@@ -232,9 +232,9 @@ func TestARolloutThatAQuotaHasNoRoomForDoesNotBegin(t *testing.T) {
 	w.runs("web")
 }
 
-func TestLimitsGetTheHeadroomThatTheyAreGiven(t *testing.T) {
+func TestLimitsGetTheirHeadroom(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.create(&corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -273,9 +273,9 @@ func TestLimitsGetTheHeadroomThatTheyAreGiven(t *testing.T) {
 
 func TestChangesWaitForTheirWindow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 92, 90) // less than what is requested, and with its margin a little more: no reason to hurry
+	w.uses("web", "app", 92, 90) // slightly above the request with its margin, so not urgent
 	far := time.Now().UTC().Add(12 * time.Hour)
 	w.scale("web", func(s *v1beta1.VerticalScaler) {
 		s.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
@@ -295,16 +295,16 @@ func TestChangesWaitForTheirWindow(t *testing.T) {
 	w.sized("web")
 	w.says("web", "Applied", "True", "Applied")
 
-	// What the schema cannot know to be wrong is said, and holds up nothing urgent.
+	// The operator reports an error that the schema cannot detect. It does not delay urgent changes.
 	w.patch(w.scaler("web"), `{"spec":{"updatePolicy":{"windows":[{"schedule":"0 0 30 2 *","durationMinutes":10}]}}}`)
 	w.says("web", "Stalled", "True", "InvalidWindow", "windows[0]", "no year has")
 	w.uses("web", "app", 600, 300)
 	w.atSize("web", "600m")
 }
 
-func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
+func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 	t.Parallel()
-	limits := func(w *world, cpu, memory string) *corev1.LimitRange {
+	limits := func(w *fixture, cpu, memory string) *corev1.LimitRange {
 		return &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -313,7 +313,7 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 			}}},
 		}
 	}
-	fits := func(w *world, cpu, memory string) {
+	fits := func(w *fixture, cpu, memory string) {
 		w.Helper()
 		w.eventually(func() string {
 			for _, pod := range w.pods("web") {
@@ -330,9 +330,9 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 			}
 		}
 	}
-	t.Run("which is there before", func(t *testing.T) {
+	t.Run("which exists before", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.create(limits(w, "500m", "512Mi"))
 		w.deploy("web")
 		w.uses("web", "app", 300, 200)
@@ -340,9 +340,9 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 		w.sized("web")
 		fits(w, "500m", "512Mi")
 	})
-	t.Run("which comes later", func(t *testing.T) {
+	t.Run("which is created later", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.deploy("web")
 		w.uses("web", "app", 300, 200)
 		w.scale("web")
@@ -350,9 +350,9 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 		w.create(limits(w, "300m", "1Gi"))
 		fits(w, "300m", "1Gi")
 	})
-	t.Run("which is below what usage asks for", func(t *testing.T) {
+	t.Run("which is below the recommendation", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.create(limits(w, "250m", "1Gi"))
 		w.deploy("web")
 		w.uses("web", "app", 600, 200)
@@ -360,9 +360,9 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 		fits(w, "250m", "1Gi")
 		w.sized("web")
 	})
-	t.Run("which would make requests and limits equal, and so the pods Guaranteed", func(t *testing.T) {
+	t.Run("which would make requests equal to limits, and so the pods Guaranteed", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newFixture(t)
 		w.create(limits(w, "500m", "512Mi"))
 		w.deploy("web")
 		w.uses("web", "app", 700, 700)
@@ -382,7 +382,7 @@ func TestALimitRangeIsFittedBeforeAsking(t *testing.T) {
 
 func TestAnHPAKeepsItsResource(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.deploy("web")
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "load"},

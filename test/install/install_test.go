@@ -27,11 +27,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// largestAnnotation is how many bytes the annotations of an object may have
-// together. "kubectl apply" without --server-side keeps the whole object in one.
+// largestAnnotation is the maximum size of an object's annotations in bytes. "kubectl
+// apply" without --server-side stores the whole object in one annotation.
 const largestAnnotation = 256 << 10
 
-// TestEveryObjectFitsIntoAnAnnotation leaves half of the room to later versions.
+// TestEveryObjectFitsIntoAnAnnotation reserves half of the room for later versions.
 func TestEveryObjectFitsIntoAnAnnotation(t *testing.T) {
 	stream, err := os.Open(filepath.Join(testkit.Root(), "dist", "install.yaml"))
 	if err != nil {
@@ -60,8 +60,8 @@ func TestEveryObjectFitsIntoAnAnnotation(t *testing.T) {
 	}
 }
 
-// TestInstallUseUninstall follows the README from a cluster that has never seen the
-// operator to one that has forgotten it.
+// TestInstallUseUninstall follows the README on a cluster without the operator, from the
+// installation to the removal of all its objects.
 func TestInstallUseUninstall(t *testing.T) {
 	bare(t)
 	install := commandsOf(t, "## Install")
@@ -81,7 +81,7 @@ func TestInstallUseUninstall(t *testing.T) {
 	oursInRollout.isSized(t)
 	pods, ourPods := names(t, inPlace), names(t, ours)
 	if got := rollout.templateCPU(t); got < 300 {
-		t.Fatalf("the template of the Deployment in Rollout asks for %dm: there is nothing to give back", got)
+		t.Fatalf("the template of the Deployment in Rollout asks for %dm: there is nothing to restore", got)
 	}
 
 	for _, command := range commandsOf(t, "## Uninstall") {
@@ -106,9 +106,9 @@ func TestInstallUseUninstall(t *testing.T) {
 	}
 }
 
-// TestScaledDeploymentsTakeTheirDeploymentsWithThem shows what the README warns of, and
-// what "make undeploy" does instead.
-func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
+// TestDeletingTheCRDDeletesDeployments shows the data loss that the README
+// warns of, and that "make undeploy" avoids it.
+func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command string
 		stays   bool
@@ -140,7 +140,7 @@ func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
 					t.Errorf("pods are %v, not %v", now, pods)
 				}
 				if w.deployment(t).DeletionTimestamp != nil {
-					t.Error("the Deployment goes")
+					t.Error("the Deployment is being deleted")
 				}
 				return
 			}
@@ -149,15 +149,15 @@ func TestScaledDeploymentsTakeTheirDeploymentsWithThem(t *testing.T) {
 	}
 }
 
-// TestUninstallInTheWrongOrder takes the operator away while a scaler holds
-// something, and then tries both ways out that the README names.
+// TestUninstallInTheWrongOrder removes the operator while a scaler has taken over a
+// template, and then tries both remedies of the README.
 func TestUninstallInTheWrongOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		way func(t *testing.T, w workload)
-		cpu int64 // what the template asks for in the end: at least this
+		cpu int64 // the template's final CPU request: at least this
 	}{
-		"install it again": {way: installAgain, cpu: 100},
-		"let it go":        {way: letGo, cpu: 300},
+		"reinstalling":         {way: installAgain, cpu: 100},
+		"releasing the scaler": {way: release, cpu: 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bare(t)
@@ -186,7 +186,7 @@ func TestUninstallInTheWrongOrder(t *testing.T) {
 	}
 }
 
-// installAgain has the operator finish what it has begun.
+// installAgain lets the operator finish the deletion.
 func installAgain(t *testing.T, w workload) {
 	t.Helper()
 	gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
@@ -200,8 +200,8 @@ func installAgain(t *testing.T, w workload) {
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 
-// letGo takes the finalizer away by hand.
-func letGo(t *testing.T, w workload) {
+// letGo removes the finalizer by hand.
+func release(t *testing.T, w workload) {
 	t.Helper()
 	must(t, strings.NewReplacer("NAMESPACE", w.namespace, "NAME", w.name).Replace(lastResort(t)))
 	if got := w.templateCPU(t); got < 300 {
@@ -209,7 +209,7 @@ func letGo(t *testing.T, w workload) {
 	}
 }
 
-// lastResort is the command in the README for a scaler that nobody can finish.
+// lastResort is the README's command for a scaler that no operator can finish.
 func lastResort(t *testing.T) string {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
@@ -221,11 +221,11 @@ func lastResort(t *testing.T) string {
 			return command
 		}
 	}
-	t.Fatal("the README does not say how to let a scaler go")
+	t.Fatal("the README does not say how to release a scaler")
 	return ""
 }
 
-// TestClientSideApply installs with the apply that many pipelines still use.
+// TestClientSideApply installs with client-side apply, which many pipelines still use.
 func TestClientSideApply(t *testing.T) {
 	bare(t)
 	must(t, "kubectl apply -f dist/install.yaml")
@@ -235,8 +235,9 @@ func TestClientSideApply(t *testing.T) {
 	}
 }
 
-// TestRolesForPeople binds the two roles that are bound to nobody, in one namespace.
-func TestRolesForPeople(t *testing.T) {
+// TestRolesForUsers binds the two roles for users in one namespace. The installation does
+// not bind them.
+func TestRolesForUsers(t *testing.T) {
 	bare(t)
 	must(t, commandsOf(t, "## Install")[0])
 	namespace := env.Namespace(t)
@@ -263,8 +264,8 @@ func TestRolesForPeople(t *testing.T) {
 			want := strings.Contains(tc.who, who)
 			verb, resource, _ := strings.Cut(tc.right, " ")
 			resource, subresource, _ := strings.Cut(resource, "/")
-			testkit.Eventually(t, soon, func() string { // a binding is believed a moment after it is made
-				// Who may not is told so by the exit code, too.
+			testkit.Eventually(t, soon, func() string { // the API server observes a binding with a delay
+				// The exit code reports a missing right, too.
 				out, _ := run(t, fmt.Sprintf("kubectl auth can-i %s %s --subresource=%q -n %s --as=%s", verb, resource, subresource, namespace, who))
 				if got := strings.HasPrefix(out, "yes"); got != want {
 					return fmt.Sprintf("the %s may %s: %t", who, tc.right, got)
@@ -275,7 +276,7 @@ func TestRolesForPeople(t *testing.T) {
 	}
 }
 
-// rightsOf names the components with rights that config/default can do without.
+// rightsOf names the optional components of config/default that grant rights.
 var rightsOf = map[string]string{"Rollout": "rollout", "ScaledDeployments": "scaled-deployment"}
 
 // without is config/default's text without one of its components.
@@ -288,8 +289,8 @@ func without(t *testing.T, text, component string) string {
 	return strings.Replace(text, line, "\n", 1)
 }
 
-// TestEachComponentWorksWithoutTheOther leaves out the rights of Rollout, and then those
-// of ScaledDeployments. What they are for says so, and the other works.
+// TestEachComponentWorksWithoutTheOther omits the rights of Rollout, and then those of
+// ScaledDeployments. The operator reports the missing rights, and the other feature works.
 func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 	file := filepath.Join("default", "kustomization.yaml")
 	original, err := os.ReadFile(filepath.Join(testkit.Root(), "config", file))
@@ -344,8 +345,8 @@ func TestEachComponentWorksWithoutTheOther(t *testing.T) {
 	}
 }
 
-// TestComponents has the API server check each choice that config/default offers in
-// its comments, alone and together with the others.
+// TestComponents makes the API server check each choice that config/default offers in its
+// comments, alone and combined.
 func TestComponents(t *testing.T) {
 	bare(t)
 	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
@@ -387,23 +388,23 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// running waits until the API is served and the operator's pod is there. kwok plays
-// it: the operator that works is a process of the test.
+// running waits until the API is served and the operator's pod exists. kwok simulates this
+// pod: the operator runs in the test process.
 func running(t *testing.T) {
 	t.Helper()
 	must(t, "kubectl wait --for=condition=Established --timeout=2m crd -l app.kubernetes.io/name=verticalscaler-operator")
 	must(t, "kubectl wait --for=condition=Available --timeout=2m -n "+system+" deployment/verticalscaler-operator")
 }
 
-// versions are the resource versions of all that is installed, but for the
-// Deployment's, whose status changes.
+// versions returns the resource versions of all installed objects, except the Deployment's,
+// whose status changes.
 func versions(t *testing.T) string {
 	t.Helper()
 	return must(t, `kubectl get crd,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,configmaps -n `+system+
 		` -l app.kubernetes.io/name=verticalscaler-operator -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{"\n"}{end}'`)
 }
 
-// forgotten waits until nothing of the operator is left.
+// forgotten waits until all objects of the operator are deleted.
 func forgotten(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"scaleddeployments", "verticalscalers", "verticalscalercheckpoints"} {

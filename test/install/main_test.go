@@ -1,10 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cluster
-
-// Package install installs the operator without OLM and takes it away again, on a
-// real control plane, with kubectl and the very commands of the README.
+// Package install installs and removes the operator without OLM, on a real control plane,
+// with kubectl and the commands of the README.
 package install
 
 import (
@@ -35,9 +33,9 @@ import (
 )
 
 const (
-	// soon is how long anything may take on a busy machine.
+	// soon is the timeout of every wait, long enough for a busy machine.
 	soon = 2 * time.Minute
-	// system is where dist/install.yaml puts the operator.
+	// system is the namespace in dist/install.yaml.
 	system = "verticalscaler-system"
 	// account is the operator's user name.
 	account = "system:serviceaccount:" + system + ":verticalscaler-operator"
@@ -47,8 +45,8 @@ var env *testkit.Env
 
 func TestMain(m *testing.M) { os.Exit(testkit.ClusterMain(m, &env)) }
 
-// run runs a shell command in the repository, with kubectl for this cluster in its
-// path, and returns what it says.
+// run runs a shell command in the repository, with kubectl for this cluster in its path,
+// and returns the output.
 func run(t *testing.T, command string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -60,7 +58,7 @@ func run(t *testing.T, command string) (string, error) {
 	return string(out), err
 }
 
-// must is run for a command that has to succeed.
+// must runs a command that has to succeed.
 func must(t *testing.T, command string) string {
 	t.Helper()
 	out, err := run(t, command)
@@ -70,7 +68,7 @@ func must(t *testing.T, command string) string {
 	return out
 }
 
-// commandsOf are the commands in a section of the README, without comments.
+// commandsOf returns the commands in a section of the README, without comments.
 func commandsOf(t *testing.T, heading string) (commands []string) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
@@ -116,14 +114,14 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// bare makes the cluster one that has never seen the operator.
+// bare removes all traces of the operator from the cluster.
 func bare(t *testing.T) {
 	t.Helper()
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 
-// operator starts the operator with the rights that the installation gave to its
-// service account, no others.
+// operator starts the operator with exactly the rights that the installation granted to its
+// service account.
 func operator(t *testing.T) *testkit.Operator {
 	t.Helper()
 	as := *env
@@ -133,14 +131,14 @@ func operator(t *testing.T) *testkit.Operator {
 	}
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 100 * time.Millisecond // each round counts as a minute
-	return as.StartOperator(t, c, &crowd{rounds: time.Now()})
+	return as.StartOperator(t, c, &podUsage{rounds: time.Now()})
 }
 
-// crowd is a source in which every pod uses the same.
-type crowd struct{ rounds time.Time }
+// podUsage is a usage source in which all pods have the same usage.
+type podUsage struct{ rounds time.Time }
 
 // List implements collect.Source.
-func (c *crowd) List(ctx context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
+func (c *podUsage) List(ctx context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
 	c.rounds = c.rounds.Add(time.Minute)
 	var pods corev1.PodList
 	if err := env.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
@@ -158,12 +156,12 @@ func (c *crowd) List(ctx context.Context, namespace string, _ time.Time) (sample
 // workload is a Deployment with a scaler.
 type workload struct{ namespace, name string }
 
-// scaled makes a Deployment with its scaler and waits until its pods have the
-// decided size.
+// scaled creates a Deployment with its scaler and waits until its pods have the decided
+// size.
 func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 	t.Helper()
 	w := workload{namespace, strings.ToLower(string(mode))}
-	testkit.Eventually(t, soon, func() string { // no pod can be made before
+	testkit.Eventually(t, soon, func() string { // pods need the service account
 		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
 	})
 	d := testkit.Deployment(namespace, w.name)
@@ -179,11 +177,11 @@ func scaled(t *testing.T, namespace string, mode v1beta1.UpdateMode) workload {
 	return w
 }
 
-// owned makes a ScaledDeployment with two pods. It does not wait.
+// owned creates a ScaledDeployment with two pods. It does not wait.
 func owned(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) workload {
 	t.Helper()
 	w := workload{namespace, name}
-	testkit.Eventually(t, soon, func() string { // no pod can be made before
+	testkit.Eventually(t, soon, func() string { // pods need the service account
 		return said(env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}))
 	})
 	if err := env.Client.Create(t.Context(), &v1beta1.ScaledDeployment{
@@ -198,7 +196,7 @@ func owned(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) worklo
 	return w
 }
 
-// condition is one of the ScaledDeployment's.
+// condition returns a condition of the ScaledDeployment.
 func (w workload) condition(t *testing.T, kind string) metav1.Condition {
 	t.Helper()
 	var o v1beta1.ScaledDeployment
@@ -234,7 +232,7 @@ func (w workload) isSized(t *testing.T) {
 		}
 		for _, pod := range pods {
 			if got := cpuInForce(pod); got < 300 {
-				return fmt.Sprintf("pod %s has %dm of CPU in force", pod.Name, got)
+				return fmt.Sprintf("pod %s has %dm of CPU applied", pod.Name, got)
 			}
 		}
 		return ""
@@ -263,7 +261,7 @@ func (w workload) deployment(t *testing.T) *appsv1.Deployment {
 	return d
 }
 
-// pods are those that stay.
+// pods returns the pods that are not being deleted.
 func (w workload) pods(t *testing.T) (pods []corev1.Pod) {
 	t.Helper()
 	var list corev1.PodList
@@ -278,7 +276,7 @@ func (w workload) pods(t *testing.T) (pods []corev1.Pod) {
 	return pods
 }
 
-// templateCPU is what the pod template asks for.
+// templateCPU is the CPU request in the pod template.
 func (w workload) templateCPU(t *testing.T) int64 {
 	t.Helper()
 	return w.deployment(t).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
@@ -293,7 +291,7 @@ func cpuInForce(pod corev1.Pod) int64 {
 	return 0
 }
 
-// gone waits until there is no such object.
+// gone waits until the object does not exist.
 func gone(t *testing.T, obj client.Object) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() string {

@@ -25,7 +25,7 @@ import (
 )
 
 // The API server merges sizes from the scaler's status into new pods of its Deployment, and
-// into nothing else. Pods are made here as a ReplicaSet's controller makes them.
+// into no other pods. These tests create pods as the ReplicaSet controller does.
 func TestTheAPIServerSizesNewPods(t *testing.T) {
 	namespace := env.Namespace(t)
 	sized := func(name string, requests, limits v1beta1.Amounts) v1beta1.NewPodContainer {
@@ -52,7 +52,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	}
 	create(t, admission.Policy())
 	create(t, admission.Binding(client.ObjectKeyFromObject(scaler), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
-	testkit.Eventually(t, time.Minute, func() string { // the API server learns of it in its own time
+	testkit.Eventually(t, time.Minute, func() string { // the API server observes the policy with a delay
 		pod := podOfSet(namespace, "web", "web-5d4f8c")
 		if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			t.Fatal(err)
@@ -73,23 +73,23 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"a pod of the Deployment":                 {func(*corev1.Pod) {}, "app 310m 640Mi of 620m 1280Mi"},
-		"a container that has no size":            {withContainer("side", template), "app 310m 640Mi of 620m 1280Mi, side " + template},
-		"one resource of a container":             {withContainer("log", bare), "app 310m 640Mi of 620m 1280Mi, log 100m 64Mi of 0 0"},
-		"a container that has got a limit since":  {withContainer("log", template), "app 310m 640Mi of 620m 1280Mi, log " + template},
-		"a container that has lost a limit since": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
-		"a container without resources":           {withContainer("log", "0 0 of 0 0"), "app 310m 640Mi of 620m 1280Mi, log 0 64Mi of 0 0"},
+		"a pod of the Deployment":               {func(*corev1.Pod) {}, "app 310m 640Mi of 620m 1280Mi"},
+		"a container that has no size":          {withContainer("side", template), "app 310m 640Mi of 620m 1280Mi, side " + template},
+		"one resource of a container":           {withContainer("log", bare), "app 310m 640Mi of 620m 1280Mi, log 100m 64Mi of 0 0"},
+		"a container that got a limit later":    {withContainer("log", template), "app 310m 640Mi of 620m 1280Mi, log " + template},
+		"a container that lost its limit later": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
+		"a container without resources":         {withContainer("log", "0 0 of 0 0"), "app 310m 640Mi of 620m 1280Mi, log 0 64Mi of 0 0"},
 		"a pod of another Deployment whose labels are the same": {func(p *corev1.Pod) {
 			p.OwnerReferences[0].Name = "website-5d4f8c"
 		}, "app " + template},
 		"a pod of a Deployment whose name begins with it": {func(p *corev1.Pod) {
 			p.OwnerReferences[0].Name = "web-canary-5d4f8c"
 		}, "app " + template},
-		"a pod of a ReplicaSet that no Deployment made": {func(p *corev1.Pod) { delete(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey) }, "app " + template},
-		"a pod of another kind of controller":           {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "app " + template},
-		"a pod whose owner does not control it":         {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, "app " + template},
-		"a pod of nobody":                               {func(p *corev1.Pod) { p.OwnerReferences = nil }, "app " + template},
-		"a pod with other labels":                       {func(p *corev1.Pod) { p.Labels["app"] = "other" }, "app " + template},
+		"a pod of a ReplicaSet without a Deployment": {func(p *corev1.Pod) { delete(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey) }, "app " + template},
+		"a pod of another kind of controller":        {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "app " + template},
+		"a pod whose owner does not control it":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, "app " + template},
+		"a pod without owner":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, "app " + template},
+		"a pod with other labels":                    {func(p *corev1.Pod) { p.Labels["app"] = "other" }, "app " + template},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOfSet(namespace, "web", "web-5d4f8c")
@@ -118,7 +118,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			t.Errorf("resources (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("what it is made of is stored as it is written", func(t *testing.T) {
+	t.Run("the status is stored as it is written", func(t *testing.T) {
 		policy, binding := admission.Policy(), admission.Binding(client.ObjectKeyFromObject(scaler), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
 		wantPolicy, wantBinding := policy.DeepCopy(), binding.DeepCopy()
 		for _, obj := range []client.Object{policy, binding} {
@@ -133,7 +133,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			t.Errorf("binding (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a scaler that has gone", func(t *testing.T) {
+	t.Run("a deleted scaler", func(t *testing.T) {
 		if err := env.Client.Delete(t.Context(), scaler); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	})
 }
 
-// podOfSet is a pod as the controller of that ReplicaSet makes it.
+// podOfSet returns a pod as the controller of that ReplicaSet creates it.
 func podOfSet(namespace, app, set string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -166,7 +166,7 @@ func podOfSet(namespace, app, set string) *corev1.Pod {
 	}
 }
 
-// resourcesOf reads what sayPod says of a container.
+// resourcesOf parses what sayPod reports about a container.
 func resourcesOf(said string) (r corev1.ResourceRequirements) {
 	var cpu, memory, cpuLimit, memoryLimit string
 	if _, err := fmt.Sscanf(said, "%s %s of %s %s", &cpu, &memory, &cpuLimit, &memoryLimit); err != nil {

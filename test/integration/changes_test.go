@@ -33,13 +33,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// A change may take as long as this on a busy machine, and hundreds of them much longer.
+// A change may take this long on a busy machine, and a thousand changes much longer.
 const (
 	busy   = 2 * time.Minute
 	stormy = 8 * time.Minute
 )
 
-// kubelets put in force what is asked of any pod, and has been, until the test ends.
+// kubelets applies all requested and past resizes of any pod, until the test ends.
 func kubelets(t *testing.T) {
 	t.Helper()
 	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: env.Client.Scheme()})
@@ -62,14 +62,14 @@ func kubelets(t *testing.T) {
 			}
 			testkit.Actuate(pod)
 			if err := env.Client.Status().Update(ctx, pod); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-				t.Errorf("putting a resize in force: %v", err)
+				t.Errorf("applying a resize: %v", err)
 			}
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// scaled makes a Deployment with one pod and a scaler, without a cooldown.
+// scaled creates a Deployment with one pod and a scaler, without a cooldown.
 func scaled(ctx context.Context, namespace, name string, mode v1beta1.UpdateMode) error {
 	d := testkit.Deployment(namespace, name)
 	d.Spec.Replicas = ptr.To(int32(1))
@@ -91,7 +91,7 @@ func scaled(ctx context.Context, namespace, name string, mode v1beta1.UpdateMode
 
 func podOf(name string) string { return name + "-5d4f8b-0" }
 
-// appliedReasons counts the scalers of the namespaces by their reason of Applied.
+// appliedReasons counts the scalers of the namespaces by the reason of Applied.
 func appliedReasons(t *testing.T, namespaces ...string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -109,7 +109,7 @@ func appliedReasons(t *testing.T, namespaces ...string) map[string]int {
 	return out
 }
 
-// writesOf are the operator's since the mark, of these resources, by time.
+// writesOf returns the operator's writes of these resources since the mark, by time.
 func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...string) (out []testkit.Write) {
 	t.Helper()
 	all, err := env.WritesSince(mark, agent)
@@ -125,7 +125,7 @@ func writesOf(t *testing.T, mark testkit.AuditMark, agent string, resources ...s
 	return out
 }
 
-// busiest is the most of these writes in any window.
+// busiest is the largest number of these writes in any window.
 func busiest(writes []testkit.Write, window time.Duration) (most int) {
 	for i, j := 0, 0; j < len(writes); j++ {
 		for writes[j].Received.Sub(writes[i].Received) >= window {
@@ -136,8 +136,8 @@ func busiest(writes []testkit.Write, window time.Duration) (most int) {
 	return most
 }
 
-// runbook runs the command of docs/runbook.md that has these words, as it is written there
-// but for the operator's namespace.
+// runbook runs the command of docs/runbook.md that contains these words, with the
+// operator's namespace replaced.
 func runbook(t *testing.T, namespace, words string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "runbook.md"))
@@ -171,7 +171,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 200 * time.Millisecond
 	c.Freeze.Namespace = own
-	// Four changes a second, so that the switch comes amidst them.
+	// Four changes a second, so that the freeze begins between them.
 	c.Budget = operatorconfig.Budget{ChangesPerMinute: 2, ChangesPerMinutePerNamespace: 2, Window: 500 * time.Millisecond}
 	use := testkit.NewUsage()
 	name := func(i int) string { return fmt.Sprintf("d-%02d", i) }
@@ -227,7 +227,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 			t.Errorf("scaler %s is not Ready", s.Name)
 		}
 	}
-	// Nothing is given back either, so the scaler stays.
+	// The original values are not restored either, so the scaler stays.
 	rolled := scaler(t, namespace, "rolled")
 	remove(t, rolled)
 	testkit.Eventually(t, busy, func() string {
@@ -242,7 +242,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 		}
 		return "no event tells why the scaler stays"
 	})
-	// Recommendations go on, and a new operator knows the switch before it acts.
+	// Recommendations continue, and a new operator reads the switch before it acts.
 	operator.Stop(t)
 	settled := env.Mark()
 	for i := range some {
@@ -264,7 +264,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	for _, write := range touches(mark) {
 		last = max(last, write.Received.Sub(made))
 	}
-	t.Logf("%d of %d scalers were held; the last change began %s after the switch was made", held[v1beta1.ReasonFrozen], some, last)
+	t.Logf("%d of %d scalers were frozen; the last change began %s after the switch was created", held[v1beta1.ReasonFrozen], some, last)
 	if last > time.Second {
 		t.Errorf("a change began %s after the switch was made", last)
 	}
@@ -288,12 +288,12 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "100m" {
-		t.Errorf("the template was not given back: it requests %s", got)
+		t.Errorf("the template was not restored: it requests %s", got)
 	}
 }
 
-// A storm: all scalers are out of range at once. The window is shorter than a minute, so
-// that the test is.
+// A storm: all scalers are out of range at once. The budget window is shorter than a minute
+// to shorten the test.
 func TestAStormStaysWithinTheBudget(t *testing.T) {
 	const (
 		many         = 400
@@ -340,15 +340,16 @@ func TestAStormStaysWithinTheBudget(t *testing.T) {
 			t.Errorf("%d changes of a namespace within %s, of %d", got, window, perNamespace)
 		}
 	}
-	// What is asked anew after a conflict is the only waste.
+	// The only additional requests are retries after a conflict.
 	if n := len(changes); n < many || n > many+many/10 {
 		t.Errorf("%d resizes", n)
 	}
 	if waited == 0 {
-		t.Log("nobody had to wait: this machine makes fewer changes than the budget allows")
+		t.Log("no change had to wait: this machine makes fewer changes than the budget allows")
 	}
-	// Found, recommended, waiting, resizing, applied, and a recommendation of a young history,
-	// which moves meanwhile. A write each time that one asks would be many more.
+	// The status changes at most this often: found, recommended, waiting, resizing,
+	// applied, and a new recommendation because the history grows. A write for each retry
+	// would exceed this by far.
 	if n := len(statuses); n > 15*many {
 		t.Errorf("%d statuses were written", n)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// There is no resync in these tests: what only the net would catch counts as lost.
+// These tests have no resync: an event that only a resync would make up for counts as lost.
 
 const soon = 30 * time.Second
 
@@ -30,25 +30,25 @@ const soon = 30 * time.Second
 const many = 1000
 
 func TestADeploymentFindsItsScaler(t *testing.T) {
-	type world struct {
+	type fixture struct {
 		t         *testing.T
 		namespace string
 		operator  *testkit.Operator
 		restart   func()
 	}
-	cases := map[string]func(w *world){
-		"when it is created after the scaler": func(w *world) {
+	cases := map[string]func(w *fixture){
+		"when it is created after the scaler": func(w *fixture) {
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", absent)
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			sees(w.t, w.namespace, "web", present)
 		},
-		"when it is there before the scaler": func(w *world) {
+		"when it exists before the scaler": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
 		},
-		"when it is modified, scaled and paused": func(w *world) {
+		"when it is modified, scaled and paused": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
@@ -59,7 +59,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			sees(w.t, w.namespace, "web", present)
 		},
-		"when it is deleted, and made anew under the same name": func(w *world) {
+		"when it is deleted and recreated": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
@@ -68,7 +68,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			sees(w.t, w.namespace, "web", present)
 		},
-		"when the scaler is retargeted": func(w *world) {
+		"when the scaler is retargeted": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
@@ -77,7 +77,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 			create(w.t, testkit.Deployment(w.namespace, "api"))
 			sees(w.t, w.namespace, "web", present)
 		},
-		"after the status was wiped": func(w *world) {
+		"after the status was wiped": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
@@ -85,7 +85,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 			change(w.t, w.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
 			sees(w.t, w.namespace, "web", present)
 		},
-		"after the claim was forged, foreign or malformed": func(w *world) {
+		"after the claim was forged, foreign or malformed": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			for i, claim := range []string{w.namespace + "/other", "kube-system/web", "web", "a/b/c", "/", ""} {
@@ -96,7 +96,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 				sees(w.t, w.namespace, "web", present)
 			}
 		},
-		"after the operator was away": func(w *world) {
+		"after the operator was away": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "web", "web")
 			sees(w.t, w.namespace, "web", present)
@@ -108,7 +108,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 			sees(w.t, w.namespace, "web", present)
 			sees(w.t, w.namespace, "api", present)
 		},
-		"and so does the next one when the first goes": func(w *world) {
+		"by the next scaler when the first is deleted": func(w *fixture) {
 			create(w.t, testkit.Deployment(w.namespace, "web"))
 			createScaler(w.t, w.namespace, "a", "web")
 			createScaler(w.t, w.namespace, "b", "web") // in the same second or later: second by name or age
@@ -123,7 +123,7 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := &world{t: t, namespace: env.Namespace(t)}
+			w := &fixture{t: t, namespace: env.Namespace(t)}
 			w.restart = func() { w.operator = env.StartOperator(t, testkit.OperatorConfig(), testkit.NewUsage(), w.namespace) }
 			w.restart()
 			run(w)
@@ -131,8 +131,8 @@ func TestADeploymentFindsItsScaler(t *testing.T) {
 	}
 }
 
-// Each Deployment is changed within two write round trips of its scaler's creation:
-// at the very time at which its claim is being written.
+// Each Deployment is changed within two write round trips of its scaler's creation, while
+// its claim is being written.
 func TestNoEarlyChangeIsLost(t *testing.T) {
 	namespace := env.Namespace(t)
 	testkit.InParallel(t, many, func(i int) error {
@@ -143,7 +143,7 @@ func TestNoEarlyChangeIsLost(t *testing.T) {
 		if err := env.Client.Create(t.Context(), testkit.Scaler(namespace, nameOf(i), nameOf(i))); err != nil {
 			return err
 		}
-		// An odd one is changed at once, an even one a round trip later.
+		// Odd Deployments are changed at once, even ones a round trip later.
 		if i%2 == 0 {
 			if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: nameOf(i)}, &appsv1.Deployment{}); err != nil {
 				return err
@@ -177,7 +177,7 @@ func TestNoChangeIsLostAfterTheMappingWasWiped(t *testing.T) {
 
 func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
 
-// allSeen waits until every scaler's status tells of the latest generation of its
+// allSeen waits until every scaler's status is based on the latest generation of its
 // Deployment, and claims it.
 func allSeen(t *testing.T, namespace string) {
 	t.Helper()
@@ -262,8 +262,8 @@ func scaler(t *testing.T, namespace, name string) *v1beta1.VerticalScaler {
 	return &s
 }
 
-// writeStatus writes a status as somebody would who restores or forges one, over
-// whatever the operator writes at the same time.
+// writeStatus writes a status as a restore or a forgery would, and retries on conflicts
+// with the operator.
 func writeStatus(t *testing.T, namespace, name string, f func(*v1beta1.VerticalScalerStatus)) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() string {
@@ -281,8 +281,8 @@ const (
 	absent  = false
 )
 
-// sees waits until the scaler's status tells of its Deployment's latest generation,
-// or of its absence, and claims it.
+// sees waits until the scaler's status is based on the latest generation of its Deployment,
+// or reports its absence, and claims it.
 func sees(t *testing.T, namespace, name string, there bool) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() string {

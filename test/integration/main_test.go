@@ -1,10 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
-
-// Package integration holds the tests against a real API server: what it accepts and
-// refuses, and whether the running manager is woken by what it should be.
+// Package integration tests with a real API server: what it accepts and rejects, and which
+// events make the running manager reconcile.
 package integration
 
 import (

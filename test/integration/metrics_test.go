@@ -43,21 +43,21 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
 	})
 
-	testkit.Eventually(t, soon, func() string { // the server starts beside the controllers
+	testkit.Eventually(t, soon, func() string { // the server starts concurrently with the controllers
 		if code, what := get(t, address, ""); code != http.StatusUnauthorized {
 			return fmt.Sprintf("without a token: %d %s", code, what)
 		}
 		return ""
 	})
-	// controller-runtime calls a token that the API server cannot read a failure of
-	// its own, so the code is not 401. What counts is that nothing is served.
+	// controller-runtime reports an invalid token as an internal error, so the code is not
+	// 401. It is enough that nothing is served.
 	if code, body := get(t, address, "forged"); code < 400 || strings.Contains(body, "controller_runtime") {
 		t.Errorf("with a forged token: %d %s", code, body)
 	}
 	if code, _ := get(t, address, token(t, namespace, "stranger")); code != http.StatusForbidden {
 		t.Errorf("without the right: %d", code)
 	}
-	testkit.Eventually(t, soon, func() string { // the authorizer caches what it was told before
+	testkit.Eventually(t, soon, func() string { // the authorizer caches earlier answers
 		code, body := get(t, address, reader)
 		if code != http.StatusOK || !strings.Contains(body, `controller_runtime_reconcile_total{controller="verticalscaler"`) {
 			return http.StatusText(code) + " " + body[:min(len(body), 200)]
@@ -72,11 +72,11 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it only told a port
+	defer l.Close() //nolint:errcheck // it only reserved a port
 	return l.Addr().String()
 }
 
-// token makes a ServiceAccount and returns a token of its.
+// token creates a ServiceAccount and returns a token for it.
 func token(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -88,7 +88,7 @@ func token(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// get returns the answer's code and body, or 0 and why there is none.
+// get returns the code and the body of the answer, or 0 and the error.
 func get(t *testing.T, address, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)

@@ -47,15 +47,15 @@ var (
 	networkPolicy  = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
 )
 
-// nameOfKind are the names under which the operator creates its objects.
+// nameOfKind maps kinds to the names of the operator's objects.
 var nameOfKind = map[schema.GroupVersionKind]string{
 	serviceMonitor: "verticalscaler-operator",
 	prometheusRule: "verticalscaler-operator",
 	networkPolicy:  "verticalscaler-operator-ingress",
 }
 
-// site is the namespace of an operator whose service account may do what the Role
-// own-namespace says, and nothing else.
+// site is the namespace of an operator whose service account has only the rights of the
+// Role own-namespace.
 type site struct {
 	*testing.T
 	namespace  string
@@ -72,7 +72,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// may binds the rights in config/rbac to the service account.
+// may binds the roles in config/rbac to the service account.
 func (s *site) may() *site {
 	s.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(), "config", "rbac", "own_namespace.yaml"))
@@ -98,7 +98,7 @@ func (s *site) may() *site {
 	return s
 }
 
-// eventuallyMay waits until the API server's authorizer knows of a right.
+// eventuallyMay waits until the API server's authorizer knows a right.
 func (s *site) eventuallyMay(verb, group, resource, name string) {
 	s.Helper()
 	testkit.Eventually(s.T, soon, func() string {
@@ -118,7 +118,7 @@ func (s *site) eventuallyMay(verb, group, resource, name string) {
 	})
 }
 
-// provisioner is one that runs as the service account.
+// provisioner returns a provisioner that acts as the service account.
 func (s *site) provisioner(change ...func(o *provision.Options)) *provision.Provisioner {
 	s.Helper()
 	o := provision.Options{
@@ -138,7 +138,7 @@ func (s *site) provisioner(change ...func(o *provision.Options)) *provision.Prov
 	return p
 }
 
-// round makes a round, and returns what it has logged.
+// round runs one round, and returns its log lines.
 func (s *site) round(p *provision.Provisioner, wantDone bool) []string {
 	s.Helper()
 	if done := p.Round(s.context()); done != wantDone {
@@ -151,7 +151,7 @@ func (s *site) context() context.Context {
 	return log.IntoContext(s.Context(), funcr.New(s.said.add, funcr.Options{Verbosity: 1}))
 }
 
-// get reads an object of the operator, nil if it is not there.
+// get reads an object of the operator; nil if it does not exist.
 func (s *site) get(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	s.Helper()
 	u := &unstructured.Unstructured{}
@@ -166,7 +166,7 @@ func (s *site) get(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return u
 }
 
-// writes are the write requests since the mark.
+// writes returns the write requests since the mark.
 func (s *site) writes(mark testkit.AuditMark) []string {
 	s.Helper()
 	writes, err := env.WritesSince(mark, s.agent)
@@ -180,7 +180,7 @@ func (s *site) writes(mark testkit.AuditMark) []string {
 	return out
 }
 
-// says fails unless each line has its part.
+// says fails unless each line contains its part.
 func (s *site) says(got []string, want ...string) {
 	s.Helper()
 	if !slices.EqualFunc(got, want, strings.Contains) {
@@ -188,7 +188,7 @@ func (s *site) says(got []string, want ...string) {
 	}
 }
 
-// lines collects what is logged.
+// lines collects the log lines.
 type lines struct {
 	mu   sync.Mutex
 	text []string
@@ -218,7 +218,7 @@ var monitoringCRDs = envtest.CRDInstallOptions{
 	Paths: []string{filepath.Join("testdata", "monitoring_crds.yaml")}, ErrorIfPathMissing: true,
 }
 
-// serveMonitoring makes the API server serve the Prometheus Operator's kinds, or not.
+// serveMonitoring switches the API of the Prometheus Operator on or off.
 func serveMonitoring(t *testing.T, serve bool) {
 	t.Helper()
 	var err error
@@ -242,7 +242,7 @@ func serveMonitoring(t *testing.T, serve bool) {
 	})
 }
 
-func TestProvisionedWhereServed(t *testing.T) {
+func TestProvisionedIfServed(t *testing.T) {
 	serveMonitoring(t, false)
 	s := newSite(t).may()
 	p := s.provisioner()
@@ -285,7 +285,7 @@ func TestProvisionedWhereServed(t *testing.T) {
 		}
 	}
 
-	// The policy lets in one port, and says nothing of what goes out.
+	// The policy allows ingress to one port, and does not restrict egress.
 	var policy networkingv1.NetworkPolicy
 	if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: nameOfKind[networkPolicy]}, &policy); err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestProvisionedWhereServed(t *testing.T) {
 	}
 }
 
-func TestProvisionedIsPutBack(t *testing.T) {
+func TestProvisionedObjectsAreReverted(t *testing.T) {
 	serveMonitoring(t, true)
 	s := newSite(t).may()
 	p := s.provisioner()
@@ -354,11 +354,11 @@ func TestProvisionedIsPutBack(t *testing.T) {
 		}
 		s.says(s.round(p, true), "Reverted changes")
 		if u := s.get(tc.kind); tc.wrong(u) {
-			t.Errorf("%s was not put back: %v", tc.what, u.Object)
+			t.Errorf("%s was not reverted: %v", tc.what, u.Object)
 		}
 	}
 
-	// What users add stays, also when something else is put back.
+	// The user's additions stay, also when another field is reverted.
 	u := s.get(serviceMonitor)
 	u.SetLabels(map[string]string{"release": "prometheus", "app.kubernetes.io/name": "mine"})
 	u.SetAnnotations(map[string]string{"note": "ours"})
@@ -371,7 +371,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 		t.Errorf("labels %v, annotations %v", u.GetLabels(), u.GetAnnotations())
 	}
 
-	// What an earlier version wanted, and this one does not, is given up.
+	// The operator releases fields that an earlier version set, and this one does not.
 	former := &unstructured.Unstructured{}
 	former.SetGroupVersionKind(serviceMonitor)
 	former.SetNamespace(s.namespace)
@@ -388,7 +388,7 @@ func TestProvisionedIsPutBack(t *testing.T) {
 		t.Errorf("after an earlier version: %s", got)
 	}
 
-	// What is deleted is made anew.
+	// A deleted object is recreated.
 	if err := env.Client.Delete(t.Context(), s.get(networkPolicy)); err != nil {
 		t.Fatal(err)
 	}
@@ -400,14 +400,14 @@ func TestProvisionedIsPutBack(t *testing.T) {
 	}
 }
 
-func TestProvisionedAndSwitchedOff(t *testing.T) {
+func TestProvisionedObjectsAreDeletedWhenSwitchedOff(t *testing.T) {
 	serveMonitoring(t, true)
 	s := newSite(t).may()
 	s.round(s.provisioner(), true)
 	off := s.provisioner(func(o *provision.Options) { o.Monitoring = false })
 	s.says(s.round(off, true), "Removed a disabled object", "Removed a disabled object")
 	if s.get(serviceMonitor) != nil || s.get(prometheusRule) != nil || s.get(networkPolicy) == nil {
-		t.Error("the wrong objects are gone")
+		t.Error("the wrong objects were deleted")
 	}
 	s.says(s.round(off, true))
 	plain := s.provisioner(func(o *provision.Options) { o.SecureMetrics = false })
@@ -417,21 +417,21 @@ func TestProvisionedAndSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestProvisioningLeavesAloneWhatBelongsToOthers(t *testing.T) {
+func TestProvisioningLeavesForeignObjectsAlone(t *testing.T) {
 	serveMonitoring(t, true)
 	s := newSite(t).may()
 	foreign := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nameOfKind[networkPolicy]}}
 	create(t, foreign)
 	p := s.provisioner()
 	s.says(s.round(p, true), `"Provisioned" "ServiceMonitor"`, `"Provisioned" "PrometheusRule"`, "belongs to another owner")
-	s.says(s.round(p, true)) // said once
+	s.says(s.round(p, true)) // logged once
 	s.says(s.round(s.provisioner(func(o *provision.Options) { o.NetworkPolicy = false }), true))
 	if got := s.get(networkPolicy); got == nil || got.GetResourceVersion() != foreign.ResourceVersion {
-		t.Errorf("somebody else's policy has changed: %v", got)
+		t.Errorf("the foreign policy has changed: %v", got)
 	}
 
-	// That of a former Deployment of the operator is the garbage collector's, and
-	// comes back when it is gone.
+	// An object of a former Deployment of the operator is left to the garbage collector,
+	// and recreated once it is deleted.
 	if err := env.Client.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
@@ -454,9 +454,9 @@ func TestProvisioningWithoutRights(t *testing.T) {
 	p := s.provisioner()
 	mark := env.Mark()
 	s.says(s.round(p, true), "the operator's own Deployment cannot be read")
-	s.says(s.round(p, true)) // said once, and nothing to try again soon
+	s.says(s.round(p, true)) // logged once, and no early retry
 
-	// It may read its Deployment, and look at one kind.
+	// The service account may read its Deployment, and one kind.
 	create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "some"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get"}},
@@ -474,7 +474,7 @@ func TestProvisioningWithoutRights(t *testing.T) {
 	if s.get(networkPolicy) != nil || s.get(serviceMonitor) != nil {
 		t.Errorf("written without the right: %q", s.writes(mark))
 	}
-	s.may() // and what was missing is found by the next round
+	s.may() // the next round finds what was missing
 	s.says(s.round(p, true), `"Provisioned"`, `"Provisioned"`, `"Provisioned"`)
 }
 
@@ -483,16 +483,16 @@ func TestProvisioningWithoutADeployment(t *testing.T) {
 	remove(t, s.deployment)
 	s.says(s.round(s.provisioner(), true), "the operator's own Deployment cannot be read")
 	if s.get(networkPolicy) != nil {
-		t.Error("provisioned for nobody")
+		t.Error("provisioned without an owner")
 	}
-	// Outside of a cluster, nobody says which one it is.
+	// Outside of a cluster, the operator does not know its Deployment.
 	if err := s.provisioner(func(o *provision.Options) { o.Namespace = "" }).Start(s.context()); err != nil {
 		t.Error(err)
 	}
 	s.says(s.said.took(), `"POD_NAMESPACE"`)
 }
 
-func TestProvisioningLooksAgain(t *testing.T) {
+func TestProvisioningRetries(t *testing.T) {
 	s := newSite(t).may()
 	p := s.provisioner(func(o *provision.Options) { o.Monitoring = false })
 	clock := testclock.NewFakeClock(time.Now())
@@ -525,9 +525,9 @@ func TestProvisioningLooksAgain(t *testing.T) {
 	}
 }
 
-// The alerts of the installed operator, which runs as main runs it, ask for metrics and
-// labels that it has.
-func TestAlertsAskForWhatIsExposed(t *testing.T) {
+// The alerts use only metrics and labels that the installed operator exposes when it runs
+// as main runs it.
+func TestAlertsUseExposedMetrics(t *testing.T) {
 	serveMonitoring(t, true)
 	s := newSite(t)
 	t.Setenv(provision.NamespaceEnv, s.namespace)
@@ -544,7 +544,7 @@ func TestAlertsAskForWhatIsExposed(t *testing.T) {
 		return ""
 	})
 	create(t, testkit.Deployment(s.namespace, "web"))
-	createScaler(t, s.namespace, "web", "web") // so that there has been a pass
+	createScaler(t, s.namespace, "web", "web") // so that there has been a reconcile
 	sees(t, s.namespace, "web", present)
 
 	create(t, &rbacv1.ClusterRoleBinding{
@@ -580,7 +580,7 @@ func TestAlertsAskForWhatIsExposed(t *testing.T) {
 				t.Errorf("%s asks for anybody's %s", name, selector[1])
 			}
 			if selector[1] == "up" {
-				continue // Prometheus's own
+				continue // a label of Prometheus itself
 			}
 			series := regexp.MustCompile(`(?m)^` + selector[1] + `\{(.*)\} `).FindStringSubmatch(exposed)
 			if series == nil {

@@ -33,10 +33,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// What the API server accepts, and what it says when it does not. Objects are
-// written as users write them, in YAML, since Go types would hide half of the
-// values. Nothing but the tests that say so is stored: a dry run validates just the
-// same.
+// These tests check what the API server accepts, and how it rejects the rest. Objects are
+// written in YAML, as users write them, because Go types cannot express half of the values.
+// Only the tests that say so store objects: a dry run validates in the same way.
 
 const (
 	mustBeDeployment = "must be the name of a Deployment in this namespace: use lowercase letters, digits, '-' and '.', and start and end with a letter or digit"
@@ -47,17 +46,17 @@ const (
 	mustBeShort      = "Too long: may not be more than 32 bytes"
 )
 
-// refusal is where and why an object is refused. The zero value stands for an
-// object that is accepted.
+// refusal is the field and the reason of a rejection. The zero value stands for an accepted
+// object.
 type refusal struct {
 	field string
 	why   string // a part of the message
 }
 
-// The test server is started before the tests are, so Go does not know that they
-// depend on these files: without a test that reads them, an older result would
-// stand although the schema has changed.
-func TestTheServerHasTheCRDsOfThisTree(t *testing.T) {
+// The API server starts before the tests, so Go does not know that they depend on these
+// files. This test reads them, so that a cached result does not survive a change of the
+// schema.
+func TestTheAPIServerHasTheCurrentCRDs(t *testing.T) {
 	dir := filepath.Join(testkit.Root(), "config", "crd", "bases")
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -263,9 +262,9 @@ func TestBoundsAreQuantities(t *testing.T) {
 	}
 }
 
-// To compare quantities, the server writes out their digits. Without a look at the
+// To compare quantities, the API server expands their digits. If it did not check the
 // exponent first, one request with 10 characters would keep it busy for minutes.
-func TestAnAbsurdExponentIsRefusedAtOnce(t *testing.T) {
+func TestAHugeExponentIsRejectedAtOnce(t *testing.T) {
 	const absurd = `"1e99999999"`
 	namespace := env.Namespace(t)
 	for resource, usual := range map[string]string{"cpu": "2", "memory": "1Gi"} {
@@ -395,7 +394,7 @@ const (
 	mustBeZone     = "must be the IANA name of a time zone, such as Europe/Berlin or UTC"
 )
 
-func TestPaceOfUpdates(t *testing.T) {
+func TestUpdatePolicy(t *testing.T) {
 	policy := func(fields string) string { return `{deploymentName: web, updatePolicy: {` + fields + `}}` }
 	window := func(fields string) string { return policy(`windows: [{` + fields + `}]`) }
 	const in, inWindow = "spec.updatePolicy.", "spec.updatePolicy.windows[0]"
@@ -431,8 +430,8 @@ func TestPaceOfUpdates(t *testing.T) {
 		"16 windows are accepted":                  {spec: policy(`windows: [` + strings.Repeat(`{schedule: "0 2 * * *", durationMinutes: 60},`, 16) + `]`)},
 		"17 windows are refused":                   {spec: policy(`windows: [` + strings.Repeat(`{schedule: "0 2 * * *", durationMinutes: 60},`, 17) + `]`), want: refusal{in + "windows", "must have at most 16 items"}},
 	}
-	// The schema checks the shape of a schedule. What it lets through and is no schedule
-	// all the same is for the controller, with the reason InvalidWindow.
+	// The schema checks the format of a schedule. The controller reports other invalid
+	// schedules with the reason InvalidWindow.
 	for schedule, ok := range map[string]bool{
 		"* * * * *": true, "*/5 0-6,22 1,15 JAN-MAR MON-FRI": true, "59 23 31 12 6": true, "0 2 ? * sat": true,
 		"00 02 01 01 0": true, "0  2  *  *  *": true, "10-50/10 */2 * * *": true, "60 * * * *": true,
@@ -469,7 +468,7 @@ func TestPaceOfUpdates(t *testing.T) {
 	}
 }
 
-func TestPolicyOfLimits(t *testing.T) {
+func TestLimitPolicy(t *testing.T) {
 	policy := func(fields string) string {
 		return `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, ` + fields + `}]}}`
 	}
@@ -575,19 +574,19 @@ func TestUnknownFields(t *testing.T) {
 			}
 		}
 	})
-	t.Run("strict validation refuses a key that is there twice", func(t *testing.T) {
+	t.Run("strict validation refuses a duplicate key", func(t *testing.T) {
 		body := `{"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScaler", "metadata": {"name": "web"},
 			"spec": {"deploymentName": "web", "deploymentName": "api"}}`
 		if err := post(t, namespace, body); err == nil || !strings.Contains(err.Error(), `duplicate field "spec.deploymentName"`) {
 			t.Errorf("a duplicate key led to %v", err)
 		}
 	})
-	t.Run("strict validation accepts what it knows", func(t *testing.T) {
+	t.Run("strict validation accepts known fields", func(t *testing.T) {
 		if err := env.Client.Create(t.Context(), scalerWith(t, namespace, fullSpec(2)), client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("otherwise they are dropped", func(t *testing.T) {
+	t.Run("other validation drops them", func(t *testing.T) {
 		scaler := scalerWith(t, namespace, unknown)
 		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
 			t.Fatal(err)
@@ -600,9 +599,10 @@ func TestUnknownFields(t *testing.T) {
 	})
 }
 
-// The cost of a rule is estimated when the CRD is created and counted when it runs.
-// The greatest object that the schema allows must not exceed what a request may cost.
-func TestTheGreatestScalerIsAccepted(t *testing.T) {
+// The API server estimates the cost of a rule when the CRD is created, and counts it when
+// the rule runs. The largest object that the schema allows must not exceed the limit per
+// request.
+func TestTheLargestScalerIsAccepted(t *testing.T) {
 	namespace := env.Namespace(t)
 	scaler := scalerWith(t, namespace, fullSpec(32))
 	if err := env.Client.Create(t.Context(), scaler); err != nil {
@@ -617,7 +617,7 @@ func TestTheGreatestScalerIsAccepted(t *testing.T) {
 	}
 }
 
-// fullSpec has n policies in which everything is as long as it may be.
+// fullSpec has n policies in which everything has its maximum length.
 func fullSpec(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{deploymentName: %s, suspend: true, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 86400, tolerancePercent: 50, verificationSeconds: 3600,
@@ -645,7 +645,7 @@ func TestDeploymentNameMayChange(t *testing.T) {
 		t.Fatalf("retargeting: %v", err)
 	}
 	if got := scaler.GetGeneration(); got != 2 {
-		t.Errorf("the generation is %d, want 2: the operator must be woken", got)
+		t.Errorf("the generation is %d, want 2: the change must trigger a reconcile", got)
 	}
 	setField(t, scaler, "Api", "spec", "deploymentName")
 	refusedWith(t, env.Client.Update(t.Context(), scaler), refusal{"spec.deploymentName", mustBeDeployment})
@@ -773,9 +773,9 @@ func TestScalerStatus(t *testing.T) {
 	}
 }
 
-// A status as large as the schema allows must fit into etcd: its write would fail
-// with an internal error for ever.
-func TestTheGreatestStatusIsStored(t *testing.T) {
+// The largest status that the schema allows must fit into etcd. Otherwise, every write of
+// it would fail with an internal error.
+func TestTheLargestStatusIsStored(t *testing.T) {
 	scaler := scalerWith(t, env.Namespace(t), fullSpec(32))
 	if err := env.Client.Create(t.Context(), scaler); err != nil {
 		t.Fatal(err)
@@ -833,7 +833,7 @@ func TestScalersAreSelectedByDeployment(t *testing.T) {
 			}
 		})
 	}
-	t.Run("another field is no selector", func(t *testing.T) {
+	t.Run("other fields are not selectable", func(t *testing.T) {
 		var scalers v1beta1.VerticalScalerList
 		err := env.Client.List(t.Context(), &scalers, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: fields.ParseSelectorOrDie("spec.suspend=true")})
 		if !apierrors.IsBadRequest(err) {
@@ -842,8 +842,7 @@ func TestScalersAreSelectedByDeployment(t *testing.T) {
 	})
 }
 
-// What kubectl explain shows comes from here: each field says what it is, beginning
-// with its own name.
+// kubectl explain shows these descriptions. Each begins with the name of its field.
 func TestEveryFieldExplainsItself(t *testing.T) {
 	for _, kind := range []string{"VerticalScaler", "VerticalScalerCheckpoint"} {
 		t.Run(kind, func(t *testing.T) {
@@ -856,7 +855,7 @@ func TestEveryFieldExplainsItself(t *testing.T) {
 				if !strings.HasPrefix(description, name+" ") {
 					t.Errorf("%s does not begin with its name: %q", path, description)
 				}
-				// A scaler reaches its own namespace only: there must be no way to say another.
+				// A scaler is limited to its own namespace, so it must not have a field for another one.
 				if strings.EqualFold(name, "namespace") {
 					t.Errorf("%s names a namespace", path)
 				}
@@ -937,8 +936,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// The greatest checkpoint must fit into etcd, not only into the schema.
-func TestTheGreatestCheckpointIsStored(t *testing.T) {
+// The largest checkpoint must fit into etcd, not only into the schema.
+func TestTheLargestCheckpointIsStored(t *testing.T) {
 	checkpoint := &v1beta1.VerticalScalerCheckpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "web"},
 		Spec:       v1beta1.VerticalScalerCheckpointSpec{DeploymentName: "web", SaveTime: metav1.Now()},
@@ -953,9 +952,9 @@ func TestTheGreatestCheckpointIsStored(t *testing.T) {
 	}
 }
 
-// verdictOn creates the scaler, in a dry run, and compares the server's verdict. What
-// is accepted must also be accepted as a Go client writes it, whose quantities have
-// another form: otherwise nobody could update what somebody else has created.
+// verdictOn creates the scaler in a dry run, and compares the API server's verdict. An
+// accepted scaler must also be accepted in the form that a Go client writes, with other
+// quantity formats. Otherwise, users could not update each other's scalers.
 func verdictOn(t *testing.T, scaler *unstructured.Unstructured, want refusal) []metav1.StatusCause {
 	t.Helper()
 	asWritten := scaler.DeepCopy()
@@ -980,7 +979,7 @@ func verdictOn(t *testing.T, scaler *unstructured.Unstructured, want refusal) []
 	return nil
 }
 
-// refusedWith compares why a request was refused.
+// refusedWith compares the reason of a rejection.
 func refusedWith(t *testing.T, err error, want refusal) []metav1.StatusCause {
 	t.Helper()
 	if err == nil {
@@ -1015,7 +1014,7 @@ func objectWith(t *testing.T, kind, namespace, spec string) *unstructured.Unstru
 	}}
 }
 
-// fromYAML decodes as kubectl does, so that 2 is an integer and "2" a string.
+// fromYAML decodes as kubectl does: 2 is an integer and "2" a string.
 func fromYAML(t *testing.T, text string) any {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(`{"kind": "Any", "value": ` + text + `}`))
@@ -1036,7 +1035,7 @@ func setField(t *testing.T, obj *unstructured.Unstructured, value any, path ...s
 	}
 }
 
-// post sends a scaler's very bytes, with strict validation.
+// post sends a scaler byte by byte as written, with strict validation.
 func post(t *testing.T, namespace, body string) error {
 	t.Helper()
 	return restClient(t).Post().
@@ -1046,7 +1045,7 @@ func post(t *testing.T, namespace, body string) error {
 		Do(t.Context()).Error()
 }
 
-// openAPI is the schema of a kind as the server publishes it.
+// openAPI is the schema of a kind as the API server publishes it.
 func openAPI(t *testing.T, kind string) map[string]any {
 	t.Helper()
 	data, err := restClient(t).Get().AbsPath("/openapi/v3/apis/autoscaling.verticalscaler.io/v1beta1").Do(t.Context()).Raw()
@@ -1086,7 +1085,7 @@ func explain(schema map[string]any, path string, visit func(path, name, descript
 	for name, property := range properties {
 		property := property.(map[string]any)
 		if path == "" && name != "spec" && name != "status" {
-			continue // what every object has
+			continue // fields of all objects
 		}
 		at := strings.TrimPrefix(path+"."+name, ".")
 		description, _ := property["description"].(string)

@@ -22,8 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// The API of VerticalPodAutoscalers may come and go under a running operator.
-func TestTheAPIOfVPAsComesAndGoes(t *testing.T) {
+// The API of VerticalPodAutoscalers may be added and removed while the operator runs.
+func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 	namespace := env.Namespace(t)
 	reader, err := dynamic.NewForConfig(env.Config)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestTheAPIOfVPAsComesAndGoes(t *testing.T) {
 		vpa.SetNamespace(namespace)
 		vpa.SetName("web")
 		testkit.Eventually(t, 2*time.Minute, func() string {
-			// A kind is served a moment after it is established.
+			// A kind is served shortly after it is established.
 			if err := env.Client.Create(t.Context(), vpa.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 				return err.Error()
 			}

@@ -3,23 +3,23 @@
 
 //go:build node
 
-// Package node runs the operator against a real kubelet with containerd, and reads
-// from the kernel what has become of its decisions. It needs root on Linux;
-// hack/node/check.sh says what else.
+// Package node runs the operator against a real kubelet with containerd, and reads from
+// the kernel how its decisions are enforced. It needs root on Linux; hack/node/check.sh
+// checks the other requirements.
 //
-// One node and one operator serve all tests, which are run at the same time, each in a
-// namespace of its own.
+// One node and one operator serve all tests, which run in parallel, each in its own
+// namespace.
 //
-// What cannot be had on this node:
-//   - Infeasible. A kubelet of 1.37 says so of Guaranteed pods under a static policy for
-//     CPU or memory, of containers with swap, and of volumes in memory; what is more than
-//     its node has, its API server refuses before it (NodeCapacity, which is tested here).
-//     This node has neither such a policy nor swap, and volumes are not sized.
+// The following resize problems cannot be tested on this node:
+//   - Infeasible. A kubelet of 1.37 reports it for Guaranteed pods under a static policy
+//     for CPU or memory, for containers with swap, and for volumes in memory. This node has
+//     neither such a policy nor swap, and volumes are not sized. The API server itself
+//     rejects more than the node has (NodeCapacity, which is tested here).
 //   - Unsupported. The API server refuses to resize pods on Windows, and a kubelet that
 //     reports no resources is older than this one.
 //
-// The planner is shown these by its own tests (internal/plan), and the API server's
-// answers are classified in internal/apiserver/apierror.
+// internal/plan tests how the planner handles them, and internal/apiserver/apierror
+// classifies the API server's answers.
 package node
 
 import (
@@ -42,15 +42,15 @@ import (
 
 const (
 	replicas = 2
-	// long is how long anything may take here: metrics-server looks every 10 s, the
-	// kubelet every few, and the machine may be busy.
+	// long is the timeout of every wait: metrics-server scrapes every 10 s, the kubelet
+	// syncs every few seconds, and the machine may be busy.
 	long = 4 * time.Minute
 )
 
 var (
 	node *realnode.Node
 	env  *testkit.Env
-	// resizes are those that the operator has asked for, and told what it is told of usage.
+	// resizes counts the resizes that the operator requests; told is the usage that the tests report.
 	resizes = &counter{asked: map[string]int{}}
 	told    = &source{said: map[string]amounts{}, rounds: map[string]int{}, start: time.Now()}
 
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 func startOperator() (err error) {
 	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 5 * time.Second
-	// A day is half a minute here, so that there is something to see within minutes.
+	// A day is compressed to half a minute, so that the tests see results within minutes.
 	c.Recommendation.CPUHalfLife.Duration = 30 * time.Second
 	c.Recommendation.RecentHalfLife.Duration = 10 * time.Second
 	c.Recommendation.MinEvidence.Duration = 10 * time.Second
@@ -88,7 +88,7 @@ func startOperator() (err error) {
 }
 
 // TestTheKernelEnforcesWhatWasDecided follows a Deployment of real pods through a rise of
-// CPU and memory and an OOM kill, by what metrics-server measures.
+// CPU and memory and an OOM kill, with usage from metrics-server.
 func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	create(t, realnode.Deployment(load, replicas))
@@ -106,7 +106,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 		return ""
 	})
 
-	t.Run("a rise of usage raises requests and limits in the cgroup", func(t *testing.T) {
+	t.Run("rising usage raises requests and limits in the cgroup", func(t *testing.T) {
 		for _, pod := range node.RunningPods(t, load) {
 			node.Load(t, pod, 250, 100)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
-// TestAPodIsResizedUpAndDown is the plain case: no restart, and the QoS class stays.
+// TestAPodIsResizedUpAndDown is the simple case: no restart, and the QoS class stays.
 func TestAPodIsResizedUpAndDown(t *testing.T) {
 	t.Parallel()
 	type limits struct{ cpu, memory string }
@@ -67,7 +67,7 @@ func TestAPodIsResizedUpAndDown(t *testing.T) {
 	}
 }
 
-// restarting has a container restart when these change.
+// restarting makes a container restart when these resources change.
 func restarting(names ...corev1.ResourceName) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		for _, name := range names {
@@ -98,7 +98,7 @@ func TestAContainerThatWouldRestartIsLeftAlone(t *testing.T) {
 	asked(t, after, 0)
 }
 
-func TestWhatRestartsGoesThroughTheTemplate(t *testing.T) {
+func TestAChangeThatRestartsGoesThroughTheTemplate(t *testing.T) {
 	t.Parallel()
 	s := stage(t, restarting(corev1.ResourceMemory), v1beta1.Scaling{ResourcePolicy: policies(pin("40m", "96Mi"))})
 	before := s.pod(t)
@@ -119,8 +119,8 @@ func TestWhatRestartsGoesThroughTheTemplate(t *testing.T) {
 	asked(t, after, 0)
 }
 
-// TestADeferredResizeGoesThrough: another pod has reserved the room. Once that is gone, the
-// kubelet tries again by itself.
+// TestADeferredResizeGoesThrough: another pod has reserved the room. Once that pod is
+// deleted, the kubelet retries on its own.
 func TestADeferredResizeGoesThrough(t *testing.T) {
 	t.Parallel()
 	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(pin("20m", "64Mi"))})
@@ -132,7 +132,7 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	reserved := host.Status.Allocatable.Memory().DeepCopy()
-	reserved.Sub(resource.MustParse("4Gi")) // for the other scenes
+	reserved.Sub(resource.MustParse("4Gi")) // leaves room for the other scenes
 	filler := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: "filler"},
 		Spec:       realnode.Deployment(s.key, 1).Spec.Template.Spec,
@@ -168,9 +168,9 @@ func TestADeferredResizeGoesThrough(t *testing.T) {
 	asked(t, after, 1)
 }
 
-// TestMoreThanTheNodeHasIsAskedForOnce: that there is a larger node is no help to a pod that
-// is on this one. What its node can give, it gets.
-func TestMoreThanTheNodeHasIsAskedForOnce(t *testing.T) {
+// TestMoreThanTheNodeHasIsAskedForOnce: a larger node in the cluster does not help a pod on
+// this node. The pod gets what its node can provide.
+func TestMoreThanTheNodeHasIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	larger := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "larger"},
@@ -190,7 +190,7 @@ func TestMoreThanTheNodeHasIsAskedForOnce(t *testing.T) {
 	s.uses(5, 20)
 	pod := s.has(t, "20m", "200m", "96Mi", "192Mi")
 	s.says(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 300000")
-	asked(t, pod, 2) // all, which is refused, and then the memory alone
+	asked(t, pod, 2) // everything, which is rejected, and then only memory
 
 	for i := range int32(5) {
 		s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(20 + i) })
@@ -205,9 +205,9 @@ func TestMoreThanTheNodeHasIsAskedForOnce(t *testing.T) {
 	asked(t, pod, 3)
 }
 
-// TestALimitBelowTheUsageIsPutBack: the operator does not know what the container has come to
-// use. The kubelet does, and refuses to lower the limit below it.
-func TestALimitBelowTheUsageIsPutBack(t *testing.T) {
+// TestALimitBelowTheUsageIsReverted: the operator does not know the current memory usage of
+// the container. The kubelet does, and refuses to lower the limit below it.
+func TestALimitBelowTheUsageIsReverted(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(d *appsv1.Deployment) {
 		r := &d.Spec.Template.Spec.Containers[0].Resources
@@ -226,7 +226,7 @@ func TestALimitBelowTheUsageIsPutBack(t *testing.T) {
 	s.has(t, "20m", "200m", "64Mi", "256Mi")
 	asked(t, pod, 2)
 
-	// Less use alone lowers nothing: that is tried once for each decision.
+	// Lower usage alone does not lower the limit: the operator tries once for each decision.
 	node.Load(t, pod, 5, 20)
 	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(int32(20)) })
 	s.says(t, v1beta1.ReasonUsageAboveLimit, "")
@@ -242,7 +242,7 @@ func TestALimitBelowTheUsageIsPutBack(t *testing.T) {
 	asked(t, pod, 3)
 }
 
-// TestOneOOMKillRaisesTheMemory: no sample ever tells of the memory that it takes.
+// TestOneOOMKillRaisesTheMemory: no sample ever shows the memory that it uses.
 func TestOneOOMKillRaisesTheMemory(t *testing.T) {
 	t.Parallel()
 	policy := pin("20m", "64Mi")
@@ -252,7 +252,7 @@ func TestOneOOMKillRaisesTheMemory(t *testing.T) {
 	before := s.pod(t)
 	node.Load(t, before, 5, 170)
 
-	// A fifth above the limit that was hit, in whole MiB, and a limit twice that.
+	// A fifth above the limit at the OOM kill, in whole MiB, and a limit twice that.
 	after := s.has(t, "20m", "200m", "154Mi", "308Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
@@ -267,7 +267,8 @@ func TestOneOOMKillRaisesTheMemory(t *testing.T) {
 	restarts(t, s.pod(t), 1)
 }
 
-// TestAPodThatStartsHasMoreCPU: its first start, a restart of its container, and a new pod.
+// TestAPodThatStartsHasMoreCPU covers a first start, a restart of the container, and a new
+// pod.
 func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 	t.Parallel()
 	const period = 4 * time.Second
@@ -278,9 +279,9 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 		d.Spec.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 15
 	}, v1beta1.Scaling{ResourcePolicy: policies(v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})})
 
-	// Nothing is decided yet: three times what the template has.
+	// Without a decision, three times the template's CPU.
 	s.starts(t, "60m", "600m", 0, v1beta1.ReasonNoRecommendation)
-	pod := s.isPutDown(t, "20m", "200m", period, 0)
+	pod := s.boostEnded(t, "20m", "200m", period, 0)
 	asked(t, pod, 2)
 
 	s.uses(5, 20)
@@ -291,7 +292,7 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 
 	node.Kill(t, pod)
 	s.starts(t, "90m", "900m", 1, v1beta1.ReasonBoosted)
-	pod = s.isPutDown(t, "30m", "300m", period, 1)
+	pod = s.boostEnded(t, "30m", "300m", period, 1)
 	asked(t, pod, 5)
 
 	if err := env.Client.Delete(t.Context(), &pod); err != nil {
@@ -306,14 +307,14 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 		return "no other pod runs yet"
 	})
 	s.starts(t, "90m", "900m", 0, v1beta1.ReasonBoosted)
-	again := s.isPutDown(t, "30m", "300m", period, 0)
+	again := s.boostEnded(t, "30m", "300m", period, 0)
 	if again.UID == pod.UID {
 		t.Error("it is the same pod")
 	}
 	asked(t, again, 2)
 }
 
-// starts waits until the pod has the boost in the kernel, which must be before it is Ready.
+// starts waits until the kernel enforces the boost, which must be before the pod is Ready.
 func (s scene) starts(t *testing.T, cpu, limit string, times int32, reason string) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
@@ -329,14 +330,14 @@ func (s scene) starts(t *testing.T, cpu, limit string, times int32, reason strin
 	s.says(t, reason, "Starting pods have more CPU until they are Ready")
 }
 
-// isPutDown waits until the boost has been taken back, which must not be before the pod
-// has been Ready for that long.
-func (s scene) isPutDown(t *testing.T, cpu, limit string, period time.Duration, times int32) corev1.Pod {
+// isPutDown waits until the boost has ended, which must not be before the pod has been
+// Ready for that long.
+func (s scene) boostEnded(t *testing.T, cpu, limit string, period time.Duration, times int32) corev1.Pod {
 	t.Helper()
 	pod := s.has(t, cpu, limit, "64Mi", "128Mi")
 	read := workload.ReadPod(&pod, true)
 	if !read.Ready || read.Resized.Before(read.ReadyChanged.Add(period)) {
-		t.Errorf("it was put down at %s, and Ready (%t) since %s", read.Resized, read.Ready, read.ReadyChanged)
+		t.Errorf("the boost ended at %s, and Ready (%t) since %s", read.Resized, read.Ready, read.ReadyChanged)
 	}
 	restarts(t, pod, times)
 	return pod

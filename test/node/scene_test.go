@@ -30,11 +30,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
-// scene is a Deployment of one small pod, and its scaler by the same name.
+// scene is a Deployment of one small pod, and its scaler with the same name.
 type scene struct{ key client.ObjectKey }
 
-// stage begins a scene in a namespace of its own. What the scaler decides is told by its
-// policy: see pin. Nothing is watched after a change, and nothing waits for a cooldown.
+// stage starts a scene in its own namespace. The scaler's policy determines the decision:
+// see pin. There is no verification and no cooldown.
 func stage(t *testing.T, edit func(*appsv1.Deployment), spec v1beta1.Scaling) scene {
 	t.Helper()
 	s := scene{client.ObjectKey{Namespace: env.Namespace(t), Name: "app"}}
@@ -73,8 +73,7 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// pin is a policy that leaves no choice of requests, so that what is decided does not
-// depend on usage.
+// pin returns a policy with fixed requests, so that the decision does not depend on usage.
 func pin(cpu, memory string) v1beta1.ContainerPolicy {
 	bounds := v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
 	return v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, MinAllowed: bounds.DeepCopy(), MaxAllowed: bounds.DeepCopy()}
@@ -84,7 +83,7 @@ func policies(p v1beta1.ContainerPolicy) *v1beta1.ResourcePolicy {
 	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{p}}
 }
 
-// pin edits the scaler so that these requests are decided.
+// pin edits the scaler so that it decides on these requests.
 func (s scene) pin(t *testing.T, cpu, memory string) {
 	t.Helper()
 	s.edit(t, func(spec *v1beta1.VerticalScalerSpec) {
@@ -93,13 +92,13 @@ func (s scene) pin(t *testing.T, cpu, memory string) {
 			p.StartupBoost = spec.ResourcePolicy.ContainerPolicies[0].StartupBoost
 		}
 		if p.StartupBoost != nil {
-			p.MaxAllowed.CPU = nil // it would bound the boost, and the usage is below
+			p.MaxAllowed.CPU = nil // it would limit the boost, and the usage is lower
 		}
 		spec.ResourcePolicy = policies(p)
 	})
 }
 
-// edit edits the scaler's spec, and waits until the operator has seen it.
+// edit edits the scaler's spec, and waits until the operator has observed it.
 func (s scene) edit(t *testing.T, edit func(*v1beta1.VerticalScalerSpec)) {
 	t.Helper()
 	var generation int64
@@ -147,7 +146,7 @@ func (s scene) says(t *testing.T, reason, message string) {
 	})
 }
 
-// pod is the pod that runs, if it is the only one.
+// pod returns the running pod, if it is the only one.
 func (s scene) pod(t *testing.T) corev1.Pod {
 	t.Helper()
 	pods := node.RunningPods(t, s.key)
@@ -157,8 +156,8 @@ func (s scene) pod(t *testing.T) corev1.Pod {
 	return pods[0]
 }
 
-// has waits until the pod has a request and a limit of CPU and of memory, in its spec, in
-// its status and in the kernel, and returns the pod.
+// has waits until the pod has these requests and limits in its spec, in its status and in
+// the kernel, and returns the pod.
 func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod corev1.Pod) {
 	t.Helper()
 	testkit.Eventually(t, long, func() string {
@@ -172,8 +171,8 @@ func (s scene) has(t *testing.T, cpu, cpuLimit, memory, memoryLimit string) (pod
 	return pod
 }
 
-// enforced says what keeps the pod from having these resources, in its spec, in its status
-// and in the kernel.
+// enforced returns why the pod does not have these resources in its spec, in its status and
+// in the kernel.
 func enforced(t *testing.T, pod corev1.Pod, cpu, cpuLimit, memory, memoryLimit string) string {
 	t.Helper()
 	want := corev1.ResourceRequirements{
@@ -200,7 +199,7 @@ func enforced(t *testing.T, pod corev1.Pod, cpu, cpuLimit, memory, memoryLimit s
 	return ""
 }
 
-// same compares CPU as exactly as the kernel holds it.
+// same compares CPU at the kernel's precision.
 func same(got, want corev1.ResourceRequirements) bool {
 	for _, of := range []func(corev1.ResourceRequirements) corev1.ResourceList{
 		func(r corev1.ResourceRequirements) corev1.ResourceList { return r.Requests },
@@ -214,7 +213,7 @@ func same(got, want corev1.ResourceRequirements) bool {
 	return true
 }
 
-// restarts checks how often the pod's container was restarted.
+// restarts checks the number of restarts of the pod's container.
 func restarts(t *testing.T, pod corev1.Pod, want int32) {
 	t.Helper()
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != want {
@@ -222,16 +221,16 @@ func restarts(t *testing.T, pod corev1.Pod, want int32) {
 	}
 }
 
-// asked checks how often the operator has asked for a resize of the pod.
+// asked checks the number of resizes of the pod that the operator has requested.
 func asked(t *testing.T, pod corev1.Pod, want int) {
 	t.Helper()
 	if n := resizes.of(pod); n != want {
-		t.Errorf("%d resizes of pod %s were asked for, not %d", n, pod.Name, want)
+		t.Errorf("%d resizes of pod %s were requested, not %d", n, pod.Name, want)
 	}
 }
 
 // counter counts the resizes that the API server answers, by the URL's path. Conflicts do
-// not count: the kubelet writes the pod at the same time, and the operator then asks again.
+// not count: the kubelet writes the pod at the same time, and the operator then retries.
 type counter struct {
 	mu    sync.Mutex
 	asked map[string]int
@@ -259,8 +258,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// source tells of usage what a scene says. In namespaces of which none says anything it
-// asks metrics-server.
+// source reports the usage that a scene sets. For namespaces without such usage, it asks
+// metrics-server.
 type source struct {
 	metrics collect.Source
 	start   time.Time
@@ -270,18 +269,18 @@ type source struct {
 	rounds map[string]int
 }
 
-// amounts are what each container uses; nothing stands for no usage being known.
+// amounts is the usage of each container; an empty value stands for unknown usage.
 type amounts struct{ cpuMillis, memoryMiB int64 }
 
-// uses says what each container of the scene uses from now on, whatever it does.
+// uses sets the reported usage of each container in the scene, whatever the real usage is.
 func (s scene) uses(cpuMillis, memoryMiB int64) {
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	told.said[s.key.Namespace] = amounts{cpuMillis, memoryMiB}
 }
 
-// List implements [collect.Source]. Each round of what is said is a minute later than the
-// one before.
+// List implements [collect.Source]. Each round of set usage is one minute after the
+// previous one.
 func (s *source) List(ctx context.Context, namespace string, now time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
 	if namespace == load.Namespace {
 		return s.metrics.List(ctx, namespace, now)

@@ -22,7 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// request is a request that the API server has answered.
+// request is an answered request to the API server.
 type request struct {
 	verb      string
 	group     string
@@ -30,7 +30,7 @@ type request struct {
 	namespace string
 	name      string
 	code      int32
-	message   string // where it was refused
+	message   string // of a rejected request
 	at        time.Time
 }
 
@@ -38,8 +38,8 @@ func (r request) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s: %d", r.verb, r.resource, r.group, r.namespace, r.name, r.code)
 }
 
-// requests are those of the operator for resources, as long as it was installed. The
-// discovery of what is served, which everybody may ask for, is left out.
+// requests returns the operator's requests for resources while it was installed. It omits
+// API discovery, which every user may request.
 func (i *installation) requests(t *testing.T) (out []request) {
 	t.Helper()
 	file, err := os.Open(env.AuditLog())
@@ -52,7 +52,7 @@ func (i *installation) requests(t *testing.T) (out []request) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return out // a line without an end is still being written
+			return out // an incomplete line is still being written
 		}
 		if err != nil {
 			t.Fatalf("reading the audit log: %v", err)
@@ -80,7 +80,7 @@ func (i *installation) requests(t *testing.T) (out []request) {
 		if entry.User.Username != i.user() || entry.ObjectRef == nil || at.Before(i.began) || !i.ended.IsZero() && at.After(i.ended) {
 			continue
 		}
-		// A watch is answered when it begins, everything else when it ends.
+		// A watch is answered when it begins, other requests when they end.
 		if (entry.Stage == "ResponseStarted") != (entry.Verb == "watch") {
 			continue
 		}
@@ -94,21 +94,20 @@ func (i *installation) requests(t *testing.T) (out []request) {
 		}
 		out = append(out, r)
 		if r.verb == "patch" && r.code == http.StatusCreated {
-			// An apply that makes the object: the API server has asked for both rights.
+			// An apply that creates the object: the API server has checked both rights.
 			r.verb = "create"
 			out = append(out, r)
 		}
 	}
 }
 
-// isAllowed fails the test for each request that a right was missing for, or that
-// came without a valid token.
+// isAllowed fails the test for each request that lacked a right or a valid token.
 //
-// OLM itself leaves a gap: where all namespaces are watched, it deletes the old
-// version's ClusterRoles with the old version, and makes those of the new one half a
-// second later. What is forbidden then is asked again, so it only is told of. The same
-// goes for a kind that the API server's guard of owner references has not heard of yet:
-// it asks for what is served only every so often.
+// OLM itself leaves a gap: if all namespaces are watched, it deletes the old version's
+// ClusterRoles with the old version, and creates those of the new one half a second later.
+// The operator retries requests that are forbidden in the gap, so they are only logged. The
+// same applies to a kind that OwnerReferencesPermissionEnforcement does not know yet: it
+// refreshes its discovery only from time to time.
 func (i *installation) isAllowed(t *testing.T) {
 	t.Helper()
 	all := i.requests(t)

@@ -37,8 +37,8 @@ type bundle struct {
 	csv string
 }
 
-// released copies the bundle of the tree. The operator's configuration in it is
-// compressed: a usage is believed after seconds, so that there is something to see.
+// released copies the bundle of the source tree. It shortens the times in the operator's
+// configuration: usage counts after seconds, so that the tests see results.
 func released(t *testing.T) bundle {
 	t.Helper()
 	b := bundle{dir: filepath.Join(t.TempDir(), "released")}
@@ -69,7 +69,7 @@ func released(t *testing.T) bundle {
 	return b
 }
 
-// next makes the version after b: another name, version and image, and one more
+// next creates the version after b, with another name, version and image, and one more
 // optional field in the scaler's status.
 func (b bundle) next(t *testing.T) bundle {
 	t.Helper()
@@ -161,8 +161,8 @@ type catalog struct {
 	served  int
 }
 
-// serve begins a catalog with the bundles, in the place of the one before. It has a
-// name and an address of its own: OLM remembers for a while what a catalog held.
+// serve starts a catalog with the bundles, which replaces the previous one. It has a new
+// name and address, because OLM caches the content of a catalog for a while.
 func (c *catalog) serve(t *testing.T, bundles ...bundle) {
 	t.Helper()
 	dir := c.write(t, bundles)
@@ -189,8 +189,8 @@ func (c *catalog) update(t *testing.T, bundles ...bundle) {
 	c.restart(t, c.write(t, bundles))
 }
 
-// write writes a catalog in which each bundle replaces the one before it. The bundles
-// are in it as they are, so that nothing has to be unpacked from an image.
+// write writes a catalog in which each bundle replaces the previous one. The catalog
+// contains the bundles themselves, so that OLM does not unpack images.
 func (c *catalog) write(t *testing.T, bundles []bundle) (dir string) {
 	t.Helper()
 	c.served++
@@ -246,7 +246,7 @@ func stderr(err error) string {
 	return ""
 }
 
-// object is an object of a kind that has no Go type here.
+// object is an object of a kind without a Go type here.
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -256,7 +256,7 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 	return o
 }
 
-// namespaced makes a namespace and waits until pods can be made in it.
+// namespaced creates a namespace and waits until pods can be created in it.
 func namespaced(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
@@ -265,5 +265,5 @@ func namespaced(t *testing.T, name string, labels map[string]string) {
 	})
 }
 
-// elapsed is for the lines that a reader follows.
+// elapsed formats the time since for log lines.
 func elapsed(since time.Time) string { return time.Since(since).Round(100 * time.Millisecond).String() }

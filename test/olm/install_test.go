@@ -28,7 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The operator's names, as the bundle has them.
+// The operator's names in the bundle.
 const (
 	operatorName     = "verticalscaler-operator"
 	subscriptionName = "verticalscaler"
@@ -45,18 +45,18 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// installation is the operator in a namespace, and the time that it was there.
+// installation is the operator in a namespace, and the time when it was installed.
 type installation struct {
 	namespace string
 	bundle    bundle
-	// targets are the namespaces to watch; none for all.
+	// targets are the namespaces to watch; empty for all.
 	targets []string
 	// env is set on the operator by the Subscription.
 	env   map[string]string
 	began time.Time
-	// swapped is when OLM has exchanged one version's rights for the next one's.
+	// swapped is when OLM replaced one version's rights by the next one's.
 	swapped window
-	// ended is when it began to be removed: from then on OLM takes its rights away.
+	// ended is when the removal began: from then on, OLM deletes its rights.
 	ended time.Time
 }
 
@@ -65,35 +65,35 @@ type window struct{ from, to time.Time }
 
 func (w window) has(at time.Time) bool { return at.After(w.from) && at.Before(w.to) }
 
-// user is who the operator is to the API server.
+// user is the operator's user name.
 func (i *installation) user() string {
 	return "system:serviceaccount:" + i.namespace + ":" + operatorName
 }
 
-// live is the number of installations that there are. They share the CRDs.
+// live is the number of current installations. They share the CRDs.
 var live int
 
-// installations are all that there have been and are gone.
+// installations are the removed installations.
 var installations []*installation
 
-// install has OLM install the operator, and waits until it leads. All of it is removed
-// with the test, the CRDs too, so that the next test finds nothing of it.
+// install makes OLM install the operator, and waits until the operator leads. After the
+// test, everything is removed, including the CRDs.
 func (i *installation) install(t *testing.T) {
 	t.Helper()
 	store.serve(t, i.bundle)
 	i.prepare(t)
-	// All scenarios run under the admission policies, which no bundle can hold.
+	// All scenarios run with the admission policies, which a bundle cannot contain.
 	i.run(t, "kubectl apply --server-side -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
 	i.subscribe(t)
 	i.succeeds(t)
 	i.leads(t)
 }
 
-// prepare makes the namespace and the OperatorGroup.
+// prepare creates the namespace and the OperatorGroup.
 func (i *installation) prepare(t *testing.T) {
 	t.Helper()
 	if apierrors.IsNotFound(env.Client.Get(t.Context(), key("", i.namespace), &corev1.Namespace{})) {
-		// The strictest of Kubernetes's levels: the operator's pod must pass it.
+		// The strictest pod security level: the operator's pod must comply.
 		namespaced(t, i.namespace, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	}
 	group := object("operators.coreos.com/v1", "OperatorGroup", i.namespace, "group")
@@ -106,12 +106,12 @@ func (i *installation) prepare(t *testing.T) {
 	t.Cleanup(func() { i.remove(t) })
 }
 
-// subscribe asks OLM for the operator.
+// subscribe subscribes to the operator.
 func (i *installation) subscribe(t *testing.T) {
 	t.Helper()
 	i.began, i.ended = time.Now(), time.Time{}
 	config := map[string]any{
-		// To the node that the test plays.
+		// To the node that the test simulates.
 		"nodeSelector": map[string]any{corev1.LabelHostname: nodeName},
 		"tolerations":  []any{map[string]any{"key": taintKey, "operator": "Exists"}},
 	}
@@ -130,7 +130,7 @@ func (i *installation) subscribe(t *testing.T) {
 	create(t, subscription)
 }
 
-// end closes the time in which the operator is installed.
+// end records the end of the installation.
 func (i *installation) end() {
 	if i.ended.IsZero() {
 		i.ended = time.Now()
@@ -189,8 +189,8 @@ func (i *installation) plans(t *testing.T) string {
 	return strings.Join(out, ", ")
 }
 
-// leads waits until there is one operator, which is ready and holds the lease. It
-// returns its pod.
+// leads waits until exactly one operator pod exists, is ready and holds the lease. It
+// returns this pod.
 func (i *installation) leads(t *testing.T) *runningPod {
 	t.Helper()
 	began := time.Now()
@@ -203,8 +203,8 @@ func (i *installation) leads(t *testing.T) *runningPod {
 		if err := env.Client.Get(t.Context(), key(i.namespace, leaseName), &lease); err != nil {
 			return err.Error()
 		}
-		// The identity begins with the host's name, which the operator shares with the
-		// test. What tells operators apart is when they took the lease.
+		// The identity begins with the host name, which the operator shares with the test.
+		// The acquire time distinguishes operators.
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if holder == "" || lease.Spec.AcquireTime == nil || lease.Spec.AcquireTime.Time.Before(pod.started.Add(-time.Second)) {
 			return fmt.Sprintf("the lease is held by %q since %v, the operator runs since %v", holder, lease.Spec.AcquireTime, pod.started)
@@ -215,8 +215,8 @@ func (i *installation) leads(t *testing.T) *runningPod {
 	return pod
 }
 
-// unsubscribe removes the Subscription and the ClusterServiceVersion, as the
-// documentation says, and waits until the operator is gone.
+// unsubscribe removes the Subscription and the ClusterServiceVersion, as documented, and
+// waits until the operator is removed.
 func (i *installation) unsubscribe(t *testing.T) {
 	t.Helper()
 	i.end()
@@ -225,8 +225,8 @@ func (i *installation) unsubscribe(t *testing.T) {
 	i.gone(t)
 }
 
-// run runs a command of docs/olm.md, with what has to be replaced in it: pairs of old
-// and new. Its namespace becomes that of this installation.
+// run runs a command of docs/olm.md, with replacements: pairs of old and new. It replaces
+// the documented namespace by that of this installation.
 func (i *installation) run(t *testing.T, command string, replace ...string) (output string) {
 	t.Helper()
 	documentation, err := os.ReadFile(filepath.Join(root(), "docs", "olm.md"))
@@ -246,7 +246,7 @@ func (i *installation) run(t *testing.T, command string, replace ...string) (out
 	return strings.TrimSpace(string(out))
 }
 
-// gone waits until nothing of the operator runs and OLM has removed its rights.
+// gone waits until no operator process runs and OLM has removed its rights.
 func (i *installation) gone(t *testing.T) {
 	t.Helper()
 	eventually(t, func() string {
@@ -264,7 +264,7 @@ func (i *installation) gone(t *testing.T) {
 	})
 }
 
-// remove takes everything away that install has brought, whatever state it is in.
+// remove removes everything that install has created, whatever state it is in.
 func (i *installation) remove(t *testing.T) {
 	t.Helper()
 	ctx := context.Background() // the test's has ended
@@ -311,8 +311,7 @@ func (i *installation) remove(t *testing.T) {
 	})
 }
 
-// releaseAll takes the finalizers off all scalers: after a test nobody is left to do
-// it.
+// releaseAll removes the finalizers of all scalers, because no operator is left to do it.
 func releaseAll(ctx context.Context) {
 	var list unstructured.UnstructuredList
 	list.SetAPIVersion("autoscaling.verticalscaler.io/v1beta1")
@@ -327,8 +326,8 @@ func releaseAll(ctx context.Context) {
 	}
 }
 
-// rights names the roles and bindings of the operator's service account, and the
-// account itself.
+// rights returns the roles and bindings of the operator's service account, and the account
+// itself.
 func (i *installation) rights(t *testing.T) (names []string) {
 	t.Helper()
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {

@@ -31,27 +31,26 @@ import (
 )
 
 const (
-	// nodeName is the node of the operator's pods. A taint keeps other pods away; a
-	// Subscription's configuration brings the operator there.
+	// nodeName is the node of the operator's pods. A taint keeps other pods away. The
+	// configuration of the Subscription tolerates it.
 	nodeName = "operator-node"
 	taintKey = "verticalscaler.io/operator"
-	// leaseSeconds is how long the cluster believes that the node lives.
+	// leaseSeconds is the lease duration of the node.
 	leaseSeconds = 40
-	// kubeletPeriod is how often the kubelet looks.
+	// kubeletPeriod is the time between two syncs of the kubelet.
 	kubeletPeriod = 200 * time.Millisecond
 )
 
-// kubelet runs the operator's pods as processes of this machine, as far as a kubelet
-// matters to the operator and to OLM: the process gets what the pod asks for, the pod
-// is ready when the readiness probe succeeds, and a pod that is deleted goes away once
-// its process has ended.
+// kubelet runs the operator's pods as local processes, as far as the operator and OLM
+// depend on a kubelet. The process gets what the pod specifies, the pod is ready when the
+// readiness probe succeeds, and a deleted pod disappears once its process has ended.
 type kubelet struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu   sync.Mutex
 	pods map[types.UID]*runningPod
-	errs []error // what has gone wrong since the last check
+	errs []error // errors since the last check
 }
 
 // runningPod is a pod with its process.
@@ -65,13 +64,13 @@ type runningPod struct {
 	started         time.Time
 	probed          time.Time
 	ready           bool
-	// dead counts failed liveness probes in a row.
+	// dead counts consecutive failed liveness probes.
 	dead int
-	// stopping says that the process was asked to end.
+	// stopping reports that the process got SIGTERM.
 	stopping bool
 }
 
-// startKubelet adds the node to the cluster and begins to run its pods.
+// startKubelet adds the node to the cluster and starts to run its pods.
 func startKubelet(ctx context.Context) (*kubelet, error) {
 	room := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("2"),
@@ -107,7 +106,7 @@ func startKubelet(ctx context.Context) (*kubelet, error) {
 	return k, nil
 }
 
-// stop ends the node and all that runs on it.
+// stop stops the node and all its processes.
 func (k *kubelet) stop() {
 	k.cancel()
 	<-k.done
@@ -116,7 +115,7 @@ func (k *kubelet) stop() {
 	}
 }
 
-// check fails the test if an operator has ended by itself or stopped answering.
+// check fails the test if an operator has ended unexpectedly or stopped answering.
 func (k *kubelet) check(t *testing.T) {
 	t.Helper()
 	k.mu.Lock()
@@ -134,8 +133,8 @@ func (k *kubelet) complain(err error) {
 	k.errs = append(k.errs, err)
 }
 
-// operator is the ready pod of the operator in that namespace; nil while there is
-// none, or while there are several.
+// operator returns the ready pod of the operator in that namespace; nil if there is none,
+// or more than one.
 func (k *kubelet) operator(namespace string) *runningPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +150,7 @@ func (k *kubelet) operator(namespace string) *runningPod {
 	return found[0]
 }
 
-// running is the number of processes for pods of that namespace.
+// running is the number of processes of pods in that namespace.
 func (k *kubelet) running(namespace string) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -186,7 +185,7 @@ func (k *kubelet) loop(ctx context.Context) {
 	}
 }
 
-// renew tells the cluster that the node lives.
+// renew renews the node's lease.
 func (k *kubelet) renew(ctx context.Context) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: nodeName}}
 	err := env.Client.Get(ctx, client.ObjectKeyFromObject(lease), lease)
@@ -203,8 +202,7 @@ func (k *kubelet) renew(ctx context.Context) error {
 	return nil
 }
 
-// sync brings the processes in line with the pods of the node, and the pods' status
-// in line with the processes.
+// sync makes the processes match the node's pods, and the pods' status match the processes.
 func (k *kubelet) sync(ctx context.Context) error {
 	var list corev1.PodList
 	if err := env.Client.List(ctx, &list); err != nil {
@@ -266,11 +264,11 @@ func (k *kubelet) end(ctx context.Context, pod *corev1.Pod, r *runningPod) error
 	return env.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 }
 
-// probe asks the process how it is, and says whether its readiness has changed.
+// probe probes the process, and reports whether its readiness has changed.
 func (k *kubelet) probe(r *runningPod) bool {
 	select {
 	case <-r.process.Ended:
-		// A kubelet would start it again. Here it is a failure.
+		// A kubelet would restart it. Here it is a failure.
 		if !r.stopping {
 			k.complain(r.process.Failure())
 			k.mu.Lock()
@@ -280,7 +278,7 @@ func (k *kubelet) probe(r *runningPod) bool {
 		return false
 	default:
 	}
-	// Until it is ready it is asked more often than the probe says, to save time.
+	// Until it is ready, the probe runs more often than specified, to save time.
 	if r.ready && time.Since(r.probed) < time.Duration(r.readiness.PeriodSeconds)*time.Second {
 		return false
 	}
@@ -302,7 +300,7 @@ func (k *kubelet) probe(r *runningPod) bool {
 	return changed
 }
 
-// get makes the request of an HTTP probe.
+// get sends the request of an HTTP probe.
 func get(host string, probe *corev1.Probe) error {
 	c := &http.Client{
 		Timeout:   max(time.Second, time.Duration(probe.TimeoutSeconds)*time.Second),
@@ -356,7 +354,7 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, r *runningPod) er
 	return nil
 }
 
-// startPod gives the pod a root directory and starts its process in it.
+// startPod creates a root directory for the pod and starts its process in it.
 func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
 	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) != 0 {
 		return nil, fmt.Errorf("%d containers and %d init containers: this kubelet runs one", len(pod.Spec.Containers), len(pod.Spec.InitContainers))
@@ -386,7 +384,7 @@ func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
 	}
 	if r.process, err = start("operator-"+pod.Name, cmd); err != nil {
 		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: the operator runs in a root directory of its own, which needs root or user namespaces", err)
+			err = fmt.Errorf("%w: the operator runs in its own root directory, which needs root or user namespaces", err)
 		}
 		return nil, err
 	}

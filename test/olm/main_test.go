@@ -28,20 +28,20 @@ import (
 )
 
 const (
-	// soon is how long one thing may take on a busy machine. OLM asks some things
-	// again after a while only, and metrics-server looks every 10 s.
+	// soon is the timeout of every wait, long enough for a busy machine. OLM retries some
+	// steps only after a while, and metrics-server scrapes every 10 s.
 	soon = 3 * time.Minute
-	// olmNamespace is where OLM and the catalog are.
+	// olmNamespace is the namespace of OLM and the catalog.
 	olmNamespace = "olm"
 )
 
-// update rewrites the golden file of the rights used.
+// update rewrites the golden file of the used rights.
 var update = flag.Bool("update", false, "rewrite the golden file in testdata")
 
 var (
 	// env is the cluster that all tests share.
 	env *testkit.Env
-	// work is the folder with all that the tests write.
+	// work is the folder for all files that the tests write.
 	work string
 	// node runs the operator's pods.
 	node *kubelet
@@ -108,7 +108,7 @@ func run(m *testing.M) (code int, err error) {
 		name string
 		cmd  *exec.Cmd
 	}{
-		// Both want port 8080 for their metrics. The second says so in its log, and goes on.
+		// Both use port 8080 for their metrics. The second one logs the conflict and continues.
 		{"olm", exec.Command(paths[olmVariable], "--namespace", olmNamespace, "--writeStatusName", "")},
 		{"catalog", exec.Command(paths[catalogVariable], "--namespace", olmNamespace)},
 	} {
@@ -131,7 +131,7 @@ func say(began time.Time, what string) {
 	}
 }
 
-// programs finds what the tests need but do not build.
+// programs finds the programs that the tests need but do not build.
 func programs() (map[string]string, error) {
 	paths := map[string]string{}
 	var missing []string
@@ -154,7 +154,7 @@ func programs() (map[string]string, error) {
 
 func managerPath() string { return filepath.Join(work, "manager") }
 
-// buildManager builds the operator from the tree, as its image does.
+// buildManager builds the operator from the source tree, as its image does.
 func buildManager() error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", managerPath(), ".")
 	cmd.Dir = testkit.Root()
@@ -165,8 +165,8 @@ func buildManager() error {
 	return nil
 }
 
-// prepareCluster makes what OLM and the operator find in a cluster: OLM's kinds and
-// namespace, and the kinds of Prometheus's operator and of the Vertical Pod Autoscaler.
+// prepareCluster creates what OLM and the operator expect in a cluster: OLM's kinds and
+// namespace, and the kinds of the Prometheus Operator and of the Vertical Pod Autoscaler.
 func prepareCluster(ctx context.Context, olmCRDs string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
 		Paths:              []string{olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml"), testkit.VPACRD()},
@@ -181,7 +181,7 @@ func prepareCluster(ctx context.Context, olmCRDs string) error {
 	return nil
 }
 
-// eventually waits, and fails at once where an operator has ended by itself.
+// eventually waits, and fails at once if an operator has ended unexpectedly.
 func eventually(t *testing.T, f func() string) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() string {

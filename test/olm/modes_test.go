@@ -32,21 +32,20 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// The namespaces of the workloads. Each scenario has Deployments of its own in them.
+// The namespaces of the workloads. Each scenario has its own Deployments in them.
 const (
 	shop = "shop"
 	blog = "blog"
 	lab  = "lab"
-	// own has the operator itself in it, when it is installed for its own namespace.
+	// own is the operator's namespace when it is installed for its own namespace.
 	own = "own"
 )
 
-// made says that the workloads are there.
+// made reports whether the workloads exist.
 var made bool
 
-// workloads makes the Deployments of all scenarios about install modes, once:
-// metrics-server needs half a minute to know the usage of a new pod, whatever the
-// number of pods.
+// workloads creates the Deployments of all install mode scenarios once: metrics-server
+// needs half a minute for the usage of a new pod, whatever the number of pods.
 func workloads(t *testing.T) {
 	t.Helper()
 	if made {
@@ -64,8 +63,8 @@ func workloads(t *testing.T) {
 	deploy(t, shop, "ledger", 2)
 }
 
-// allNamespaces installs the operator for the whole cluster, looks at all that OLM has
-// made, and has the operator do everything that it can do.
+// allNamespaces installs the operator for the whole cluster, checks all that OLM has
+// created, and lets the operator use all of its features.
 func allNamespaces(t *testing.T) {
 	counted(t)
 	workloads(t)
@@ -93,7 +92,7 @@ func allNamespaces(t *testing.T) {
 		return said(env.Client.Get(t.Context(), key(shop, "all"), &v1beta1.VerticalScalerCheckpoint{}))
 	})
 
-	// The same again: an event that repeats is counted, a checkpoint that there is is
+	// Once more: a repeated event increases its count, and an existing checkpoint is
 	// updated.
 	allowMore(t, shop, "all")
 	annotatePods(t, shop, "all", usesCPU, "420m")
@@ -110,13 +109,13 @@ func allNamespaces(t *testing.T) {
 	}
 	eventually(t, func() string {
 		if n := repeats(t, shop, "ledger", "Blocked"); n < 2 {
-			return fmt.Sprintf("what cannot be given back was told of %d times: %s", n, strings.Join(told(t, shop, "ledger"), ", "))
+			return fmt.Sprintf("a template that cannot be restored was reported %d times: %s", n, strings.Join(told(t, shop, "ledger"), ", "))
 		}
 		return ""
 	})
 	allow()
-	givenBack(t, shop, "ledger")
-	t.Log("a template is rewritten, and given back as soon as that is allowed")
+	restored(t, shop, "ledger")
+	t.Log("a template is rewritten, and restored as soon as that is allowed")
 
 	blockingIsGuarded(t, shop)
 	keepsWhatItOwns(t, shop)
@@ -126,8 +125,8 @@ func allNamespaces(t *testing.T) {
 	i.isAllowed(t)
 }
 
-// refuseChanges has the API server refuse the operator every change of a Deployment,
-// as the policy of a company may. It returns what ends that.
+// refuseChanges makes the API server reject all changes of a Deployment by the operator, as
+// an organization's policy may. It returns a function that removes the policy.
 func refuseChanges(t *testing.T, namespace, name string) (allow func()) {
 	t.Helper()
 	const policyName = "refuse-changes"
@@ -155,9 +154,9 @@ func refuseChanges(t *testing.T, namespace, name string) (allow func()) {
 	}
 	create(t, policy)
 	create(t, binding)
-	// A policy takes effect a moment after it is made.
+	// A policy is enforced with a delay.
 	as := rest.CopyConfig(env.Config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "somebody:" + operatorName, Groups: []string{"system:masters"}}
+	as.Impersonate = rest.ImpersonationConfig{UserName: "someone:" + operatorName, Groups: []string{"system:masters"}}
 	operator, err := client.New(as, client.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +164,7 @@ func refuseChanges(t *testing.T, namespace, name string) (allow func()) {
 	eventually(t, func() string {
 		err := operator.Patch(t.Context(), deployment(t, namespace, name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tried":"yes"}}}`)), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not today") {
-			return fmt.Sprintf("the policy is not in force: %v", err)
+			return fmt.Sprintf("the policy is not enforced yet: %v", err)
 		}
 		return ""
 	})
@@ -178,7 +177,7 @@ func refuseChanges(t *testing.T, namespace, name string) (allow func()) {
 	}
 }
 
-// repeats is how often an event on a scaler was told, as its series counts it.
+// repeats is how often an event on a scaler was repeated, as its series counts it.
 func repeats(t *testing.T, namespace, name, reason string) (n int32) {
 	t.Helper()
 	var list eventsv1.EventList
@@ -196,9 +195,9 @@ func repeats(t *testing.T, namespace, name, reason string) (n int32) {
 	return n
 }
 
-// givenBack waits until a scaler that was deleted is gone and the Deployment's template
-// is as it was.
-func givenBack(t *testing.T, namespace, name string) {
+// restored waits until a deleted scaler no longer exists and the Deployment's template has
+// its original values.
+func restored(t *testing.T, namespace, name string) {
 	t.Helper()
 	eventually(t, func() string {
 		err := env.Client.Get(t.Context(), key(namespace, name), &v1beta1.VerticalScaler{})
@@ -212,7 +211,7 @@ func givenBack(t *testing.T, namespace, name string) {
 	}
 }
 
-// isComplete looks at what OLM has made of the bundle.
+// isComplete checks what OLM has created from the bundle.
 func (i *installation) isComplete(t *testing.T) {
 	t.Helper()
 	mustExist := []client.Object{
@@ -237,7 +236,7 @@ func (i *installation) isComplete(t *testing.T) {
 	if rights := i.rights(t); len(rights) < 2 {
 		t.Errorf("OLM has bound the service account to no role: %v", rights)
 	} else {
-		t.Logf("OLM has made %d objects and %s", len(mustExist), strings.Join(rights, ", "))
+		t.Logf("OLM has created %d objects and %s", len(mustExist), strings.Join(rights, ", "))
 	}
 	template := deployment(t, i.namespace, operatorName).Spec.Template
 	if _, ok := template.Annotations["olm.targetNamespaces"]; !ok {
@@ -250,8 +249,8 @@ func (i *installation) isComplete(t *testing.T) {
 	}
 }
 
-// isMonitored waits until there is so much of each of what the operator makes for
-// Prometheus and the network.
+// isMonitored waits for the given number of objects of each kind that the operator creates
+// for Prometheus and the network.
 func (i *installation) isMonitored(t *testing.T, each int) {
 	t.Helper()
 	eventually(t, func() string {
@@ -267,8 +266,8 @@ func (i *installation) isMonitored(t *testing.T, each int) {
 	})
 }
 
-// followsConfiguration changes the operator's configuration and has its pod replaced,
-// as the documentation says. What is switched off goes, and nobody notices otherwise.
+// followsConfiguration changes the operator's configuration and replaces its pod, as
+// documented. Objects that are switched off are deleted, without other effects.
 func (i *installation) followsConfiguration(t *testing.T, old *runningPod) {
 	t.Helper()
 	changed, err := edited(i.configuration(t), func(c map[string]any) {
@@ -297,8 +296,8 @@ func lists(apiVersion, kind string) *unstructured.UnstructuredList {
 	return l
 }
 
-// answersScrapers reads the operator's metrics as three people: nobody, somebody
-// without the right, and Prometheus, bound to the role that the bundle brings.
+// answersScrapers reads the operator's metrics as three users: anonymous, a user without
+// the right, and Prometheus, bound to the role in the bundle.
 func (i *installation) answersScrapers(t *testing.T, pod *runningPod) {
 	t.Helper()
 	for _, name := range []string{"prometheus", "stranger"} {
@@ -325,7 +324,7 @@ func (i *installation) answersScrapers(t *testing.T, pod *runningPod) {
 			}
 			token = request.Status.Token
 		}
-		eventually(t, func() string { // a binding is believed a moment after it is made
+		eventually(t, func() string { // the API server observes a binding with a delay
 			if got := scrape(t, pod.metrics, token); got != want {
 				return fmt.Sprintf("/metrics answers %d to %q, not %d", got, name, want)
 			}
@@ -357,7 +356,7 @@ func ownNamespace(t *testing.T) {
 	withinOnly(t, "own", own, own)
 }
 
-// singleNamespace also moves the operator on to other namespaces, while it runs.
+// singleNamespace also switches the running operator to other namespaces.
 func singleNamespace(t *testing.T) {
 	counted(t)
 	i := withinOnly(t, "single", "single-system", blog)
@@ -382,8 +381,8 @@ func multiNamespace(t *testing.T) {
 	t.Log("OLM refuses a second operator for a namespace")
 }
 
-// withinOnly installs the operator for some namespaces. It must act in these and stay
-// out of all others.
+// withinOnly installs the operator for some namespaces. It must act in these and in no
+// others.
 func withinOnly(t *testing.T, name, namespace string, targets ...string) *installation {
 	t.Helper()
 	workloads(t)
@@ -397,13 +396,13 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) *instal
 	for _, in := range others {
 		scale(t, in, name, v1beta1.UpdateModeInPlace)
 	}
-	// The same for what is owned.
+	// The same for owned objects.
 	for _, in := range slices.Concat(targets, others) {
 		ownedIn(t, in, name+"-owned", v1beta1.UpdateModeRecommend)
 	}
 	for _, in := range targets {
 		available(t, in, name+"-owned")
-		putBack(t, in, name+"-owned")
+		revertsDrift(t, in, name+"-owned")
 	}
 	for _, in := range targets {
 		sized(t, in, name, "300m")
@@ -431,8 +430,8 @@ func withinOnly(t *testing.T, name, namespace string, targets ...string) *instal
 	return i
 }
 
-// stays fails the test for each request outside of the operator's namespaces. Who has
-// sent a token, and what they may do, belongs to no namespace.
+// stays fails the test for each request outside of the operator's namespaces, except
+// cluster-scoped token and access reviews.
 func (i *installation) stays(t *testing.T, targets []string) {
 	t.Helper()
 	allowed := append([]string{i.namespace}, targets...)
@@ -445,7 +444,7 @@ func (i *installation) stays(t *testing.T, targets []string) {
 	}
 	if len(strange) > 0 {
 		slices.Sort(strange)
-		t.Errorf("the operator of %v has asked for more:\n%s", targets, strings.Join(slices.Compact(strange), "\n"))
+		t.Errorf("the operator of %v has sent requests outside of them:\n%s", targets, strings.Join(slices.Compact(strange), "\n"))
 	}
 }
 

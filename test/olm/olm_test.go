@@ -7,9 +7,9 @@ package olm
 
 import "testing"
 
-// TestOLM goes through the life of the operator under OLM. The scenarios share the
-// cluster and its CRDs, so they run one after the other; each begins and ends without
-// the operator. The last one sums up what rights all of them have used.
+// TestOLM covers the life cycle of the operator under OLM. The scenarios share the cluster
+// and its CRDs, so they run one after the other. Each begins and ends without the operator.
+// The last one checks the rights that all of them have used.
 func TestOLM(t *testing.T) {
 	t.Run("AllNamespaces", allNamespaces)
 	t.Run("OwnNamespace", ownNamespace)
@@ -21,12 +21,12 @@ func TestOLM(t *testing.T) {
 	t.Run("Rights", rights)
 }
 
-// scenarios is the number of those before Rights, passed of those that have passed.
+// scenarios is the number of scenarios before Rights; passed is how many of them passed.
 const scenarios = 7
 
 var passed int
 
-// counted adds the scenario to those that have passed, once it has.
+// counted counts the scenario as passed, once it has.
 func counted(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {

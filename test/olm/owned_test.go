@@ -24,7 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// ownedIn makes a ScaledDeployment with one pod and a scaler in that mode.
+// ownedIn creates a ScaledDeployment with one pod and a scaler in that mode.
 func ownedIn(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 	t.Helper()
 	template := testkit.Deployment(namespace, name).Spec.Template
@@ -51,7 +51,7 @@ func owner(t *testing.T, namespace, name string) *v1beta1.ScaledDeployment {
 	return &o
 }
 
-// available waits until the ScaledDeployment says that all is as it asks for.
+// available waits until the ScaledDeployment reports that its whole spec is applied.
 func available(t *testing.T, namespace, name string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -63,7 +63,7 @@ func available(t *testing.T, namespace, name string) {
 	})
 }
 
-// missing says that an object is still there.
+// missing returns a message while the object exists.
 func missing(t *testing.T, namespace, name string, object client.Object) string {
 	t.Helper()
 	err := env.Client.Get(t.Context(), key(namespace, name), object)
@@ -73,9 +73,8 @@ func missing(t *testing.T, namespace, name string, object client.Object) string 
 	return fmt.Sprintf("%T %s/%s is still there: %v", object, namespace, name, err)
 }
 
-// putBack changes the number of replicas by hand, and waits until the operator has put
-// it back.
-func putBack(t *testing.T, namespace, name string) {
+// revertsDrift changes the number of replicas by hand, and waits until the operator reverts it.
+func revertsDrift(t *testing.T, namespace, name string) {
 	t.Helper()
 	wanted := *deployment(t, namespace, name).Spec.Replicas
 	patch(t, deployment(t, namespace, name), `{"spec":{"replicas":%d}}`, wanted+1)
@@ -87,23 +86,23 @@ func putBack(t *testing.T, namespace, name string) {
 	})
 }
 
-// keepsWhatItOwns has a ScaledDeployment go through all that the operator does for one.
+// keepsWhatItOwns takes a ScaledDeployment through all that the operator does for one.
 func keepsWhatItOwns(t *testing.T, namespace string) {
 	t.Helper()
 	const name, renamed = "orders", "orders-v2"
 	ownedIn(t, namespace, name, v1beta1.UpdateModeRecommend)
 	available(t, namespace, name)
-	t.Log("a ScaledDeployment has its Deployment and its scaler made")
+	t.Log("the Deployment and the scaler of a ScaledDeployment are created")
 
-	putBack(t, namespace, name)
+	revertsDrift(t, namespace, name)
 	patch(t, scaler(t, namespace, name), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
 	eventually(t, func() string {
 		if mode := scaler(t, namespace, name).Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeRecommend {
-			return fmt.Sprintf("the scaler's mode is %s: it is not put back", mode)
+			return fmt.Sprintf("the scaler's mode is %s: it is not reverted", mode)
 		}
 		return ""
 	})
-	t.Log("what others change is put back")
+	t.Log("changes by others are reverted")
 
 	patch(t, owner(t, namespace, name), `{"spec":{"deploymentName":%q}}`, renamed)
 	available(t, namespace, name)
@@ -126,15 +125,15 @@ func keepsWhatItOwns(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	eventually(t, func() string { return missing(t, namespace, renamed, &appsv1.Deployment{}) })
-	t.Log("scaling is removed, and what is owned goes with its owner")
+	t.Log("scaling is removed, and owned objects are deleted with their owner")
 }
 
-// blockingIsGuarded makes sure that the API server is one that asks who writes an owner
-// reference that blocks the owner's deletion: otherwise nobody would notice that the
-// operator lacks the right to.
+// blockingIsGuarded makes sure that the API server enforces
+// OwnerReferencesPermissionEnforcement. Otherwise, the tests would not notice if the
+// operator lacked the right to write references that block the owner's deletion.
 func blockingIsGuarded(t *testing.T, namespace string) {
 	t.Helper()
-	const name = "somebody"
+	const name = "someone"
 	create(t, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}},
@@ -153,7 +152,7 @@ func blockingIsGuarded(t *testing.T, namespace string) {
 	blocks := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
 		APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ScaledDeploymentKind, Name: name, UID: "1", BlockOwnerDeletion: ptr.To(true),
 	}}}}
-	eventually(t, func() string { // a binding is believed a moment after it is made
+	eventually(t, func() string { // the API server observes a binding with a delay
 		err := as.Create(t.Context(), blocks.DeepCopy(), client.DryRunAll)
 		if err == nil {
 			t.Fatal("the API server runs without the admission plugin OwnerReferencesPermissionEnforcement")

@@ -22,8 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// right is a verb on a resource: what one line of a role grants, and what one request
-// uses.
+// right is a verb on a resource: one right that a role grants or that a request uses.
 type right struct{ group, resource, verb string }
 
 func (r right) String() string {
@@ -33,7 +32,7 @@ func (r right) String() string {
 	return r.verb + " " + r.resource + "." + r.group
 }
 
-// notOurs are rights that the bundle does not grant, and who does.
+// notOurs are rights that the bundle does not grant, with the component that grants them.
 var notOurs = map[right]string{
 	{"operators.coreos.com", "operatorconditions", "get"}:          "OLM, for the operator's own OperatorCondition",
 	{"operators.coreos.com", "operatorconditions", "update"}:       "OLM, for the operator's own OperatorCondition",
@@ -42,18 +41,18 @@ var notOurs = map[right]string{
 	{"authorization.k8s.io", "selfsubjectrulesreviews", "create"}:  "Kubernetes, for everybody",
 }
 
-// askedWithin are rights that the API server asks for while it answers another request,
-// so that the audit log does not show their use; and who asks. Without one of them, a
-// scenario complains that the request was forbidden.
+// askedWithin are rights that the API server checks while it handles another request, so
+// the audit log does not show their use. The values say which request. Without one of these
+// rights, a scenario fails with a forbidden request.
 var askedWithin = map[right]string{
 	{"autoscaling.verticalscaler.io", "scaleddeployments/finalizers", "update"}: "the admission plugin OwnerReferencesPermissionEnforcement, of " +
-		"whoever makes an object that blocks its owner's deletion",
+		"creating an object that blocks its owner's deletion",
 }
 
-// rights compares what all scenarios together have used with what the bundle grants.
-// The two must be the same: what is granted and never used is too much, what is used
-// and not granted would be missing elsewhere. The list of what was used is a golden
-// file, for those who check the bundle without a cluster.
+// rights compares the rights that all scenarios have used with the rights that the bundle
+// grants. Both must be equal: a granted right that is never used is too much, and a used
+// right that is not granted would be missing elsewhere. The golden file of used rights
+// serves checks of the bundle without a cluster.
 func rights(t *testing.T) {
 	if passed < scenarios {
 		t.Errorf("%d of %d scenarios have passed: what rights are needed is known when all have", passed, scenarios)
@@ -63,17 +62,17 @@ func rights(t *testing.T) {
 	for _, i := range installations {
 		for _, r := range i.requests(t) {
 			if r.code == http.StatusForbidden || r.code == http.StatusUnauthorized {
-				continue // each scenario has complained
+				continue // each scenario has reported it
 			}
 			used[right{r.group, r.resource, r.verb}] = true
 			if r.namespace != "" {
-				// One that is watched in all namespaces here is watched in some elsewhere.
+				// A kind that is watched in all namespaces here is watched in some namespaces elsewhere.
 				namespacedResources[right{r.group, r.resource, ""}] = true
 			}
 		}
 	}
 	for r, who := range askedWithin {
-		t.Logf("%s is asked for by %s", r, who)
+		t.Logf("%s is required by %s", r, who)
 		used[r] = true
 		namespacedResources[right{r.group, r.resource, ""}] = true
 	}
@@ -98,7 +97,7 @@ func rights(t *testing.T) {
 	compareGolden(t, used, namespacedResources)
 }
 
-// grants are the rights of the ClusterServiceVersion.
+// grants returns the rights in the ClusterServiceVersion.
 func (b bundle) grants(t *testing.T) map[right]bool {
 	t.Helper()
 	csv := b.object(t, csvFile)

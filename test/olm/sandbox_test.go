@@ -28,20 +28,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// entrypoint is where the image has its one file, see Dockerfile.
+// entrypoint is the path of the only file in the image, see Dockerfile.
 const entrypoint = "/manager"
 
-// sandbox is what a container of the pod sees: a root directory with the image's one
-// file and the pod's volumes, and the environment.
+// sandbox is a container of the pod as its process sees it: a root directory with the
+// image's only file and the pod's volumes, and the environment.
 type sandbox struct {
 	pod  *corev1.Pod
 	root string
-	// health and metrics are where the operator serves: several of them share this
-	// machine's ports, which pods do not.
+	// health and metrics are the operator's addresses. Operators share the ports of this
+	// machine, unlike pods.
 	health, metrics string
 }
 
-// command makes the root directory and the command that runs the container in it.
+// command creates the root directory and the command that runs the container in it.
 func (b *sandbox) command(ctx context.Context, container corev1.Container) (*exec.Cmd, error) {
 	if len(container.Command) > 0 {
 		return nil, fmt.Errorf("the container has the command %q: only the image's own is known here", container.Command)
@@ -73,8 +73,8 @@ func (b *sandbox) command(ctx context.Context, container corev1.Container) (*exe
 	return cmd, nil
 }
 
-// confined runs a process as that user in that root directory. Root can; anybody else
-// is root in a user namespace of the process's own, in which only that user exists.
+// confined runs a process as that user in that root directory. Root may do that. For other
+// users, the process gets a user namespace in which it is root and only that user exists.
 func confined(root string, user, group int) *syscall.SysProcAttr {
 	if os.Geteuid() == 0 {
 		return &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
@@ -87,7 +87,7 @@ func confined(root string, user, group int) *syscall.SysProcAttr {
 	}
 }
 
-// identity is whom the pod asks to be run as, which must not be root.
+// identity is the user that the pod runs as, which must not be root.
 func identity(pod *corev1.Pod, container corev1.Container) (user, group int, err error) {
 	of, in := ptr.Deref(pod.Spec.SecurityContext, corev1.PodSecurityContext{}), ptr.Deref(container.SecurityContext, corev1.SecurityContext{})
 	u, g := cmp.Or(in.RunAsUser, of.RunAsUser), cmp.Or(in.RunAsGroup, of.RunAsGroup)
@@ -113,7 +113,7 @@ func (b *sandbox) installManager() error {
 	return to.Close()
 }
 
-// write makes a file of the container's.
+// write creates a file in the container.
 func (b *sandbox) write(path string, content []byte) error {
 	path = filepath.Join(b.root, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -125,7 +125,7 @@ func (b *sandbox) write(path string, content []byte) error {
 	return nil
 }
 
-// seal takes the right to write from everything, as a read-only root does.
+// seal removes all write permissions, like a read-only root file system.
 func (b *sandbox) seal() error {
 	return filepath.WalkDir(b.root, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
@@ -161,7 +161,7 @@ func (b *sandbox) mount(ctx context.Context, mount corev1.VolumeMount) error {
 	return fmt.Errorf("there is no volume %s", mount.Name)
 }
 
-// project fills in what the service account's volume is made of.
+// project returns the content of the service account's volume.
 func (b *sandbox) project(ctx context.Context, source corev1.VolumeProjection, path string) error {
 	switch {
 	case source.ServiceAccountToken != nil:
@@ -187,7 +187,7 @@ func (b *sandbox) project(ctx context.Context, source corev1.VolumeProjection, p
 	return errors.New("a projected volume has a source that is not known here")
 }
 
-// token is a token of the pod's service account, bound to the pod: it dies with it.
+// token returns a token of the pod's service account that is bound to the pod.
 func (b *sandbox) token(ctx context.Context, source *corev1.ServiceAccountTokenProjection) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: source.ExpirationSeconds,
@@ -231,8 +231,7 @@ func (b *sandbox) configMap(ctx context.Context, name string, items []corev1.Key
 	return nil
 }
 
-// onOwnPorts changes where the operator of that configuration serves, and nothing
-// else.
+// onOwnPorts changes the addresses in the operator's configuration, and nothing else.
 func (b *sandbox) onOwnPorts(content string) (string, error) {
 	return edited(content, func(c map[string]any) {
 		set(c, b.metrics, "metrics", "bindAddress")
@@ -254,7 +253,7 @@ func edited(document string, change func(map[string]any)) (string, error) {
 	return string(out), nil
 }
 
-// set sets a value deep in a document, making the maps on the way.
+// set sets a value deep in a document, and creates missing maps.
 func set(content map[string]any, value any, path ...string) {
 	for _, key := range path[:len(path)-1] {
 		next, ok := content[key].(map[string]any)
@@ -267,8 +266,8 @@ func set(content map[string]any, value any, path ...string) {
 	content[path[len(path)-1]] = value
 }
 
-// environment is what the pod asks for, and what a kubelet adds: where the API server
-// is.
+// environment is the environment that the pod specifies, plus the API server's address,
+// which a kubelet adds.
 func (b *sandbox) environment(container corev1.Container) ([]string, error) {
 	server, err := url.Parse(env.Config.Host)
 	if err != nil {
@@ -301,7 +300,7 @@ func (b *sandbox) environment(container corev1.Container) ([]string, error) {
 	return environ, nil
 }
 
-// field is the value of a field of the pod. An annotation that is not there is "".
+// field is the value of a field of the pod, "" for a missing annotation.
 func field(pod *corev1.Pod, ref *corev1.ObjectFieldSelector) (string, error) {
 	if key, ok := strings.CutPrefix(ref.FieldPath, "metadata.annotations['"); ok {
 		return pod.Annotations[strings.TrimSuffix(key, "']")], nil
@@ -315,12 +314,12 @@ func field(pod *corev1.Pod, ref *corev1.ObjectFieldSelector) (string, error) {
 	return "", fmt.Errorf("field %s is not known here", ref.FieldPath)
 }
 
-// freeAddress is a host:port of this machine that nobody listens on.
+// freeAddress is a local host:port that no process listens on.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)
 	}
-	defer l.Close() //nolint:errcheck // it was only asked for its address
+	defer l.Close() //nolint:errcheck // the listener only reserved the address
 	return l.Addr().String(), nil
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// The commands of docs/olm.md that are needed more than once.
+// The commands of docs/olm.md that are used more than once.
 const (
 	deleteCRDs = "kubectl delete customresourcedefinition scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
 	getOwners  = "kubectl get scaleddeployments --all-namespaces"
 	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
 )
 
-// uninstall removes the operator in the order of the documentation.
+// uninstall removes the operator in the documented order.
 func uninstall(t *testing.T) {
 	counted(t)
 	const at = "uninstall"
@@ -39,8 +39,8 @@ func uninstall(t *testing.T) {
 		deploy(t, at, name, 2)
 	}
 	i := &installation{namespace: "uninstall-system", bundle: released(t), env: map[string]string{
-		// As against an API server that does not stream lists: the operator then lists
-		// before it watches.
+		// As with an API server that does not stream lists: the operator then lists before
+		// it watches.
 		"KUBE_FEATURE_WatchListClient": "false",
 	}}
 	i.install(t)
@@ -54,7 +54,7 @@ func uninstall(t *testing.T) {
 	}
 	available(t, at, "orders")
 
-	// What belongs to a ScaledDeployment is let go of first.
+	// First, the owned objects of a ScaledDeployment are released.
 	kept := fingerprint(t, at)
 	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
 	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
@@ -62,15 +62,15 @@ func uninstall(t *testing.T) {
 	}
 	for _, o := range []client.Object{deployment(t, at, "orders"), scaler(t, at, "orders")} {
 		if len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil {
-			t.Errorf("%T orders still belongs to somebody, or goes: %+v", o, o.GetOwnerReferences())
+			t.Errorf("%T orders still has an owner, or is being deleted: %+v", o, o.GetOwnerReferences())
 		}
 	}
 	if diff := cmp.Diff(kept, fingerprint(t, at)); diff != "" {
 		t.Errorf("deleting a ScaledDeployment alone changes workloads (-before +after):\n%s", diff)
 	}
-	t.Log("the Deployment and the scaler of a ScaledDeployment outlive it, where they shall")
+	t.Log("the Deployment and the scaler of a ScaledDeployment are kept when it is deleted with orphan propagation")
 
-	// A scaler that holds values goes first, or is switched off.
+	// A scaler with original values is deleted first, or switched to Recommend.
 	i.run(t, `kubectl patch verticalscaler NAME -n NAMESPACE --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}'`, "NAMESPACE", at, "NAME", "books")
 	eventually(t, func() string {
 		if s := scaler(t, at, "books"); s.Status.OriginalResources != nil || len(s.Finalizers) > 0 {
@@ -83,7 +83,7 @@ func uninstall(t *testing.T) {
 	}
 	i.run(t, `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.status.originalResources)]}{.metadata.namespace} {.metadata.name}{"\n"}{end}' | xargs -r -L1 kubectl delete verticalscaler -n`)
 	for _, name := range []string{"ledger", "orders"} {
-		givenBack(t, at, name)
+		restored(t, at, name)
 		runs(t, at, name)
 	}
 	runs(t, at, "books")
@@ -91,7 +91,7 @@ func uninstall(t *testing.T) {
 
 	before := fingerprint(t, at)
 	i.unsubscribe(t)
-	t.Log("Subscription and ClusterServiceVersion deleted; nothing of the operator runs, its rights are gone")
+	t.Log("Subscription and ClusterServiceVersion deleted; no operator process runs, its rights are deleted")
 	left := scaler(t, at, "web")
 	if left.DeletionTimestamp != nil || left.Status.Recommendation == nil {
 		t.Errorf("the scaler has not survived its operator: %+v", left)
@@ -112,7 +112,7 @@ func uninstall(t *testing.T) {
 	if diff := cmp.Diff(before, fingerprint(t, at)); diff != "" {
 		t.Errorf("uninstalling changes workloads (-before +after):\n%s", diff)
 	}
-	t.Log("the CRDs are gone with all scalers; workloads are as they were")
+	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-metrics-reader")
 	i.run(t, "kubectl delete -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
@@ -121,8 +121,8 @@ func uninstall(t *testing.T) {
 	i.run(t, "kubectl delete namespace verticalscaler-system")
 }
 
-// leftovers are the objects that a person may want to delete after the operator. What
-// Kubernetes puts into every namespace is not among them.
+// leftovers are the objects that a user may want to delete after the operator, without
+// those that Kubernetes creates in every namespace.
 func leftovers(t *testing.T, namespace string) (out []string) {
 	t.Helper()
 	for _, kind := range [][2]string{
@@ -163,8 +163,8 @@ func leftovers(t *testing.T, namespace string) (out []string) {
 	return out
 }
 
-// uninstallInTheWrongOrder removes the operator while a scaler still holds values of a
-// template, and shows both ways out.
+// uninstallInTheWrongOrder removes the operator while a scaler still has original values of
+// a template to restore, and shows both remedies.
 func uninstallInTheWrongOrder(t *testing.T) {
 	counted(t)
 	const at, plain, busy, ours = "wrong-order", "wrong-order-plain", "wrong-order-busy", "wrong-order-ours"
@@ -185,13 +185,13 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	sized(t, plain, "web", "300m")
 	sized(t, busy, "ledger", "300m")
 
-	// While the operator runs, a namespace goes with all that is in it.
+	// While the operator runs, a namespace is deleted with all its objects.
 	deleteNamespace(t, busy)
-	t.Log("a namespace with held values can be deleted while the operator runs")
+	t.Log("a namespace with a taken over template can be deleted while the operator runs")
 
 	i.unsubscribe(t)
 	deleteNamespace(t, plain)
-	t.Log("a namespace without held values can be deleted without the operator")
+	t.Log("a namespace without a taken over template can be deleted without the operator")
 
 	if err := env.Client.Delete(t.Context(), scaler(t, at, "ledger")); err != nil {
 		t.Fatal(err)
@@ -200,15 +200,15 @@ func uninstallInTheWrongOrder(t *testing.T) {
 		t.Fatalf("the scaler that holds values does not wait for an operator: %+v", s.ObjectMeta)
 	}
 
-	// The first way out: install the operator again. It gives back what was taken.
+	// The first remedy: install the operator again. It restores the original values.
 	i.subscribe(t)
 	i.succeeds(t)
 	i.leads(t)
-	givenBack(t, at, "ledger")
-	t.Log("a scaler that waits for its operator is given back by the next one")
+	restored(t, at, "ledger")
+	t.Log("the next operator restores the template of a scaler that waits for it")
 	runs(t, at, "ledger")
 
-	// The second: let go of it by hand. The template keeps the sizes.
+	// The second remedy: remove the finalizer by hand. The template keeps the sizes.
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
 	sized(t, at, "ledger", "300m")
 	i.isAllowed(t)
@@ -242,8 +242,8 @@ func uninstallInTheWrongOrder(t *testing.T) {
 		t.Errorf("letting go by hand changes workloads (-before +after):\n%s", diff)
 	}
 	eventually(t, func() string { return missing(t, ours, "orders", &appsv1.Deployment{}) })
-	t.Log("without its CRD a ScaledDeployment goes, and its Deployment with it, as the documentation warns")
-	t.Log("a CRD that waits for a held scaler goes once the finalizer is taken off by hand")
+	t.Log("deleting the CRD deletes a ScaledDeployment and its Deployment, as the documentation warns")
+	t.Log("a CRD that waits for a scaler is deleted once the finalizer is removed by hand")
 }
 
 func deleteNamespace(t *testing.T, name string) {

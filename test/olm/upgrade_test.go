@@ -27,17 +27,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// upgrade lets OLM replace the operator by its next version while a step is in progress:
-// OLM waits for the step, and then nothing of what the operator knows or has done is
-// lost, and no workload is touched.
+// upgrade lets OLM replace the operator by its next version while a step is in progress.
+// OLM waits for the step. Afterwards, no state of the operator is lost, and no workload has
+// changed.
 func upgrade(t *testing.T) {
 	counted(t)
 	const at = "upgrade"
 	namespaced(t, at, nil)
 	deploy(t, at, "web", 2)
 	deploy(t, at, "ledger", 2)
-	// The pods of this one are scheduled when the test lets them, so that a rollout
-	// lasts as long as it is wanted to.
+	// The pods of this Deployment are scheduled when the test allows it, so that the test
+	// controls how long a rollout takes.
 	deploy(t, at, "api", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "verticalscaler.io/wait"}}
 	})
@@ -69,12 +69,12 @@ func upgrade(t *testing.T) {
 	began := time.Now()
 	store.update(t, first, second)
 	i.isHeld(t, second)
-	t.Logf("OLM holds the upgrade: after %s %s is %s", elapsed(began), second.csv, i.phase(t, second.csv))
+	t.Logf("OLM delays the upgrade: after %s %s is %s", elapsed(began), second.csv, i.phase(t, second.csv))
 	if now := node.operator(i.namespace); now != old {
-		t.Fatalf("the operator is %+v, not %+v, although the upgrade is held", now, old)
+		t.Fatalf("the operator is %+v, not %+v, although the upgrade is delayed", now, old)
 	}
 	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {
-		t.Errorf("an upgrade that is held changes workloads (-before +after):\n%s", diff)
+		t.Errorf("a delayed upgrade changes workloads (-before +after):\n%s", diff)
 	}
 
 	finishStep(t, at, "api")
@@ -107,7 +107,7 @@ func upgrade(t *testing.T) {
 	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {
 		t.Errorf("the upgrade changes workloads (-before +after):\n%s", diff)
 	}
-	t.Log("claims, recommendations, decisions, held values and histories are as before; no workload was touched")
+	t.Log("claims, recommendations, decisions, original values and histories are as before; no workload was touched")
 
 	allowMore(t, at, "web")
 	annotatePods(t, at, "web", usesCPU, "420m")
@@ -118,14 +118,14 @@ func upgrade(t *testing.T) {
 	}
 	isKept(t, ledger)
 	isKept(t, api)
-	putBack(t, at, "orders")
-	t.Log("the new operator goes on where the old one was")
+	revertsDrift(t, at, "orders")
+	t.Log("the new operator continues where the old one stopped")
 	if strings.Contains(i.configuration(t), "# Ours.") {
 		t.Error("the upgrade has left the configuration alone; docs/olm.md says that it is replaced")
 	}
 	i.isAllowed(t)
 
-	// A person who cannot wait overrides the condition.
+	// A user who cannot wait overrides the condition.
 	allowMore(t, at, "api")
 	annotatePods(t, at, "api", usesCPU, "420m")
 	i.holds(t, second, at, "api")
@@ -139,8 +139,8 @@ func upgrade(t *testing.T) {
 	t.Log("an administrator can have the upgrade at once")
 }
 
-// holds waits until a pod of the Deployment waits to be let in, and the operator of
-// that bundle tells OLM that a step is under way.
+// holds waits until a pod of the Deployment waits to be scheduled, and the operator of that
+// bundle reports to OLM that a step is in progress.
 func (i *installation) holds(t *testing.T, b bundle, namespace, name string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -153,7 +153,7 @@ func (i *installation) holds(t *testing.T, b bundle, namespace, name string) {
 
 func isGated(pod corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 
-// letIn lets the Deployment's pods be scheduled.
+// letIn allows the Deployment's pods to be scheduled.
 func letIn(t *testing.T, namespace, name string) {
 	t.Helper()
 	for _, pod := range pods(t, namespace, name) {
@@ -163,7 +163,7 @@ func letIn(t *testing.T, namespace, name string) {
 	}
 }
 
-// isHeld waits until OLM says that the operator keeps it from upgrading to b.
+// isHeld waits until OLM reports that the operator's condition blocks the upgrade to b.
 func (i *installation) isHeld(t *testing.T, b bundle) {
 	t.Helper()
 	eventually(t, func() string {
@@ -178,7 +178,7 @@ func (i *installation) isHeld(t *testing.T, b bundle) {
 	})
 }
 
-// configuration is the operator's.
+// configuration reads the operator's configuration.
 func (i *installation) configuration(t *testing.T) string {
 	t.Helper()
 	var m corev1.ConfigMap
@@ -188,15 +188,15 @@ func (i *installation) configuration(t *testing.T) string {
 	return m.Data["config.yaml"]
 }
 
-// configure replaces it, as an administrator does. The operator reads it when it
-// starts.
+// configure replaces the configuration, as an administrator does. The operator reads it
+// when it starts.
 func (i *installation) configure(t *testing.T, content string) {
 	t.Helper()
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: configName}}
 	patch(t, m, `{"data":{"config.yaml":%q}}`, content)
 }
 
-// mayWork says what keeps the operator from its work, as far as rights go.
+// mayWork reports which rights the operator lacks.
 func (i *installation) mayWork(t *testing.T, namespace string) string {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -214,8 +214,8 @@ func (i *installation) mayWork(t *testing.T, namespace string) string {
 	return ""
 }
 
-// hasLookedAt says which of the scalers the present operator has not had a pass over.
-// In the first one it reads the checkpoint.
+// hasLookedAt reports which scalers the current operator has not reconciled yet. In its
+// first reconcile, it reads the checkpoint.
 func (i *installation) hasLookedAt(t *testing.T, namespace string, names ...string) string {
 	t.Helper()
 	pod := node.operator(i.namespace)
@@ -242,8 +242,8 @@ func checkpoint(t *testing.T, namespace, name string) *v1beta1.VerticalScalerChe
 	return &c
 }
 
-// isKept fails the test where the scaler has lost or changed what an upgrade must
-// leave alone.
+// isKept fails the test if the scaler has lost or changed state that an upgrade must
+// preserve.
 func isKept(t *testing.T, before *v1beta1.VerticalScaler) {
 	t.Helper()
 	after := scaler(t, before.Namespace, before.Name)
@@ -252,7 +252,7 @@ func isKept(t *testing.T, before *v1beta1.VerticalScaler) {
 	}
 }
 
-// kept is what of a scaler an upgrade must leave alone.
+// kept is the state of a scaler that an upgrade must preserve.
 func kept(s *v1beta1.VerticalScaler) map[string]any {
 	return map[string]any{
 		"uid":        s.UID,
@@ -267,7 +267,7 @@ func kept(s *v1beta1.VerticalScaler) map[string]any {
 	}
 }
 
-// targets are what the scaler recommends. The evidence beside them may have grown.
+// targets are the scaler's recommended targets. The evidence may have grown.
 func targets(s *v1beta1.VerticalScaler) map[string]v1beta1.Amounts {
 	out := map[string]v1beta1.Amounts{}
 	if s.Status.Recommendation != nil {
@@ -278,7 +278,7 @@ func targets(s *v1beta1.VerticalScaler) map[string]v1beta1.Amounts {
 	return out
 }
 
-// finishStep lets the rollout of the Deployment come to its end.
+// finishStep lets the rollout of the Deployment complete.
 func finishStep(t *testing.T, namespace, name string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -292,7 +292,7 @@ func finishStep(t *testing.T, namespace, name string) {
 	sized(t, namespace, name, "300m")
 }
 
-// upgradeable is the condition by that name that the operator has set.
+// upgradeable is the condition with that name that the operator has set.
 func (i *installation) upgradeable(t *testing.T, b bundle) metav1.Condition {
 	t.Helper()
 	o := object("operators.coreos.com/v2", "OperatorCondition", i.namespace, b.csv)

@@ -30,13 +30,13 @@ const (
 	usesMemory = "usage.verticalscaler.io/memory"
 )
 
-// deploy makes a Deployment whose pods request 100m and 128Mi and use more: 340m and
+// deploy creates a Deployment whose pods request 100m and 128Mi and use more: 340m and
 // 300Mi each. It does not wait.
 func deploy(t *testing.T, namespace, name string, replicas int32, changes ...func(*appsv1.Deployment)) {
 	t.Helper()
 	d := testkit.Deployment(namespace, name)
 	d.Spec.Replicas = ptr.To(replicas)
-	// Both limits leave room, so that usage is what decides.
+	// Both limits leave room, so that usage determines the recommendation.
 	d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
 	}
@@ -47,22 +47,22 @@ func deploy(t *testing.T, namespace, name string, replicas int32, changes ...fun
 	create(t, d)
 }
 
-// enough is the most that scalers of these tests give, and less than what 340m of
-// usage asks for. On a machine that stands still for a moment a measured CPU is off by as
-// long, and what a test compares over a time must not depend on that.
+// enough is the maxAllowed of the tests' scalers. It is less than the recommendation for
+// 340m of usage, so that the decision does not depend on a measured CPU usage, which is off
+// after a pause of the machine.
 func enough() *v1beta1.ResourcePolicy {
 	return &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
 		{ContainerName: "*", MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("300m"))}},
 	}}
 }
 
-// allowMore takes that bound away.
+// allowMore removes that bound.
 func allowMore(t *testing.T, namespace, name string) {
 	t.Helper()
 	patch(t, testkit.Scaler(namespace, name, name), `{"spec":{"resourcePolicy":null}}`)
 }
 
-// scale makes a scaler of the Deployment by that name, without a cooldown.
+// scale creates a scaler of the Deployment with that name, without a cooldown.
 func scale(t *testing.T, namespace, name string, mode v1beta1.UpdateMode) {
 	t.Helper()
 	s := testkit.Scaler(namespace, name, name)
@@ -90,7 +90,7 @@ func deployment(t *testing.T, namespace, name string) *appsv1.Deployment {
 	return &d
 }
 
-// pods are the Deployment's pods that stay, by name.
+// pods returns the Deployment's pods that are not being deleted, by name.
 func pods(t *testing.T, namespace, name string) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
@@ -102,7 +102,7 @@ func pods(t *testing.T, namespace, name string) []corev1.Pod {
 	return out
 }
 
-// isRunning says what keeps the Deployment from being rolled out.
+// isRunning returns why the Deployment is not rolled out yet.
 func isRunning(d *appsv1.Deployment) string {
 	if s := d.Status; s.ObservedGeneration != d.Generation || s.AvailableReplicas != *d.Spec.Replicas || s.UpdatedReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas {
 		return fmt.Sprintf("Deployment %s/%s has %d of %d pods available", d.Namespace, d.Name, s.AvailableReplicas, *d.Spec.Replicas)
@@ -116,8 +116,8 @@ func runs(t *testing.T, namespace, name string) {
 	eventually(t, func() string { return isRunning(deployment(t, namespace, name)) })
 }
 
-// sized waits until the scaler says that all is applied and every pod has at least
-// that much CPU in force, which it was given without a restart.
+// sized waits until the scaler reports that all is applied, and every pod has at least that
+// much CPU without a restart.
 func sized(t *testing.T, namespace, name, cpu string) {
 	t.Helper()
 	least := resource.MustParse(cpu)
@@ -140,7 +140,7 @@ func sized(t *testing.T, namespace, name, cpu string) {
 			}
 			status := pod.Status.ContainerStatuses[0]
 			if status.Resources == nil || !status.Resources.Requests.Cpu().Equal(*wanted.Requests.Cpu()) {
-				return fmt.Sprintf("pod %s/%s: the size is not in force", namespace, pod.Name)
+				return fmt.Sprintf("pod %s/%s: the size is not applied", namespace, pod.Name)
 			}
 			if status.RestartCount != 0 {
 				t.Fatalf("pod %s/%s was restarted", namespace, pod.Name)
@@ -161,7 +161,7 @@ func sayConditions(s *v1beta1.VerticalScaler) string {
 	return strings.Join(out, ", ")
 }
 
-// annotatePods sets an annotation on the Deployment's pods, which stay the same.
+// annotatePods sets an annotation on the Deployment's pods without replacing them.
 func annotatePods(t *testing.T, namespace, name, annotation, value string) {
 	t.Helper()
 	for _, pod := range pods(t, namespace, name) {
@@ -169,7 +169,7 @@ func annotatePods(t *testing.T, namespace, name, annotation, value string) {
 	}
 }
 
-// told names the reasons of the events on a scaler, sorted.
+// told returns the reasons of the events on a scaler, sorted.
 func told(t *testing.T, namespace, name string) (reasons []string) {
 	t.Helper()
 	var list eventsv1.EventList
@@ -185,9 +185,9 @@ func told(t *testing.T, namespace, name string) (reasons []string) {
 	return slices.Compact(reasons)
 }
 
-// fingerprint is what must not change on workloads that nobody is meant to touch:
-// identities, specs, labels and annotations, and restarts. What the controllers of
-// Kubernetes write to statuses at the end of a rollout does not count.
+// fingerprint is what must not change on workloads that are not managed: identities, specs,
+// labels, annotations and restarts. Statuses that Kubernetes controllers write at the end
+// of a rollout do not count.
 func fingerprint(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -219,8 +219,8 @@ func fingerprint(t *testing.T, namespace string) map[string]string {
 	return out
 }
 
-// metadataOf tells an object's identity and what changes it. Every change of a spec
-// is another generation.
+// metadataOf returns an object's identity and metadata. Every change of a spec changes the
+// generation.
 func metadataOf(o client.Object) string {
 	annotations := maps.Clone(o.GetAnnotations())
 	delete(annotations, "deployment.kubernetes.io/revision") // set at the end of a rollout

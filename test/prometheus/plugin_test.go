@@ -22,8 +22,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The plugin replays what a real Prometheus knows of a Deployment in a real API server,
-// and replays the same from what it saved.
+// The plugin replays the usage of a Deployment from a real Prometheus, and replays the
+// saved usage with the same result.
 func TestThePluginReplaysFromPrometheus(t *testing.T) {
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "kubectl-vscaler")
@@ -32,7 +32,7 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the plugin: %v: %s", err, out)
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	way := newWay(t, w.namespace, nil)
 	w.scale()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -44,7 +44,7 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 		var out, errOut bytes.Buffer
 		command := exec.CommandContext(t.Context(), plugin, append([]string{"backtest", "--kubeconfig=" + kubeconfig}, args...)...)
 		command.Stdout, command.Stderr = &out, &errOut
-		_ = command.Run() // whoever asks looks at both
+		_ = command.Run() // the caller checks both outputs
 		return out.String(), errOut.String()
 	}
 
@@ -96,7 +96,7 @@ func TestThePluginReplaysFromPrometheus(t *testing.T) {
 	}
 }
 
-// kubeconfigOf is an administrator's.
+// kubeconfigOf returns an administrator's kubeconfig.
 func kubeconfigOf(namespace string) clientcmdapi.Config {
 	c := env.Config
 	return clientcmdapi.Config{

@@ -3,9 +3,9 @@
 
 //go:build prometheus
 
-// Package prometheus holds the tests with a real Prometheus: Debian's package, started
-// as a process with days of usage that promtool has written. The operator runs against
-// a real API server.
+// Package prometheus tests with a real Prometheus. It starts Debian's package as a process,
+// with days of usage that promtool has written. The operator runs against a real API
+// server.
 package prometheus
 
 import (
@@ -39,16 +39,16 @@ import (
 )
 
 const (
-	// soon is how long anything may take on a busy machine.
+	// soon is the timeout of every wait, long enough for a busy machine.
 	soon = 2 * time.Minute
 	mebi = int64(1) << 20
-	// days is how much there is to be known.
+	// days is the length of the past usage.
 	days = 5
 )
 
 var (
 	env *testkit.Env
-	// prometheus is the address of the real one.
+	// prometheus is the address of the real Prometheus.
 	prometheus *url.URL
 )
 
@@ -70,8 +70,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// startPrometheus starts one that knows the usage of the Deployment web of all
-// namespaces that tests make.
+// startPrometheus starts a Prometheus with the usage of the Deployment web for all
+// namespaces of tests.
 func startPrometheus(dir string) (*url.URL, func(), error) {
 	for _, program := range []string{"prometheus", "promtool"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -123,11 +123,12 @@ func startPrometheus(dir string) (*url.URL, func(), error) {
 	}
 }
 
-// past is the namespace in Prometheus's data; a test's own is put in its place.
+// past is the namespace in Prometheus's data. Queries replace the test's namespace by it.
 const past = "past"
 
-// write writes the usage of two pods of web, one after the other, with a peak of memory
-// of one minute a day after the first sample; and of others that must not be taken for them.
+// write writes the usage of two successive pods of web, with a memory peak of one minute,
+// one day after the first sample. It also writes usage of other pods, which the operator
+// must ignore.
 func write(path string, now time.Time) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -177,8 +178,8 @@ func write(path string, now time.Time) error {
 	return errors.Join(out.Flush(), f.Close())
 }
 
-// way is the way to the real Prometheus. It translates the test's namespace into that
-// of the data, counts queries, and can be spoilt.
+// way is a proxy of the real Prometheus. It translates the test's namespace into that of
+// the data, counts queries, and can inject errors.
 type way struct {
 	*httptest.Server
 
@@ -225,23 +226,23 @@ func (w *way) mend() {
 	w.spoil = nil
 }
 
-// world is a namespace with the Deployment web and its scaler.
-type world struct {
+// fixture is a namespace with the Deployment web and its scaler.
+type fixture struct {
 	*testing.T
 	namespace string
 	usage     *testkit.Usage
 	config    operatorconfig.Operator
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{T: t, namespace: env.Namespace(t), usage: testkit.NewUsage(), config: testkit.OperatorConfig()}
+	w := &fixture{T: t, namespace: env.Namespace(t), usage: testkit.NewUsage(), config: testkit.OperatorConfig()}
 	w.config.Prometheus.Timeout.Duration = time.Second * 20
 	return w
 }
 
-// scale makes the Deployment, a pod of it, which uses little now, and the scaler.
-func (w *world) scale() {
+// scale creates the Deployment, a pod of it with low current usage, and the scaler.
+func (w *fixture) scale() {
 	w.Helper()
 	d := testkit.Deployment(w.namespace, "web")
 	if err := env.Client.Create(w.Context(), d); err != nil {
@@ -257,9 +258,9 @@ func (w *world) scale() {
 	}
 }
 
-// recommends waits until there is a recommendation that rests on so much time at least,
-// and returns it.
-func (w *world) recommends(atLeast time.Duration) (rec v1beta1.ContainerRecommendation) {
+// recommends waits for a recommendation based on at least that much observed time, and
+// returns it.
+func (w *fixture) recommends(atLeast time.Duration) (rec v1beta1.ContainerRecommendation) {
 	w.Helper()
 	testkit.Eventually(w.T, soon, func() string {
 		s := w.scaler()
@@ -275,7 +276,7 @@ func (w *world) recommends(atLeast time.Duration) (rec v1beta1.ContainerRecommen
 	return rec
 }
 
-func (w *world) scaler() v1beta1.VerticalScaler {
+func (w *fixture) scaler() v1beta1.VerticalScaler {
 	w.Helper()
 	var s v1beta1.VerticalScaler
 	if err := env.Client.Get(w.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &s); err != nil {
@@ -284,15 +285,15 @@ func (w *world) scaler() v1beta1.VerticalScaler {
 	return s
 }
 
-func (w *world) start() *testkit.Operator {
+func (w *fixture) start() *testkit.Operator {
 	w.Helper()
 	return env.StartOperator(w.T, w.config, w.usage, w.namespace)
 }
 
-// Usage is collected once in this test, so that the operator cannot learn but from
+// Usage is collected once in this test, so that the operator can only learn from
 // Prometheus.
 func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	way := newWay(t, w.namespace, nil)
 	w.config.Prometheus.Address = way.URL
 	w.scale()
@@ -310,7 +311,7 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 		t.Errorf("%d queries for 8 days, want 64", n)
 	}
 
-	// A restart knows it all from the checkpoint, and asks nobody.
+	// After a restart, the operator restores the checkpoint and sends no queries.
 	var checkpoint v1beta1.VerticalScalerCheckpoint
 	testkit.Eventually(t, soon, func() string {
 		if err := env.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "web"}, &checkpoint); err != nil {
@@ -323,7 +324,7 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 	})
 	operator.Stop(t)
 	w.config.Collection.Interval.Duration = 100 * time.Millisecond
-	until := w.usage.Rounds(w.namespace) + 50 // five seconds: the operator looks every two
+	until := w.usage.Rounds(w.namespace) + 50 // five seconds: the operator retries every two
 	w.start()
 	testkit.Eventually(t, soon, func() string {
 		if n := w.usage.Rounds(w.namespace); n < until {
@@ -337,9 +338,9 @@ func TestTheFirstRecommendationRestsOnDays(t *testing.T) {
 	w.recommends(days*24*time.Hour - time.Hour)
 }
 
-// Whatever is wrong with Prometheus, the operator learns without it, says so, and asks
-// again.
-func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
+// Whatever is wrong with Prometheus, the operator learns without it, reports the problem,
+// and retries.
+func TestTroubleWithPrometheusDelaysNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil http.HandlerFunc
 		says  string
@@ -369,7 +370,7 @@ func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newFixture(t)
 			way := newWay(t, w.namespace, tc.spoil)
 			w.config.Prometheus.Address = way.URL
 			w.config.Prometheus.Timeout.Duration = 5 * time.Second
@@ -404,8 +405,8 @@ func TestTroubleWithPrometheusHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// A limit of Prometheus's own leads to smaller questions, and its own words are told.
-func TestARealPrometheusIsUnderstood(t *testing.T) {
+// A limit of Prometheus leads to smaller queries, and its error message is reported.
+func TestARealPrometheusIsQueried(t *testing.T) {
 	o := source.Options{Address: prometheus.String(), Step: time.Minute, RateWindow: 4 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 64 << 10}
 	web := source.Target{Namespace: past, Deployment: "web", Containers: []string{"app"}}
 	read := func(o source.Options, from, to time.Time) (n int, err error) {
@@ -427,7 +428,7 @@ func TestARealPrometheusIsUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d samples", whole)
-	// Both pods are seen for the few minutes of the rate window after the change.
+	// After the change, both pods have usage for the few minutes of the rate window.
 	if whole < days*24*60-15 || whole > days*24*60+15 {
 		t.Errorf("%d samples of %d minutes", whole, days*24*60)
 	}

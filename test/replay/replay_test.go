@@ -42,20 +42,20 @@ const (
 // midnight is when each replay begins.
 var midnight = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// series is what a container would use if nothing stopped it, minute by minute.
+// series is the usage of a container without any limits, minute by minute.
 type series struct {
 	about string
 	days  int
 	// usage is in millicores and MiB.
 	usage func(r *rand.Rand, minute int) (cpu, memory float64)
-	// isDark tells that there are no metrics at a minute.
+	// isDark reports whether a minute has no metrics.
 	isDark func(minute int) bool
-	// forgets tells that the operator restarts at a minute and finds no checkpoint.
+	// forgets reports whether the operator restarts at a minute without a checkpoint.
 	forgets func(minute int) bool
-	// limitMiB is the memory limit to begin with; the recommendation then moves it at
-	// once. A container that would use more is killed. 0 is none.
+	// limitMiB is the initial memory limit, which the recommendation changes at once. A
+	// container that would use more is OOM-killed. 0 means no limit.
 	limitMiB int64
-	// maxMiB is the policy's maxAllowed; 0 is none.
+	// maxMiB is the policy's maxAllowed; 0 means none.
 	maxMiB int64
 }
 
@@ -150,8 +150,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replay runs a series, a sample and an answer each minute, and writes down what
-// changed.
+// replay runs a series with one sample and one recommendation each minute, and records the
+// changes.
 func replay(t *testing.T, s series) string {
 	t.Helper()
 	var (
@@ -161,7 +161,7 @@ func replay(t *testing.T, s series) string {
 		book     = history.Book{}
 		previous *recommend.Container
 		limit    = s.limitMiB * mebi
-		started  int // the minute when the container was started last
+		started  int // the minute of the container's latest start
 
 		answers, others int
 		out             strings.Builder
@@ -176,7 +176,7 @@ func replay(t *testing.T, s series) string {
 			fmt.Fprintf(&out, "%s  the history is lost\n", clock(minute))
 		}
 		cpu, memory := s.usage(random, minute)
-		if limit > 0 { // what has a limit also begins anew when killed
+		if limit > 0 { // an OOM kill restarts a container with a limit
 			cpu, memory = s.usage(random, minute-started)
 		}
 		if bytes := int64(memory * mebi); limit > 0 && bytes > limit {
@@ -221,7 +221,7 @@ func isLower(a, b quantity.Amounts) bool {
 	return a.CPUMillis < b.CPUMillis || a.MemoryBytes < b.MemoryBytes
 }
 
-// line is one change: when, observed time, from -> to, and the steps that led there.
+// line formats one change: when, observed time, from -> to, and the steps that led there.
 func line(minute int, observed time.Duration, from, to *recommend.Container) string {
 	if from == nil {
 		from = &recommend.Container{}
@@ -258,7 +258,7 @@ func reasons(c *recommend.Container, resource string, format func(int64) string)
 	return strings.Join(steps, ", ")
 }
 
-// clock tells the day and the time of a minute: "d2 09:30".
+// clock formats the day and the time of a minute: "d2 09:30".
 func clock(minute int) string {
 	return fmt.Sprintf("d%-2d %02d:%02d", minute/day+1, minute%day/hour, minute%hour)
 }

@@ -25,17 +25,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// The kinds of the examples that are tried.
+// The kinds of the tested examples.
 const (
 	scalerKind = "VerticalScaler"
 	ownerKind  = v1beta1.ScaledDeploymentKind
 )
 
-// madeBy is the field manager of all that the tests write, and the value of a label of
-// it.
+// madeBy is the field manager of all objects that the tests write, and the value of a label
+// on them.
 const madeBy = "verticalscaler-scorecard"
 
-// every is how often a condition is looked at.
+// every is the polling interval.
 const every = 100 * time.Millisecond
 
 // Scheme knows the kinds that the tests write.
@@ -83,8 +83,7 @@ func connect(ctx context.Context, s Setting) (client.Client, error) {
 	return c, nil
 }
 
-// await looks again and again until nothing is missing. What is missing then is part of
-// the error.
+// await polls until nothing is missing. On a timeout, the error contains what is missing.
 func await(ctx context.Context, wait time.Duration, look func(ctx context.Context) (missing []string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -135,10 +134,10 @@ func said(object client.Object) string {
 	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
 }
 
-// remove deletes objects in order, and waits until none exists. Objects that the garbage
-// collector deletes with others are waited for as well.
+// remove deletes objects in order, and waits until none exists, including objects that the
+// garbage collector deletes with them.
 func remove(ctx context.Context, c client.Client, wait time.Duration, objects ...client.Object) error {
-	// Also after the time of the test is up.
+	// Even after the test's timeout.
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	for _, object := range objects {
@@ -179,7 +178,7 @@ func awaitGone(ctx context.Context, c client.Client, wait time.Duration, object 
 	return nil
 }
 
-// deploymentFor makes a Deployment with small pods that any namespace allows.
+// deploymentFor returns a Deployment with small pods that any namespace allows.
 func deploymentFor(s Setting, name string, containers []string) *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": madeBy}
 	d := &appsv1.Deployment{

@@ -43,9 +43,9 @@ const stockVariable = "SCORECARD_TEST"
 
 var record = flag.Bool("record", false, "run no test of the bundle, but write what the operator stores to testdata (README.md there)")
 
-// accepted are beginnings of suggestions that do not apply here.
+// accepted are prefixes of suggestions that do not apply here.
 var accepted = []string{
-	// It holds what was learned, and has no state that it could report.
+	// It stores histories, and has no state to report.
 	"verticalscalercheckpoints.autoscaling.verticalscaler.io does not have status spec",
 }
 
@@ -229,7 +229,7 @@ func TestRecord(t *testing.T) {
 	t.Logf("recorded %s", file)
 }
 
-// decided says what is missing until a VerticalScaler has applied so many decisions.
+// decided returns what is missing until a VerticalScaler has applied that many decisions.
 func decided(t *testing.T, env *testkit.Env, name string, decisions int) string {
 	t.Helper()
 	var scaler v1beta1.VerticalScaler
@@ -242,8 +242,8 @@ func decided(t *testing.T, env *testkit.Env, name string, decisions int) string 
 	return ""
 }
 
-// recorded are the stored objects without what the API server adds. Which fields of a
-// Deployment the operator manages is kept.
+// recorded returns the stored objects without the fields that the API server adds. It keeps
+// the managed fields of a Deployment.
 func recorded(t *testing.T, env *testkit.Env, version string) string {
 	t.Helper()
 	out := fmt.Sprintf(`# What version %s stores: two VerticalScalers, their Deployments and their checkpoints.

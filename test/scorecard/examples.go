@@ -22,9 +22,9 @@ import (
 )
 
 // examplesReconcile tries each example of the bundle as a user would. A scaler gets a
-// Deployment of the name that it wants: the running operator must find it, say so,
-// and follow a change; and nothing may be left once it is deleted. What is asked of a
-// ScaledDeployment is said at tryOwner.
+// Deployment with the name in its spec. The running operator must find it, report that, and
+// follow a change. Nothing may be left after the deletion. tryOwner describes the checks of
+// a ScaledDeployment.
 func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
 	csv, err := readCSV(s.Bundle)
 	if err != nil {
@@ -45,7 +45,7 @@ func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []str
 	if err != nil {
 		return nil, err
 	}
-	// They do not disturb each other: all have names of their own.
+	// They are independent: all have different names.
 	outcomes := make([]error, len(examples))
 	var tries sync.WaitGroup
 	for i, example := range examples {
@@ -80,14 +80,14 @@ func tryExample(ctx context.Context, c client.Client, s Setting, example *unstru
 	}
 	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, deployment)) }()
 
-	// As it is written in the bundle: a typed copy would drop what it does not know.
+	// Exactly as in the bundle: a typed copy would drop unknown fields.
 	object := example.DeepCopy()
 	object.SetNamespace(s.Namespace)
 	unstructured.RemoveNestedField(object.Object, "status")
 	if err := create(ctx, c, object); err != nil {
 		return err
 	}
-	// Its checkpoint is the garbage collector's to remove, if there is one at all.
+	// The garbage collector deletes its checkpoint, if there is one.
 	checkpoint := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: object.GetName()}}
 	defer func() {
 		err = errors.Join(err, remove(ctx, c, s.Wait, object))
@@ -132,15 +132,15 @@ func awaitStatus(ctx context.Context, c client.Client, s Setting, key client.Obj
 	})
 }
 
-// conditionTypes are those that are present from the first status on.
+// conditionTypes are the conditions that are present from the first status on.
 var conditionTypes = []string{
 	v1beta1.ConditionReady, v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided,
 	v1beta1.ConditionApplied, v1beta1.ConditionReconciling, v1beta1.ConditionStalled,
 }
 
-// statusProblems says what is missing from the status of a scaler whose Deployment
-// exists: that it is about the current spec, claims the Deployment and has found it,
-// and that its conditions follow kstatus.
+// statusProblems checks the status of a scaler whose Deployment exists: it must be about
+// the current spec, claim the Deployment and report it as found, and its conditions must
+// follow kstatus.
 func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	status := scaler.Status
@@ -168,7 +168,7 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	case stalled && (reconciling || ready):
 		say("Stalled stands beside Ready=%t and Reconciling=%t: whether to wait or to act must be clear", ready, reconciling)
 	case stalled && lacksNewPods(scaler):
-		// As it should say: a bundle cannot install what this mode needs.
+		// This is expected: a bundle cannot install what this mode needs.
 	case stalled:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
 	case !ready:
@@ -177,15 +177,15 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	return problems
 }
 
-// lacksNewPods says that the scaler waits for config/components/new-pods, which belongs to the
-// cluster and is no part of the bundle, and that it says so.
+// lacksNewPods reports whether the scaler waits for config/components/new-pods, which is
+// cluster-wide and not part of the bundle, and says so.
 func lacksNewPods(scaler *v1beta1.VerticalScaler) bool {
 	c := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionStalled)
 	return scaler.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial &&
 		(c.Reason == v1beta1.ReasonAdmissionUnavailable || c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "config/components/new-pods"))
 }
 
-// conditionProblems says which conditions are missing, incomplete, or about another
+// conditionProblems returns which conditions are missing, incomplete, or about another
 // generation.
 func conditionProblems(conditions []metav1.Condition, kinds []string, generation int64) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

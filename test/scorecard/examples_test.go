@@ -81,28 +81,28 @@ func TestExamplesReconcile(t *testing.T) {
 		state    v1alpha3.State
 		words    []string
 	}{
-		"where the operator does what it should": {state: "pass"},
-		"not without an operator": {
+		"passes with a healthy operator": {state: "pass"},
+		"fails without an operator": {
 			operator: func(o *operator) { o.absent = true },
 			state:    "fail", words: []string{"example web: after 500ms still: no operator has written a status", "namespace here", "example api"},
 		},
-		"not without the claim": {
+		"fails without the claim": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations = nil } },
 			state:    "fail", words: []string{`the claim in the status is "", not "here/web"`},
 		},
-		"not with another namespace's claim": {
+		"fails with another namespace's claim": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations[v1beta1.ClaimAnnotation] = "default/web" }
 			},
 			state: "fail", words: []string{`is "default/web", not "here/web"`},
 		},
-		"not if a change is not followed": {
+		"fails if the operator does not follow a change": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = 1 }
 			},
 			state: "fail", words: []string{"status.observedGeneration is 1, the spec's generation 2"},
 		},
-		"not if a condition is about an older spec": {
+		"fails if a condition is about an older spec": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					meta.FindStatusCondition(s.Status.Conditions, "Applied").ObservedGeneration = 1
@@ -110,13 +110,13 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"condition Applied is about generation 1, not 2"},
 		},
-		"not if a condition is missing": {
+		"fails if a condition is missing": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { meta.RemoveStatusCondition(&s.Status.Conditions, "Stalled") }
 			},
 			state: "fail", words: []string{"there is no condition Stalled"},
 		},
-		"not if the Deployment is not found": {
+		"fails if the Deployment is not found": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					meta.FindStatusCondition(s.Status.Conditions, "TargetFound").Status = "False"
@@ -125,7 +125,7 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"TargetFound is False", "status.target does not tell"},
 		},
-		"not if a person must act": {
+		"fails if a user must act": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
@@ -134,22 +134,22 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"Stalled is True"},
 		},
-		"not if the mode Initial is stalled for another reason": {
+		"fails if the mode Initial is stalled for another reason": {
 			operator: func(o *operator) { o.status = initialStalls("LimitRange", "config/components/new-pods") },
 			examples: withInitial,
 			state:    "fail", words: []string{"Stalled is True, LimitRange"},
 		},
-		"not if it does not say what the mode Initial lacks": {
+		"fails if the message does not name what the mode Initial lacks": {
 			operator: func(o *operator) { o.status = initialStalls("Forbidden", "no") },
 			examples: withInitial,
 			state:    "fail", words: []string{"Stalled is True, Forbidden: no"},
 		},
-		"where the bundle has no rights for the mode Initial": {
+		"passes if the bundle has no rights for the mode Initial": {
 			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs config/components/new-pods") },
 			examples: withInitial,
 			state:    "pass",
 		},
-		"not if it is both ready and stalled": {
+		"fails if it is both ready and stalled": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					meta.FindStatusCondition(s.Status.Conditions, "Stalled").Status = "True"
@@ -157,19 +157,19 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"Stalled stands beside Ready=true"},
 		},
-		"not if a finalizer is stuck": {
+		"fails if a finalizer is stuck": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Finalizers = []string{"example.com/stuck"} }
 			},
 			state: "fail", words: []string{"VerticalScaler here/web is blocked by the finalizers [example.com/stuck]"},
 		},
-		"not if a ScaledDeployment's scaler is not made": {
+		"fails if the scaler of a ScaledDeployment is not created": {
 			operator: func(o *operator) {
 				o.owned = func(_ *v1beta1.ScaledDeployment, _ *appsv1.Deployment, s *v1beta1.VerticalScaler) { s.Name = "other" }
 			},
 			state: "fail", words: []string{"example orders: after 500ms still: there is no VerticalScaler orders"},
 		},
-		"not if its Deployment is somebody else's": {
+		"fails if its Deployment has another owner": {
 			operator: func(o *operator) {
 				o.owned = func(_ *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
 					d.OwnerReferences = nil
@@ -177,7 +177,7 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"Deployment orders is not the owner's"},
 		},
-		"not if a changed number of replicas is not followed": {
+		"fails if the operator does not follow a change of replicas": {
 			operator: func(o *operator) {
 				o.owned = func(_ *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
 					d.Spec.Replicas = ptr.To[int32](2)
@@ -185,7 +185,7 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"after changing spec.replicas: after 500ms still: Deployment orders has 2 replicas, not 3"},
 		},
-		"not if what others change is not put back": {
+		"fails if changes by others are not reverted": {
 			operator: func(o *operator) {
 				o.owned = func(o *v1beta1.ScaledDeployment, d *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
 					if o.Generation > 1 {
@@ -196,7 +196,7 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"status.replicas is 1, the Deployment's is 0"},
 		},
-		"not if a ScaledDeployment is refused": {
+		"fails if a ScaledDeployment is refused": {
 			operator: func(o *operator) {
 				o.owned = func(o *v1beta1.ScaledDeployment, _ *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
 					c := meta.FindStatusCondition(o.Status.Conditions, "Stalled")
@@ -205,7 +205,7 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"Stalled is True, Forbidden: may not create"},
 		},
-		"not if a ScaledDeployment does not repeat what its scaler says": {
+		"fails if a ScaledDeployment does not repeat the status of its scaler": {
 			operator: func(o *operator) {
 				o.owned = func(o *v1beta1.ScaledDeployment, _ *appsv1.Deployment, _ *v1beta1.VerticalScaler) {
 					meta.RemoveStatusCondition(&o.Status.Conditions, "Sized")
@@ -213,8 +213,8 @@ func TestExamplesReconcile(t *testing.T) {
 			},
 			state: "fail", words: []string{"there is no condition Sized"},
 		},
-		"not without examples":     {examples: "[]", state: "error", words: []string{"the alm-examples hold no VerticalScaler"}},
-		"not with broken examples": {examples: "{", state: "error", words: []string{"decoding the alm-examples"}},
+		"fails without examples":     {examples: "[]", state: "error", words: []string{"the alm-examples hold no VerticalScaler"}},
+		"fails with broken examples": {examples: "{", state: "error", words: []string{"decoding the alm-examples"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +236,7 @@ func TestExamplesReconcile(t *testing.T) {
 	}
 }
 
-func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
+func TestExamplesReconcileTouchesNoForeignObjects(t *testing.T) {
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "web"}}
 	c := healthy().client(t, theirs)
 	wants(t, run(t, "examples-reconcile", settingWith(c, bundleWith(t, twoExamples))), "error", "Deployment here/web exists already")
@@ -245,7 +245,7 @@ func TestExamplesReconcileTouchesNothingOfOthers(t *testing.T) {
 	}
 }
 
-func TestWithoutOurKindsOrAClusterTheErrorSaysSo(t *testing.T) {
+func TestTheErrorNamesMissingKindsOrCluster(t *testing.T) {
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)

@@ -25,23 +25,22 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// operator plays the running operator and the API server's part, as far as the tests
-// see them: whenever a scaler is looked at, it has just been reconciled. Faults change
-// what it does.
+// operator simulates the running operator and the API server, as far as the tests depend on
+// them: every read of a scaler triggers its reconcile first. Faults change its behavior.
 type operator struct {
 	mu sync.Mutex
-	// absent means that none runs.
+	// absent means that no operator runs.
 	absent bool
 	// status is called with the status that a healthy operator would write.
 	status func(*v1beta1.VerticalScaler)
 	// save is called with the checkpoint that it would save; nil saves none.
 	save func(*v1beta1.VerticalScalerCheckpoint)
-	// store is called with what somebody else writes to a status.
+	// store is called with the status that another client writes.
 	store func(*v1beta1.VerticalScaler)
-	// owned is called with what it would have made for a ScaledDeployment, and the status
-	// that it would write.
+	// owned is called with the objects that it would create for a ScaledDeployment, and the
+	// status that it would write.
 	owned func(*v1beta1.ScaledDeployment, *appsv1.Deployment, *v1beta1.VerticalScaler)
-	// hoards means that no checkpoint is collected.
+	// hoards means that checkpoints are not garbage collected.
 	hoards bool
 	uids   int
 }
@@ -82,8 +81,8 @@ func (o *operator) patch(ctx context.Context, c client.WithWatch, object client.
 	return c.Update(ctx, object)
 }
 
-// remove deletes as the API server does, gives back as the operator does, and collects
-// the checkpoint as the garbage collector does.
+// remove deletes like the API server, restores original values like the operator, and
+// deletes the checkpoint like the garbage collector.
 func (o *operator) remove(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,8 +151,8 @@ func (o *operator) get(ctx context.Context, c client.WithWatch, key client.Objec
 	return c.Get(ctx, key, object, opts...)
 }
 
-// keep makes what a ScaledDeployment asks for, as a healthy operator would, and writes its
-// status.
+// keep creates the objects of a ScaledDeployment, as a healthy operator would, and writes
+// its status.
 func (o *operator) keep(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	var owner v1beta1.ScaledDeployment
 	if err := c.Get(ctx, key, &owner); err != nil {
@@ -188,8 +187,8 @@ func (o *operator) keep(ctx context.Context, c client.Client, key client.ObjectK
 	return c.Status().Update(ctx, &owner)
 }
 
-// reconcile writes the status that a healthy operator would, and saves what it knows
-// when the margin has changed.
+// reconcile writes the status that a healthy operator would, and saves the checkpoint when
+// the margin has changed.
 func (o *operator) reconcile(ctx context.Context, c client.Client, key client.ObjectKey) error {
 	var scaler v1beta1.VerticalScaler
 	if err := c.Get(ctx, key, &scaler); err != nil {
@@ -208,7 +207,7 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 		inert = inert || other.Spec.DeploymentName == scaler.Spec.DeploymentName && other.Name < scaler.Name
 	}
 	if inert && scaler.Status.Decision != nil {
-		return nil // nothing wakes it
+		return nil // no event triggers a reconcile
 	}
 	s := &scaler.Status
 	s.ObservedGeneration = scaler.Generation
@@ -255,7 +254,7 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 	return nil
 }
 
-// settingWith is a test's. Its time is fake: see run.
+// settingWith returns the setting of a test. Its time is fake: see run.
 func settingWith(c client.Client, bundle string) Setting {
 	return Setting{
 		Bundle: bundle, Namespace: "here", Image: "example.com/pause:1", Wait: 500 * time.Millisecond,
@@ -263,7 +262,7 @@ func settingWith(c client.Client, bundle string) Setting {
 	}
 }
 
-// bundleWith makes a bundle with these examples.
+// bundleWith creates a bundle with these examples.
 func bundleWith(t *testing.T, examples string) string {
 	t.Helper()
 	dir := t.TempDir()

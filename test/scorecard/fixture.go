@@ -20,21 +20,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// StoredFile is the file, in the folder of a version, with what it has stored: for each
-// scaler the Deployment, the VerticalScaler and the VerticalScalerCheckpoint.
+// StoredFile is the name of the file, in the folder of a version, with the objects that the
+// version has stored: for each scaler the Deployment, the VerticalScaler and the
+// VerticalScalerCheckpoint.
 const StoredFile = "stored.yaml"
 
-// RecordedNamespace is the namespace of what was stored. It stands for that of a test,
+// RecordedNamespace is the namespace in the stored objects. A test replaces it by its own,
 // wherever it is written.
 const RecordedNamespace = "recorded-namespace"
 
 //go:embed testdata
 var testdata embed.FS
 
-// stored is what a version has stored of one scaler.
+// stored contains the objects that a version has stored for one scaler.
 type stored struct{ deployment, scaler, checkpoint *unstructured.Unstructured }
 
-// storedVersions lists the versions that there are fixtures of.
+// storedVersions lists the versions with fixtures.
 func storedVersions(files fs.FS) (versions []string, err error) {
 	found, err := fs.Glob(files, path.Join("testdata", "v*", StoredFile))
 	if err != nil {
@@ -49,7 +50,7 @@ func storedVersions(files fs.FS) (versions []string, err error) {
 	return versions, nil
 }
 
-// readStored reads what a version has stored, as it would be in another namespace.
+// readStored reads the stored objects of a version, moved to another namespace.
 func readStored(files fs.FS, version, namespace string) (all []stored, err error) {
 	content, err := fs.ReadFile(files, path.Join("testdata", version, StoredFile))
 	if err != nil {
@@ -59,7 +60,7 @@ func readStored(files fs.FS, version, namespace string) (all []stored, err error
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	byName := map[string]*stored{}
 	for {
-		// Through JSON, so that integers stay what they are.
+		// Decode as JSON, so that integers stay integers.
 		var document runtime.RawExtension
 		switch err := decoder.Decode(&document); {
 		case errors.Is(err, io.EOF):
@@ -96,8 +97,8 @@ func readStored(files fs.FS, version, namespace string) (all []stored, err error
 	}
 }
 
-// withUIDs is the object with other UIDs in place of those recorded: the API server
-// gives new ones to what is made again.
+// withUIDs replaces the recorded UIDs of an object: the API server assigns new ones to
+// recreated objects.
 func withUIDs(object *unstructured.Unstructured, uids map[string]string) (*unstructured.Unstructured, error) {
 	content, err := object.MarshalJSON()
 	if err != nil {
@@ -114,8 +115,8 @@ func withUIDs(object *unstructured.Unstructured, uids map[string]string) (*unstr
 	return out, nil
 }
 
-// asNew is the object without what the API server fills in. Managed fields stay: which
-// ones are ours is part of what was stored.
+// asNew returns the object without the fields that the API server sets. Managed fields
+// stay, because the operator's ownership is part of the stored state.
 func asNew(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := object.DeepCopy()
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
@@ -125,8 +126,8 @@ func asNew(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// pruned names the fields that were written and are not read back as they were. What
-// the API server has added is none of them.
+// pruned returns the fields that were written and not read back unchanged, without those
+// that the API server has added.
 func pruned(written, read any, at string) (fields []string) {
 	switch written := written.(type) {
 	case map[string]any:

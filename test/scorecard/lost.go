@@ -14,7 +14,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
 
-// lostOfStatus names what a scaler's status has lost, or has less of, since it was
+// lostOfStatus returns what a scaler's status has lost, or has less of, since it was
 // stored.
 func lostOfStatus(before, now *v1beta1.VerticalScaler) (lost []string) {
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
@@ -121,7 +121,7 @@ func lostOfOriginal(was, is *v1beta1.OriginalResources) (lost []string) {
 	return lost
 }
 
-// lowered names the amounts that are less than they were.
+// lowered returns the amounts that have been reduced.
 func lowered(what string, was, is v1beta1.Amounts) (lost []string) {
 	for _, r := range resourcesOf(was, is) {
 		if r.was != nil && (r.is == nil || r.is.Cmp(*r.was) < 0) {
@@ -140,8 +140,8 @@ func resourcesOf(was, is v1beta1.Amounts) []resourcePair {
 	return []resourcePair{{"cpu", was.CPU, is.CPU}, {"memory", was.Memory, is.Memory}}
 }
 
-// lostOfCheckpoint names the evidence that a checkpoint has lost since it was stored. It
-// is read with the code of this version, which must understand that of earlier ones.
+// lostOfCheckpoint returns the evidence that a checkpoint has lost since it was stored. It
+// uses the code of this version, which must read checkpoints of earlier ones.
 func lostOfCheckpoint(before, now *v1beta1.VerticalScalerCheckpoint) (lost []string) {
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
 	if now.Spec.DeploymentName != before.Spec.DeploymentName {

@@ -21,10 +21,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// tryOwner makes a ScaledDeployment of the examples: the running operator must make what
-// it asks for, follow a change, and put back what somebody else changes; and all of it
-// must go with the owner. That the pods run is not asked for: they have an image that is
-// at hand, and may need more than a cluster for tests has.
+// tryOwner creates a ScaledDeployment of the examples. The running operator must create its
+// objects, follow a change, and revert changes by others. All objects must be deleted with
+// the owner. The pods need not run: they have the image of the test environment, and may
+// need more resources than a test cluster has.
 func tryOwner(ctx context.Context, c client.Client, s Setting, example *unstructured.Unstructured) (err error) {
 	object := example.DeepCopy()
 	object.SetNamespace(s.Namespace)
@@ -32,7 +32,7 @@ func tryOwner(ctx context.Context, c client.Client, s Setting, example *unstruct
 	if err := setImages(object, s.Image, "spec", "template", "spec", "containers"); err != nil {
 		return err
 	}
-	// Deleting waits for the pods, which may be told to end before they listen.
+	// The deletion waits for the pods, which may get SIGTERM before they handle it.
 	if err := unstructured.SetNestedField(object.Object, int64(1), "spec", "template", "spec", "terminationGracePeriodSeconds"); err != nil {
 		return fmt.Errorf("setting the pods' grace: %w", err)
 	}
@@ -122,11 +122,11 @@ func awaitOwned(ctx context.Context, c client.Client, s Setting, key client.Obje
 	})
 }
 
-// ownerConditions are those that a ScaledDeployment has from the first status on.
+// ownerConditions are the conditions of a ScaledDeployment from the first status on.
 var ownerConditions = []string{v1beta1.ConditionReady, v1beta1.ConditionReconciling, v1beta1.ConditionStalled}
 
-// ownedProblems says what is missing from the status of a ScaledDeployment, and from what
-// it owns; nil stands for what is not there.
+// ownedProblems checks the status of a ScaledDeployment and its objects; nil stands for a
+// missing object.
 func ownedProblems(owner *v1beta1.ScaledDeployment, deployment *appsv1.Deployment, scaler *v1beta1.VerticalScaler) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	status := owner.Status

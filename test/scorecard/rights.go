@@ -18,9 +18,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/test/olm"
 )
 
-// rbacUsedIsGranted compares the rights that the bundle asks for with those that the
-// operator was seen to use. Both differences are errors: a right that is missing will
-// be needed in an incident, and one that is not used helps only an attacker.
+// rbacUsedIsGranted compares the rights in the bundle with the rights that the operator has
+// used. Both differences are errors: a missing right will be needed in an incident, and an
+// unused right only helps an attacker.
 func rbacUsedIsGranted(_ context.Context, s Setting, log *Log) (problems []string, err error) {
 	csv, err := readCSV(s.Bundle)
 	if err != nil {
@@ -36,7 +36,7 @@ func rbacUsedIsGranted(_ context.Context, s Setting, log *Log) (problems []strin
 	return problems, nil
 }
 
-// The scopes of rights. What the bundle grants in namespaces, OLM grants in those that
+// The scopes of rights. OLM grants namespaced rights of the bundle in the namespaces that
 // the operator watches and in its own; the rest is granted in the whole cluster.
 const (
 	namespaced  = "Namespaced"
@@ -49,8 +49,8 @@ type Used struct {
 	// subresources are written "pods/resize".
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
-	// Scope is Namespaced for what happens in namespaces that the operator watches or
-	// runs in, and Cluster for what has no namespace.
+	// Scope is Namespaced for requests in namespaces that the operator watches or runs in,
+	// and Cluster for cluster-scoped requests.
 	Scope string `json:"scope"`
 	// Verbs are those that were used.
 	Verbs []string `json:"verbs"`
@@ -74,8 +74,7 @@ func (r right) compare(other right) int {
 	)
 }
 
-// readUsed reads the record. An empty one, or one that says something twice, is an
-// error.
+// readUsed reads the record. An empty record or a duplicate entry is an error.
 func readUsed(record []byte) (map[right]bool, error) {
 	var entries []Used
 	if err := yaml.UnmarshalStrict(record, &entries); err != nil {
@@ -100,8 +99,8 @@ func readUsed(record []byte) (map[right]bool, error) {
 	return used, nil
 }
 
-// grantedBy lists the rights that a bundle asks for, each with the rules that say so.
-// What is not a right for a resource is a problem.
+// grantedBy lists the rights in a bundle, each with the rules that grant it. A rule that is
+// not for resources is a problem.
 func grantedBy(csv *operatorsv1alpha1.ClusterServiceVersion) (granted map[right][]string, problems []string) {
 	granted = map[right][]string{}
 	strategy := csv.Spec.InstallStrategy.StrategySpec
@@ -132,8 +131,8 @@ func grantedBy(csv *operatorsv1alpha1.ClusterServiceVersion) (granted map[right]
 	return granted, problems
 }
 
-// compareRights names the rights that are granted and not used, and the other way
-// round.
+// compareRights returns the rights that are granted and not used, and those that are used
+// and not granted.
 func compareRights(granted map[right][]string, used map[right]bool) (problems []string) {
 	for _, r := range slices.SortedFunc(maps.Keys(granted), right.compare) {
 		if !used[r] {

@@ -25,21 +25,21 @@ func TestRightsAreCompared(t *testing.T) {
 		namespaces, cluster []rbacv1.PolicyRule
 		want                []string
 	}{
-		"equal":               {namespaces: []rbacv1.PolicyRule{deployments}, cluster: []rbacv1.PolicyRule{nodes}},
-		"equal in more rules": {namespaces: []rbacv1.PolicyRule{rule("apps", "deployments", "watch"), rule("apps", "deployments", "list")}, cluster: []rbacv1.PolicyRule{nodes}},
-		"a verb too much": {
+		"equal":                   {namespaces: []rbacv1.PolicyRule{deployments}, cluster: []rbacv1.PolicyRule{nodes}},
+		"equal, in several rules": {namespaces: []rbacv1.PolicyRule{rule("apps", "deployments", "watch"), rule("apps", "deployments", "list")}, cluster: []rbacv1.PolicyRule{nodes}},
+		"an unused verb": {
 			namespaces: []rbacv1.PolicyRule{rule("apps", "deployments", "list", "watch", "get")}, cluster: []rbacv1.PolicyRule{nodes},
 			want: []string{"permissions[0].rules[0] grants get deployments.apps (Namespaced), which the operator never uses"},
 		},
-		"a rule too much": {
+		"an unused rule": {
 			namespaces: []rbacv1.PolicyRule{deployments, rule("", "secrets", "get")}, cluster: []rbacv1.PolicyRule{nodes},
 			want: []string{"permissions[0].rules[1] grants get secrets (Namespaced), which the operator never uses"},
 		},
-		"a verb too few": {
+		"a missing verb": {
 			namespaces: []rbacv1.PolicyRule{rule("apps", "deployments", "list")}, cluster: []rbacv1.PolicyRule{nodes},
 			want: []string{"the operator uses watch deployments.apps (Namespaced), which no rule grants"},
 		},
-		"in the whole cluster what is used in namespaces": {
+		"cluster-wide instead of in namespaces": {
 			cluster: []rbacv1.PolicyRule{deployments, nodes},
 			want: []string{
 				"clusterPermissions[0].rules[0] grants list deployments.apps (Cluster), which the operator never uses",
@@ -48,7 +48,7 @@ func TestRightsAreCompared(t *testing.T) {
 				"the operator uses watch deployments.apps (Namespaced), which no rule grants",
 			},
 		},
-		"a wildcard is no verb that is used": {
+		"a wildcard verb": {
 			namespaces: []rbacv1.PolicyRule{deployments}, cluster: []rbacv1.PolicyRule{rule("", "nodes", "*")},
 			want: []string{
 				"clusterPermissions[0].rules[0] grants * nodes (Cluster), which the operator never uses",
@@ -77,7 +77,7 @@ func TestRightsAreCompared(t *testing.T) {
 	}
 }
 
-func TestARecordThatSaysTooLittleIsRefused(t *testing.T) {
+func TestAnIncompleteRecordIsRejected(t *testing.T) {
 	for name, tc := range map[string]struct{ record, want string }{
 		"empty":         {"[]", "is empty"},
 		"no verbs":      {"- {group: apps, resource: deployments, scope: Namespaced}", "incomplete"},

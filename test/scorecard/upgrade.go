@@ -76,16 +76,16 @@ func sayStored(s stored) string {
 		len(scaler.Status.History), original, len(containers))
 }
 
-// takeUp stores a scaler as an earlier version had it, lets the operator take it up and
-// change something, and names what is lost.
+// takeUp stores a scaler of an earlier version, waits until the operator has adopted it,
+// makes the operator change something, and returns what is lost.
 //
-// An operator that is updated begins with all of it in place. The one that runs must
-// not begin earlier: so a second, older scaler of the same Deployment, the guard, keeps
-// this one inert while it is being stored. When the guard goes, the operator reads the
-// scaler's history and its status, just as after a start. Status and guard are in one
-// watch, so that it cannot see the guard gone and the status not there. And the
-// Deployment has no pods until then: their events would wake the scaler while it is
-// inert, and an inert scaler has no decision.
+// An upgraded operator starts with all objects in place. The running operator must not
+// start earlier. So a second, older scaler of the same Deployment, the guard, keeps this
+// one inert while the test stores it. When the test deletes the guard, the operator reads
+// the scaler's history and its status, as after a start. Status and guard come in one
+// watch, so that the operator cannot see the deletion before the status. Until then, the
+// Deployment has no pods: their events would trigger a reconcile of the inert scaler, and
+// an inert scaler has no decision.
 func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (lost []string, err error) {
 	recorded := before.deployment.GetUID()
 	deployment := asNew(before.deployment)
@@ -98,7 +98,7 @@ func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (los
 	}
 	defer func() { err = errors.Join(err, remove(ctx, c, s.Wait, deployment)) }()
 	guard := &v1beta1.VerticalScaler{
-		// Of two scalers made in the same second the first by name sizes the Deployment.
+		// Of two scalers created in the same second, the first by name sizes the Deployment.
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "a-guard-of-" + deployment.GetName()},
 		Spec: v1beta1.VerticalScalerSpec{
 			DeploymentName: deployment.GetName(),
@@ -153,8 +153,8 @@ func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (los
 	return taken(ctx, c, s, full, before.checkpoint, replicas)
 }
 
-// withoutPods gives the pods an image that is at hand, and takes the replicas out for
-// now. It returns their number.
+// withoutPods sets the image of the pods, scales to zero for now, and returns the original
+// replicas.
 func withoutPods(deployment *unstructured.Unstructured, image string) (replicas int64, err error) {
 	replicas, found, err := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
 	if err != nil || !found {
@@ -169,7 +169,7 @@ func withoutPods(deployment *unstructured.Unstructured, image string) (replicas 
 	return replicas, nil
 }
 
-// setImages gives all containers in a list the image.
+// setImages sets the image of all containers in a list.
 func setImages(object *unstructured.Unstructured, image string, list ...string) error {
 	containers, found, err := unstructured.NestedSlice(object.Object, list...)
 	if err != nil || !found {
@@ -186,8 +186,7 @@ func setImages(object *unstructured.Unstructured, image string, list ...string) 
 	return nil
 }
 
-// awaitInert returns once the operator has seen that the guard comes first, and all
-// that there is to see of the Deployment for now.
+// awaitInert waits until the operator has observed the guard and the Deployment.
 func awaitInert(ctx context.Context, c client.Client, s Setting, key client.ObjectKey, of client.Object) error {
 	return await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
 		var deployment appsv1.Deployment
@@ -212,7 +211,7 @@ func awaitInert(ctx context.Context, c client.Client, s Setting, key client.Obje
 	})
 }
 
-// store writes the finalizers and the status of a scaler as they were recorded.
+// store writes the recorded finalizers and status of a scaler.
 func store(ctx context.Context, c client.Client, key client.ObjectKey, full *unstructured.Unstructured) error {
 	live := full.DeepCopy()
 	if err := c.Get(ctx, key, live); err != nil {
@@ -229,7 +228,7 @@ func store(ctx context.Context, c client.Client, key client.ObjectKey, full *uns
 	return nil
 }
 
-// prunedOf names what the API server has not kept of what was stored.
+// prunedOf returns the stored fields that the API server has dropped.
 func prunedOf(ctx context.Context, c client.Client, full, checkpoint *unstructured.Unstructured) (lost []string, err error) {
 	for _, written := range []*unstructured.Unstructured{full, checkpoint} {
 		read := written.DeepCopy()
@@ -247,10 +246,10 @@ func prunedOf(ctx context.Context, c client.Client, full, checkpoint *unstructur
 	return lost, nil
 }
 
-// taken changes the scaler twice, and names what is lost. When the operator has taken
-// note of the first change it has taken the scaler up. The second comes with the pods,
-// and moves the recommendation up, so that the operator saves what it knows: what it has
-// not read is not in it.
+// taken changes the scaler twice, and returns what is lost. Once the operator has observed
+// the first change, it has adopted the scaler. The second change starts the pods and raises
+// the recommendation, so that the operator saves a checkpoint. The checkpoint lacks what
+// the operator has not read.
 func taken(ctx context.Context, c client.Client, s Setting, full, learned *unstructured.Unstructured, replicas int64) (lost []string, err error) {
 	var before, now v1beta1.VerticalScaler
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(full.Object, &before); err != nil {
@@ -299,7 +298,7 @@ func taken(ctx context.Context, c client.Client, s Setting, full, learned *unstr
 	return append(lost, lostOfCheckpoint(&wasLearned, &isLearned)...), nil
 }
 
-// change patches the spec of a scaler, and returns once its status is about that.
+// change patches the spec of a scaler, and waits until its status is about the new spec.
 func change(ctx context.Context, c client.Client, s Setting, key client.ObjectKey, patch string, now *v1beta1.VerticalScaler) error {
 	now.Namespace, now.Name = key.Namespace, key.Name
 	if err := c.Patch(ctx, now, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {

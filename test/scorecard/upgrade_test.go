@@ -25,8 +25,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// The fixture must hold all that could be lost, or the test would see no loss of it.
-func TestEachVersionHasStoredAllThatCouldBeLost(t *testing.T) {
+// The fixture must contain all that an upgrade could lose. Otherwise, the test would not
+// notice a loss.
+func TestEachVersionHasACompleteFixture(t *testing.T) {
 	versions, err := storedVersions(testdata)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func typed(t *testing.T, one stored) (*v1beta1.VerticalScaler, *v1beta1.Vertical
 }
 
 func TestUpgradeKeepsStatus(t *testing.T) {
-	// The fake API server keeps objects as our types, which leave this one out.
+	// The fake API server stores objects as Go types, which omit this field.
 	content, err := fs.ReadFile(testdata, "testdata/v0.1.0/stored.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -100,21 +101,21 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 		state    v1alpha3.State
 		words    []string
 	}{
-		"where the operator does what it should": {state: "pass"},
-		"not without an operator":                {operator: func(o *operator) { o.absent = true }, state: "fail", words: []string{"no operator has written a status"}},
-		"not if the API server drops a field": {
+		"passes with a healthy operator": {state: "pass"},
+		"fails without an operator":      {operator: func(o *operator) { o.absent = true }, state: "fail", words: []string{"no operator has written a status"}},
+		"fails if the API server drops a field": {
 			operator: func(o *operator) { o.store = func(s *v1beta1.VerticalScaler) { s.Status.Decision.Reason = "" } },
 			state:    "fail", words: []string{"stored-in-place of v0.1.0: the API server has not kept status.decision.reason (written OOMKill, read <nil>) of the VerticalScaler"},
 		},
-		"not if the API server drops a list": {
+		"fails if the API server drops a list": {
 			operator: func(o *operator) { o.store = func(s *v1beta1.VerticalScaler) { s.Status.History = nil } },
 			state:    "fail", words: []string{"the API server has not kept status.history"},
 		},
-		"not without the recommendation": {
+		"fails without the recommendation": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Recommendation = nil } },
 			state:    "fail", words: []string{"the recommendation is lost"},
 		},
-		"not without the recommendation for a container": {
+		"fails without the recommendation for a container": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if r := s.Status.Recommendation; r != nil {
@@ -124,7 +125,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{"the recommendation for container proxy is lost"},
 		},
-		"not with a lower recommendation": {
+		"fails with a lower recommendation": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if r := s.Status.Recommendation; r != nil {
@@ -134,7 +135,7 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{"the recommendation for container app was memory 994Mi and is 1Mi"},
 		},
-		"not with a recommendation on less evidence": {
+		"fails with a recommendation on less evidence": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if r := s.Status.Recommendation; r != nil {
@@ -144,11 +145,11 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{"rested on 120 s and rests on 1 s"},
 		},
-		"not without the decision": {
+		"fails without the decision": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Decision = nil } },
 			state:    "fail", words: []string{"the decision is lost"},
 		},
-		"not with a lower decision": {
+		"fails with a lower decision": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if d := s.Status.Decision; d != nil {
@@ -159,17 +160,17 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{"the decision for container app was memory 994Mi and is 1Mi", "the decision is of 1970"},
 		},
-		"not with less history": {
+		"fails with less history": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) { s.Status.History = s.Status.History[:min(1, len(s.Status.History))] }
 			},
 			state: "fail", words: []string{`history entry "LowerBound: app cpu 50m->206m`},
 		},
-		"not without the original resources": {
+		"fails without the original resources": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.OriginalResources = nil } },
 			state:    "fail", words: []string{"stored-rollout of v0.1.0: the original resources are lost"},
 		},
-		"not with other original resources": {
+		"fails with other original resources": {
 			operator: func(o *operator) {
 				o.status = func(s *v1beta1.VerticalScaler) {
 					if h := s.Status.OriginalResources; h != nil {
@@ -180,11 +181,11 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 			},
 			state: "fail", words: []string{"the original requests of cpu of container app were 50m and are 51m", "the original resources of container proxy are lost"},
 		},
-		"not if the history is not read": {
+		"fails if the history is not read": {
 			operator: func(o *operator) { o.save = nil },
 			state:    "fail", words: []string{"does not save the history", "it has not read the history"},
 		},
-		"not if the history is lost": {
+		"fails if the history is lost": {
 			operator: func(o *operator) {
 				o.save = func(c *v1beta1.VerticalScalerCheckpoint) {
 					c.Spec.Containers[0].Data = (&history.Container{}).Encode()
@@ -196,11 +197,11 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 				"the OOM kill of container app of 2026", "the history of container proxy is lost",
 			},
 		},
-		"not if a checkpoint is left": {
+		"fails if a checkpoint is left": {
 			operator: func(o *operator) { o.hoards = true },
 			state:    "fail", words: []string{"after its deletion, after 500ms still: VerticalScalerCheckpoint here/stored-in-place still exists"},
 		},
-		"not if the stored history cannot be read": {
+		"fails if the stored history cannot be read": {
 			operator: func(o *operator) {
 				o.save = func(c *v1beta1.VerticalScalerCheckpoint) { c.Spec.Containers[0].Data = []byte{9} }
 			},
@@ -235,8 +236,8 @@ func TestUpgradeKeepsStatus(t *testing.T) {
 	}
 }
 
-// More evidence than there was is no loss.
-func TestMoreIsNoLoss(t *testing.T) {
+// Additional evidence is not a loss.
+func TestAdditionalEvidenceIsNoLoss(t *testing.T) {
 	all, err := readStored(testdata, "v0.1.0", "here")
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func TestMoreIsNoLoss(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAFixtureIsRefused(t *testing.T) {
+func TestInvalidFixturesAreRejected(t *testing.T) {
 	content, err := fs.ReadFile(testdata, "testdata/v0.1.0/stored.yaml")
 	if err != nil {
 		t.Fatal(err)

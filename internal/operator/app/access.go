@@ -22,24 +22,24 @@ import (
 
 // Scope is how much of the cluster the operator sees.
 type Scope struct {
-	// Namespaces are those that the operator was told to watch, sorted. None means
-	// all.
+	// Namespaces are the namespaces that the operator is configured to watch, sorted. Empty
+	// means all.
 	Namespaces []string
-	// Unreadable says, by namespace, which rights are missing there. Such a namespace
-	// is not watched until they are given: an informer that may not list blocks the
-	// caches, and with them all other namespaces. The key "" stands for all
-	// namespaces.
+	// Unreadable maps each namespace that the operator cannot read to the missing rights.
+	// The operator does not watch such a namespace until it gets the rights: an informer
+	// without the right to list blocks the caches of all namespaces. The key "" stands for
+	// all namespaces.
 	Unreadable map[string]string
-	// NodesForbidden says that the nodes could be read by the scope, but not by the
-	// rights.
+	// NodesForbidden is true if the operator watches all namespaces, but has no right to
+	// read nodes.
 	NodesForbidden bool
-	// MetricsForbidden says which rights are missing to find out who may read
-	// /metrics; empty for none.
+	// MetricsForbidden lists the rights that the operator lacks to authorize requests for
+	// /metrics; empty if it has them.
 	MetricsForbidden string
 }
 
-// readable are the namespaces to watch, none meaning all; ok is false if there is
-// nothing to watch at all.
+// readable returns the namespaces to watch; none means all. ok is false if there is nothing
+// to watch.
 func (s Scope) readable() (namespaces []string, ok bool) {
 	if len(s.Namespaces) == 0 {
 		return nil, len(s.Unreadable) == 0
@@ -52,12 +52,12 @@ func (s Scope) readable() (namespaces []string, ok bool) {
 	return namespaces, len(namespaces) > 0
 }
 
-// readsNodes says whether nodes are read. They belong to no namespace, and so are out
-// of reach of an operator that watches some namespaces only.
+// readsNodes reports whether the operator reads nodes. Nodes are cluster-scoped, so an
+// operator that is limited to some namespaces does not read them.
 func (s Scope) readsNodes() bool { return len(s.Namespaces) == 0 && !s.NodesForbidden }
 
-// unreadable lists the namespaces that cannot be watched, and why, for the log and
-// the readiness check.
+// unreadable describes the namespaces that cannot be watched, and the missing rights. The
+// log and the readiness check report it.
 func (s Scope) unreadable() string {
 	var parts []string
 	for namespace, missing := range s.Unreadable {
@@ -74,7 +74,7 @@ func (s Scope) unreadable() string {
 // right is one verb on one resource.
 type right struct{ verb, group, resource string }
 
-// String is the right as the log tells it: "list deployments.apps".
+// String formats the right for the log: "list deployments.apps".
 func (r right) String() string {
 	if r.group == "" {
 		return r.verb + " " + r.resource
@@ -82,8 +82,8 @@ func (r right) String() string {
 	return r.verb + " " + r.resource + "." + r.group
 }
 
-// cachedRights are what the caches need in each namespace. They are a part of the role
-// "manager" in config/rbac.
+// cachedRights are the rights that the caches need in each namespace. They are part of the
+// role "manager" in config/rbac.
 func cachedRights() (rights []right) {
 	for _, r := range []right{
 		{"", "autoscaling.verticalscaler.io", "verticalscalers"},
@@ -108,12 +108,13 @@ var (
 	}
 )
 
-// allows tells whether we have a right in a namespace, "" being all of them.
-type allows func(ctx context.Context, namespace string, r right) (bool, error)
+// accessCheck reports whether the operator has a right in a namespace; "" stands for all
+// namespaces.
+type accessCheck func(ctx context.Context, namespace string, r right) (bool, error)
 
-// reviewed asks the API server. Everybody may ask about themselves, unless the
-// built-in role system:basic-user was taken away.
-func reviewed(reviews authorizationclient.SelfSubjectAccessReviewInterface) allows {
+// checkWithReview asks the API server. The built-in role system:basic-user accessCheck every
+// user to ask about their own rights.
+func checkWithReview(reviews authorizationclient.SelfSubjectAccessReviewInterface) accessCheck {
 	return func(ctx context.Context, namespace string, r right) (bool, error) {
 		answer, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -121,7 +122,7 @@ func reviewed(reviews authorizationclient.SelfSubjectAccessReviewInterface) allo
 			}},
 		}, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {
-			return true, nil // we may not ask, so we try
+			return true, nil // without the right to ask, assume that it is granted
 		}
 		if err != nil {
 			return false, fmt.Errorf("asking whether we may %s in namespace %q: %w", r, namespace, err)
@@ -130,11 +131,11 @@ func reviewed(reviews authorizationclient.SelfSubjectAccessReviewInterface) allo
 	}
 }
 
-// reviewsAtOnce is how many rights are asked for at once.
+// reviewsAtOnce limits the number of concurrent access reviews.
 const reviewsAtOnce = 8
 
-// missing lists those of the rights that we lack, in their order.
-func (a allows) missing(ctx context.Context, namespace string, rights []right) (string, error) {
+// missing lists the rights that the operator lacks, in their order.
+func (check accessCheck) missing(ctx context.Context, namespace string, rights []right) (string, error) {
 	var (
 		granted = make([]bool, len(rights))
 		errs    = make([]error, len(rights))
@@ -145,7 +146,7 @@ func (a allows) missing(ctx context.Context, namespace string, rights []right) (
 		free <- struct{}{}
 		asked.Go(func() {
 			defer func() { <-free }()
-			granted[i], errs[i] = a(ctx, namespace, r)
+			granted[i], errs[i] = check(ctx, namespace, r)
 		})
 	}
 	asked.Wait()
@@ -161,20 +162,20 @@ func (a allows) missing(ctx context.Context, namespace string, rights []right) (
 	return strings.Join(lacking, ", "), nil
 }
 
-// look finds out how much of the cluster our rights let us see.
-func (a allows) look(ctx context.Context, namespaces []string, asksForTokens bool) (Scope, error) {
+// findScope finds out how much of the cluster the operator can read.
+func (check accessCheck) findScope(ctx context.Context, namespaces []string, asksForTokens bool) (Scope, error) {
 	s := Scope{Namespaces: namespaces}
 	watched := namespaces
 	if len(watched) == 0 {
 		watched = []string{metav1.NamespaceAll}
-		missing, err := a.missing(ctx, metav1.NamespaceAll, nodeRights)
+		missing, err := check.missing(ctx, metav1.NamespaceAll, nodeRights)
 		if err != nil {
 			return s, err
 		}
 		s.NodesForbidden = missing != ""
 	}
 	for _, namespace := range watched {
-		missing, err := a.missing(ctx, namespace, cachedRights())
+		missing, err := check.missing(ctx, namespace, cachedRights())
 		if err != nil {
 			return s, err
 		}
@@ -187,21 +188,21 @@ func (a allows) look(ctx context.Context, namespaces []string, asksForTokens boo
 	}
 	if asksForTokens {
 		var err error
-		if s.MetricsForbidden, err = a.missing(ctx, metav1.NamespaceAll, metricsRights); err != nil {
+		if s.MetricsForbidden, err = check.missing(ctx, metav1.NamespaceAll, metricsRights); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-// lacks says whether anything could be had that the rights do not give.
+// lacks reports whether more rights would widen the scope.
 func (s Scope) lacks() bool {
 	return len(s.Unreadable) > 0 || s.NodesForbidden || s.MetricsForbidden != ""
 }
 
-// improved says whether something can be had now that could not when the scope was
-// found. It stops asking about each at the first right that is missing.
-func (a allows) improved(ctx context.Context, s Scope) (bool, error) {
+// improved reports whether the operator has got a right that it lacked when the scope was
+// found. For each set of rights, it stops at the first missing one.
+func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
 	wanted := map[string][][]right{}
 	for namespace := range s.Unreadable {
 		wanted[namespace] = append(wanted[namespace], cachedRights())
@@ -214,7 +215,7 @@ func (a allows) improved(ctx context.Context, s Scope) (bool, error) {
 	}
 	for namespace, sets := range wanted {
 		for _, rights := range sets {
-			all, err := a.all(ctx, namespace, rights)
+			all, err := check.all(ctx, namespace, rights)
 			if all || err != nil {
 				return all, err
 			}
@@ -223,17 +224,17 @@ func (a allows) improved(ctx context.Context, s Scope) (bool, error) {
 	return false, nil
 }
 
-// all says whether we have every one of the rights.
-func (a allows) all(ctx context.Context, namespace string, rights []right) (bool, error) {
+// all reports whether the operator has every one of the rights.
+func (check accessCheck) all(ctx context.Context, namespace string, rights []right) (bool, error) {
 	for _, r := range rights {
-		if allowed, err := a(ctx, namespace, r); !allowed || err != nil {
+		if allowed, err := check(ctx, namespace, r); !allowed || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// log tells once what the operator will watch, and what it will go without.
+// log reports what the operator watches, and which features it does without.
 func (s Scope) log(to logr.Logger) {
 	watched := "all"
 	if len(s.Namespaces) > 0 {
@@ -241,33 +242,33 @@ func (s Scope) log(to logr.Logger) {
 	}
 	to.Info("Watching namespaces", "namespaces", watched)
 	if len(s.Unreadable) > 0 {
-		to.Info("Some namespaces cannot be watched until the operator is given the rights", "missing", s.unreadable())
+		to.Info("Some namespaces are not watched because the operator lacks rights", "missing", s.unreadable())
 	}
 	if s.NodesForbidden {
-		to.Info("Nodes are not read, since the operator may not list and watch them")
+		to.Info("Nodes are not read because the operator lacks the right to list and watch them")
 	}
 	if s.MetricsForbidden != "" {
-		to.Info("Clients cannot read /metrics: the operator lacks the right to check their tokens", "missing", s.MetricsForbidden)
+		to.Info("All requests for /metrics are rejected because the operator lacks the rights to authorize them", "missing", s.MetricsForbidden)
 	}
 }
 
-// lookAgain is how often missing rights are asked for again.
-const lookAgain = 15 * time.Second
+// accessCheckInterval is the time between two checks for missing rights.
+const accessCheckInterval = 15 * time.Second
 
-// watchman looks from time to time whether there are more rights.
-type watchman struct {
-	may      allows
+// accessChecker periodically checks whether the operator has been granted more rights.
+type accessChecker struct {
+	check    accessCheck
 	scope    Scope
 	clock    clock.WithTicker
-	improved func() // called once there is
+	improved func() // called once when it has
 }
 
-// NeedLeaderElection says that every replica looks: each has a cache of its own.
-func (*watchman) NeedLeaderElection() bool { return false }
+// NeedLeaderElection returns false: every replica checks, because each has its own caches.
+func (*accessChecker) NeedLeaderElection() bool { return false }
 
-// Start looks until the context ends.
-func (w *watchman) Start(ctx context.Context) error {
-	ticker := w.clock.NewTicker(lookAgain)
+// Start checks until the context ends.
+func (w *accessChecker) Start(ctx context.Context) error {
+	ticker := w.clock.NewTicker(accessCheckInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -275,12 +276,12 @@ func (w *watchman) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		improved, err := w.may.improved(ctx, w.scope)
+		improved, err := w.check.improved(ctx, w.scope)
 		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot ask for our rights")
+			log.FromContext(ctx).Error(err, "Checking the operator's rights failed")
 		}
 		if improved {
-			log.FromContext(ctx).Info("Restarting the manager: the operator has been granted more rights")
+			log.FromContext(ctx).Info("Restarting the manager because the operator has been granted more rights")
 			w.improved()
 			return nil
 		}

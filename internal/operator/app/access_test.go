@@ -24,14 +24,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lacking are our rights, less those given by namespace.
-func lacking(rights map[string][]string) allows {
+// lacking is an access check that grants all rights except those listed by namespace.
+func lacking(rights map[string][]string) accessCheck {
 	return func(_ context.Context, namespace string, r right) (bool, error) {
 		return !slices.Contains(rights[namespace], r.String()), nil
 	}
 }
 
-func TestWhatCanBeSeen(t *testing.T) {
+func TestFindScope(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lacking    map[string][]string
 		namespaces []string
@@ -43,7 +43,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 			lacking: map[string][]string{"": {"watch nodes"}},
 			want:    Scope{NodesForbidden: true},
 		},
-		"two namespaces, where nobody asks for nodes": {
+		"two namespaces, without checking nodes": {
 			lacking:    map[string][]string{"": {"list nodes", "list pods"}},
 			namespaces: []string{"bank", "shop"},
 			want:       Scope{Namespaces: []string{"bank", "shop"}},
@@ -56,26 +56,26 @@ func TestWhatCanBeSeen(t *testing.T) {
 				Unreadable: map[string]string{"bank": "watch deployments.apps, list pods"},
 			},
 		},
-		"no namespace, where all were to be watched": {
+		"no namespace, when configured to watch all": {
 			lacking: map[string][]string{"": {"list verticalscalers.autoscaling.verticalscaler.io"}},
 			want:    Scope{Unreadable: map[string]string{"": "list verticalscalers.autoscaling.verticalscaler.io"}},
 		},
-		"all, but not who may read the metrics": {
+		"all namespaces, without the right to authorize metrics": {
 			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
 			tokens:  true,
 			want:    Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"},
 		},
-		"all, where nobody has to prove who they are": {
+		"all, with metrics open to everyone": {
 			lacking: map[string][]string{"": {"create tokenreviews.authentication.k8s.io"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := lacking(tc.lacking).look(t.Context(), tc.namespaces, tc.tokens)
+			got, err := lacking(tc.lacking).findScope(t.Context(), tc.namespaces, tc.tokens)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("look() (-want +got):\n%s", diff)
+				t.Errorf("findScope() (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -83,15 +83,15 @@ func TestWhatCanBeSeen(t *testing.T) {
 
 func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
 	down := errors.New("connection refused")
-	ask := allows(func(context.Context, string, right) (bool, error) { return false, down })
-	if _, err := ask.look(t.Context(), []string{"shop"}, true); !errors.Is(err, down) {
-		t.Errorf("look() = %v; a namespace must not count as forbidden", err)
+	ask := accessCheck(func(context.Context, string, right) (bool, error) { return false, down })
+	if _, err := ask.findScope(t.Context(), []string{"shop"}, true); !errors.Is(err, down) {
+		t.Errorf("findScope() = %v; want an error, not a forbidden namespace", err)
 	}
 }
 
-// What we ask for before we watch must be what the role gives, no less and no more: a
-// right that is not asked for blocks the caches when it is missing.
-func TestTheRoleGivesWhatTheCachesNeed(t *testing.T) {
+// The rights that the operator checks must be exactly those that the role grants. A missing
+// right that the operator does not check blocks the caches.
+func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 	for file, want := range map[string][]right{
 		"manager.yaml": cachedRights(), "manager_cluster.yaml": nodeRights, "metrics_auth.yaml": metricsRights,
 	} {
@@ -110,7 +110,7 @@ func TestTheRoleGivesWhatTheCachesNeed(t *testing.T) {
 				continue // not read through a cache
 			}
 			if slices.Equal(rule.APIGroups, []string{"autoscaling.k8s.io"}) {
-				continue // read beside the caches, and done without where it cannot be
+				continue // read without a cache, and optional
 			}
 			for _, verb := range rule.Verbs {
 				for _, resource := range rule.Resources {
@@ -127,13 +127,13 @@ func TestTheRoleGivesWhatTheCachesNeed(t *testing.T) {
 	}
 }
 
-func TestTheWatchmanStartsAnewOnceThereIsMoreToSee(t *testing.T) {
+func TestMoreRightsRestartTheManager(t *testing.T) {
 	rights := map[string][]string{"bank": {"list pods"}}
 	asked, given := make(chan struct{}), make(chan struct{})
 	ask := lacking(rights)
 	fakeClock := testingclock.NewFakeClock(time.Now())
-	w := &watchman{
-		may: func(ctx context.Context, namespace string, r right) (bool, error) {
+	w := &accessChecker{
+		check: func(ctx context.Context, namespace string, r right) (bool, error) {
 			allowed, err := ask(ctx, namespace, r)
 			if !allowed {
 				asked <- struct{}{}
@@ -149,20 +149,20 @@ func TestTheWatchmanStartsAnewOnceThereIsMoreToSee(t *testing.T) {
 	defer cancel()
 	go func() { done <- w.Start(ctx) }()
 	for !fakeClock.HasWaiters() && ctx.Err() == nil {
-		runtime.Gosched() // the clock tells nobody that it is waited for
+		runtime.Gosched() // the fake clock does not signal that a ticker waits for it
 	}
-	fakeClock.Step(lookAgain)
-	<-asked // in vain
+	fakeClock.Step(accessCheckInterval)
+	<-asked // and still without the right
 	delete(rights, "bank")
 	for !isClosed(given) && ctx.Err() == nil {
-		fakeClock.Step(lookAgain)
+		fakeClock.Step(accessCheckInterval)
 	}
 	if err := <-done; err != nil || ctx.Err() != nil {
-		t.Errorf("Start() = %v, %v; want it to end when the right is there", err, ctx.Err())
+		t.Errorf("Start() = %v, %v; want it to end once the right is granted", err, ctx.Err())
 	}
 }
 
-func TestMoreRights(t *testing.T) {
+func TestImprovedRights(t *testing.T) {
 	namespaces := Scope{Unreadable: map[string]string{"bank": "list pods"}}
 	nodes := Scope{NodesForbidden: true}
 	metrics := Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"}
@@ -171,17 +171,17 @@ func TestMoreRights(t *testing.T) {
 		granted  func(namespace string, r right) bool
 		improved bool
 	}{
-		"nothing lacks":                {scope: Scope{}, granted: func(string, right) bool { return true }},
-		"a namespace can be read":      {namespaces, func(namespace string, _ right) bool { return namespace == "bank" }, true},
-		"another one can":              {scope: namespaces, granted: func(namespace string, _ right) bool { return namespace == "shop" }},
-		"nodes can be read":            {nodes, func(_ string, r right) bool { return r.resource == "nodes" }, true},
-		"nodes can only be listed":     {scope: nodes, granted: func(_ string, r right) bool { return r.verb == "list" }},
-		"tokens can be asked about":    {metrics, func(_ string, r right) bool { return r.verb == "create" }, true},
-		"tokens, but not their rights": {scope: metrics, granted: func(_ string, r right) bool { return r.resource == "tokenreviews" }},
+		"no right is missing":                    {scope: Scope{}, granted: func(string, right) bool { return true }},
+		"a namespace can be read":                {namespaces, func(namespace string, _ right) bool { return namespace == "bank" }, true},
+		"only another namespace can":             {scope: namespaces, granted: func(namespace string, _ right) bool { return namespace == "shop" }},
+		"nodes can be read":                      {nodes, func(_ string, r right) bool { return r.resource == "nodes" }, true},
+		"nodes can only be listed":               {scope: nodes, granted: func(_ string, r right) bool { return r.verb == "list" }},
+		"tokens can be reviewed":                 {metrics, func(_ string, r right) bool { return r.verb == "create" }, true},
+		"tokens can be reviewed, but not access": {scope: metrics, granted: func(_ string, r right) bool { return r.resource == "tokenreviews" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			may := allows(func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil })
-			improved, err := may.improved(t.Context(), tc.scope)
+			check := accessCheck(func(_ context.Context, namespace string, r right) (bool, error) { return tc.granted(namespace, r), nil })
+			improved, err := check.improved(t.Context(), tc.scope)
 			if improved != tc.improved || err != nil {
 				t.Errorf("improved() = %t, %v; want %t", improved, err, tc.improved)
 			}
@@ -198,21 +198,21 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func TestReadyUnlessNothingCanBeRead(t *testing.T) {
+func TestNotReadyIfNoNamespaceIsReadable(t *testing.T) {
 	two := []string{"bank", "shop"}
 	for name, tc := range map[string]struct {
 		scope Scope
 		wrong string
 	}{
-		"all namespaces":              {},
-		"one of two namespaces":       {scope: Scope{Namespaces: two, Unreadable: map[string]string{"bank": "list pods"}}},
-		"not one":                     {Scope{Namespaces: two, Unreadable: map[string]string{"shop": "watch pods", "bank": "list pods"}}, "nothing can be watched: namespace bank: may not list pods; namespace shop: may not watch pods"},
-		"all, but the rights are not": {Scope{Unreadable: map[string]string{"": "list pods"}}, "nothing can be watched: all namespaces: may not list pods"},
+		"all namespaces":                 {},
+		"one of two namespaces":          {scope: Scope{Namespaces: two, Unreadable: map[string]string{"bank": "list pods"}}},
+		"no namespace":                   {Scope{Namespaces: two, Unreadable: map[string]string{"shop": "watch pods", "bank": "list pods"}}, "no namespace can be watched: namespace bank: may not list pods; namespace shop: may not watch pods"},
+		"all namespaces, without rights": {Scope{Unreadable: map[string]string{"": "list pods"}}, "no namespace can be watched: all namespaces: may not list pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
 			got := ""
-			if err := somethingReadable(tc.scope)(request); err != nil {
+			if err := anyNamespaceReadable(tc.scope)(request); err != nil {
 				got = err.Error()
 			}
 			if got != tc.wrong {
@@ -222,8 +222,8 @@ func TestReadyUnlessNothingCanBeRead(t *testing.T) {
 	}
 }
 
-func TestMetricsAreRefusedWhereNobodyCanBeAskedAbout(t *testing.T) {
-	provider := refuseEverybody("create tokenreviews.authentication.k8s.io")
+func TestMetricsAreRejectedWithoutTheRightToAuthorize(t *testing.T) {
+	provider := rejectAll("create tokenreviews.authentication.k8s.io")
 	filter, err := provider(nil, nil)
 	if err != nil {
 		t.Fatal(err)

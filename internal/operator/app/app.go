@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app wires the operator together: options to configuration, configuration
-// to manager options, manager options to a running manager. It is the only package
-// that knows all the others.
+// Package app assembles the operator: options become configuration, configuration becomes
+// manager options, and manager options become a running manager. It is the only package
+// that imports all the others.
 package app
 
 import (
@@ -51,25 +51,26 @@ import (
 // leaseName is the name of the leader's lease.
 const leaseName = "verticalscaler.autoscaling.verticalscaler.io"
 
-// userAgent names us in the API server's audit log.
+// userAgent identifies the operator in the API server's audit log.
 const userAgent = "verticalscaler-operator"
 
-// WatchNamespaceEnv names the environment variable that OLM sets to the namespaces
-// to watch, separated by commas. Empty or unset means all.
+// WatchNamespaceEnv is the environment variable that OLM sets to the namespaces to watch,
+// separated by commas. Empty or unset means all.
 const WatchNamespaceEnv = "WATCH_NAMESPACE"
 
-// Scheme knows all kinds that the operator reads or writes.
+// Scheme has all kinds that the operator reads or writes.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // a kind registered twice is a bug of ours
+			panic(err) // registering a kind twice is a programming error
 		}
 	}
 	return scheme
 }
 
-// Run runs the operator until the context ends. WATCH_NAMESPACE says where.
+// Run runs the operator until the context ends, in the namespaces that WATCH_NAMESPACE
+// lists.
 func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error {
 	namespaces, err := Namespaces(os.Getenv(WatchNamespaceEnv))
 	if err != nil {
@@ -79,46 +80,46 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 	restConfig.UserAgent = userAgent
 	source, err := metricsapi.New(restConfig)
 	if err != nil {
-		return fmt.Errorf("making the source of usage: %w", err)
+		return fmt.Errorf("creating the usage source: %w", err)
 	}
-	return RunIn(ctx, restConfig, c, source, namespaces...)
+	return RunInNamespaces(ctx, restConfig, c, source, namespaces...)
 }
 
-// RunIn runs the operator in these namespaces, or in all if there are none, until the
-// context ends.
+// RunInNamespaces runs the operator in the given namespaces, or in all if there are none,
+// until the context ends.
 //
-// A namespace that cannot be read, because it does not exist yet or because the
-// operator was given no rights in it, is left out and asked about every 15 s. A cache
-// cannot be given another namespace, so the manager then starts again, in the same
+// The operator skips a namespace that it cannot read, because the namespace does not exist
+// or because rights are missing, and checks its rights again every 15 s. A cache cannot be
+// extended to another namespace, so the operator then restarts the manager in the same
 // process.
-func RunIn(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
+func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
 	reviews, err := authorizationclient.NewForConfig(restConfig)
 	if err != nil {
-		return fmt.Errorf("making a client to ask for our rights: %w", err)
+		return fmt.Errorf("creating a client for access reviews: %w", err)
 	}
 	changes := newBudget(c)
-	may := reviewed(reviews.SelfSubjectAccessReviews())
+	check := checkWithReview(reviews.SelfSubjectAccessReviews())
 	for ctx.Err() == nil {
-		scope, err := may.look(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
+		scope, err := check.findScope(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
 		if err != nil {
 			return err
 		}
 		scope.log(log.FromContext(ctx))
-		if err := runWithin(ctx, restConfig, c, source, scope, may, changes); err != nil {
+		if err := runManager(ctx, restConfig, c, source, scope, check, changes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runWithin runs one manager, until the context ends or until there is more to be
-// had than the scope says.
-func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, may allows, changes *budget.Budget) error {
+// runManager runs one manager until the context ends or until the operator has rights
+// beyond the scope.
+func runManager(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, check accessCheck, changes *budget.Budget) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	mgr, err := ctrl.NewManager(restConfig, ManagerOptions(c, scope))
 	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
+		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if _, ok := scope.readable(); ok {
 		err = setup(ctx, mgr, c, source, scope, changes)
@@ -129,15 +130,15 @@ func runWithin(ctx context.Context, restConfig *rest.Config, c config.Operator, 
 		return err
 	}
 	if scope.lacks() {
-		if err := mgr.Add(&watchman{may: may, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
-			return fmt.Errorf("adding the look for more rights: %w", err)
+		if err := mgr.Add(&accessChecker{check: check, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
+			return fmt.Errorf("adding the access checker: %w", err)
 		}
 	}
 	return mgr.Start(ctx)
 }
 
-// Namespaces reads WATCH_NAMESPACE: names separated by commas, sorted in the answer,
-// each once. None means all. A name that no namespace can have is an error.
+// Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
+// without duplicates; none means all. An invalid name is an error.
 func Namespaces(watch string) ([]string, error) {
 	var out []string
 	for _, name := range strings.Split(watch, ",") {
@@ -145,7 +146,7 @@ func Namespaces(watch string) ([]string, error) {
 			continue
 		}
 		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
-			return nil, fmt.Errorf("%s: %q cannot be a namespace's name: %s", WatchNamespaceEnv, name, strings.Join(wrong, "; "))
+			return nil, fmt.Errorf("%s: %q is not a valid namespace name: %s", WatchNamespaceEnv, name, strings.Join(wrong, "; "))
 		}
 		out = append(out, name)
 	}
@@ -153,7 +154,7 @@ func Namespaces(watch string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// ManagerOptions turns the configuration and the scope into those of the manager.
+// ManagerOptions converts the configuration and the scope to options of the manager.
 func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	options := manager.Options{
 		Scheme:                  Scheme(),
@@ -162,14 +163,14 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		LeaderElection:          c.LeaderElection.Enabled,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: c.LeaderElection.Namespace,
-		// All that the leader does has ended by then, so the next one need not wait.
+		// The leader has stopped all its work by then, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
-		// A manager that starts again has controllers of the same names.
+		// A restarted manager has controllers of the same names.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: inventory.Trim,
-			// A kind that is not set up for caching is an error, not a silent
+			// Reading a kind without a cache configuration is an error, not a silent
 			// cluster-wide watch.
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{
@@ -190,7 +191,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		options.Metrics.SecureServing = true
 		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 		if scope.MetricsForbidden != "" {
-			options.Metrics.FilterProvider = refuseEverybody(scope.MetricsForbidden)
+			options.Metrics.FilterProvider = rejectAll(scope.MetricsForbidden)
 		}
 	}
 	if scope.readsNodes() {
@@ -199,7 +200,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	if len(scope.Namespaces) > 0 {
 		namespaces, ok := scope.readable()
 		if !ok {
-			namespaces = scope.Namespaces // no map, or an empty one, would mean all
+			namespaces = scope.Namespaces // a missing or empty map would mean all
 		}
 		options.Cache.DefaultNamespaces = map[string]cache.Config{}
 		for _, name := range namespaces {
@@ -207,7 +208,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		}
 	}
 	if _, ok := scope.readable(); !ok {
-		options.LeaderElection = false // there is nothing to lead in
+		options.LeaderElection = false // there is no namespace to lead in
 	}
 	return options
 }
@@ -218,12 +219,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
-	// Pods are indexed before a controller or the collector looks for them.
+	// Index the pods before a controller or the collector looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	// The collector can name every scaler without waiting for the controller.
-	wake := make(chan event.GenericEvent, 1024)
+	// The collector can trigger a reconcile of every scaler without waiting for the controller.
+	triggers := make(chan event.GenericEvent, 1024)
 	histories := &checkpoint.Store{Client: mgr.GetClient(), Params: c.Params().History}
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
@@ -232,9 +233,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Interval:  c.Collection.Interval.Duration,
 		Clock:     clock.RealClock{},
 		Params:    c.Params(),
-		Wake:      wake,
+		Wake:      triggers,
 	}
-	if err := addScalers(ctx, mgr, c, collector, wake, scope, changes); err != nil {
+	if err := addScalers(ctx, mgr, c, collector, triggers, scope, changes); err != nil {
 		return err
 	}
 	owners := &scaleddeployment.Reconciler{
@@ -244,7 +245,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		ResyncPeriod: c.ResyncPeriod.Duration,
 	}
 	if err := owners.SetupWithManager(ctx, mgr); err != nil {
-		return fmt.Errorf("setting up the controller of ScaledDeployments: %w", err)
+		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
 	}
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
@@ -255,9 +256,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	return addChecks(mgr, scope)
 }
 
-// addScalers adds the controller of VerticalScalers, and the filler of their histories.
+// addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, collector *collect.Collector, wake <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, collector *collect.Collector, triggers <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
 	if err != nil {
@@ -290,13 +291,13 @@ func addScalers(
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		ResyncPeriod: c.ResyncPeriod.Duration,
 	}
-	if err := reconciler.SetupWithManager(ctx, mgr, wake); err != nil {
-		return fmt.Errorf("setting up the controller of VerticalScalers: %w", err)
+	if err := reconciler.SetupWithManager(ctx, mgr, triggers); err != nil {
+		return fmt.Errorf("setting up the VerticalScaler controller: %w", err)
 	}
 	return nil
 }
 
-// watchedNodes are nil where nodes may not be read.
+// watchedNodes reads nodes; nil without the right to read them.
 func watchedNodes(ctx context.Context, mgr ctrl.Manager, scope Scope) (*inventory.Nodes, error) {
 	if !scope.readsNodes() {
 		return nil, nil
@@ -304,17 +305,17 @@ func watchedNodes(ctx context.Context, mgr ctrl.Manager, scope Scope) (*inventor
 	return inventory.WatchNodes(ctx, mgr.GetCache())
 }
 
-// watchedVPAs are the VerticalPodAutoscalers of the namespaces that we watch.
+// watchedVPAs reads the VerticalPodAutoscalers of the watched namespaces.
 func watchedVPAs(mgr ctrl.Manager, scope Scope) (*inventory.VPAs, error) {
 	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("making a client for VerticalPodAutoscalers: %w", err)
+		return nil, fmt.Errorf("creating a client for VerticalPodAutoscalers: %w", err)
 	}
 	namespaces, _ := scope.readable()
 	return &inventory.VPAs{Client: reader, Namespaces: namespaces, RetryPeriod: inventory.VPARetryPeriod, Clock: clock.RealClock{}}, nil
 }
 
-// addChecks adds what the probes ask for.
+// addChecks adds the health and readiness checks.
 func addChecks(mgr ctrl.Manager, scope Scope) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
@@ -322,7 +323,7 @@ func addChecks(mgr ctrl.Manager, scope Scope) error {
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("namespaces", somethingReadable(scope)); err != nil {
+	if err := mgr.AddReadyzCheck("namespaces", anyNamespaceReadable(scope)); err != nil {
 		return fmt.Errorf("adding the readiness check of namespaces: %w", err)
 	}
 	return nil

@@ -34,10 +34,10 @@ func TestNamespaces(t *testing.T) {
 		"empty names are ignored":        {watch: "shop,,bank,", want: []string{"bank", "shop"}},
 		"nothing but commas means all":   {watch: " , ,"},
 		"a name twice is one":            {watch: "shop,bank, shop", want: []string{"bank", "shop"}},
-		"a list with spaces is an error": {watch: "shop bank", wrong: `WATCH_NAMESPACE: "shop bank" cannot be a namespace's name`},
-		"capitals are an error":          {watch: "bank,Shop", wrong: `WATCH_NAMESPACE: "Shop" cannot be a namespace's name`},
-		"so is the star":                 {watch: "*", wrong: `WATCH_NAMESPACE: "*" cannot be a namespace's name`},
-		"and a path":                     {watch: "shop/web", wrong: `WATCH_NAMESPACE: "shop/web" cannot be a namespace's name`},
+		"a list with spaces is an error": {watch: "shop bank", wrong: `WATCH_NAMESPACE: "shop bank" is not a valid namespace name`},
+		"capitals are an error":          {watch: "bank,Shop", wrong: `WATCH_NAMESPACE: "Shop" is not a valid namespace name`},
+		"a star is an error":             {watch: "*", wrong: `WATCH_NAMESPACE: "*" is not a valid namespace name`},
+		"a path is an error":             {watch: "shop/web", wrong: `WATCH_NAMESPACE: "shop/web" is not a valid namespace name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Namespaces(tc.watch)
@@ -74,12 +74,12 @@ func TestManagerOptions(t *testing.T) {
 		if o.Cache.DefaultNamespaces != nil {
 			t.Errorf("the cache is limited to %v", o.Cache.DefaultNamespaces)
 		}
-		// The pod gets 30 s to end.
+		// The pod has 30 s to stop.
 		if got := *o.GracefulShutdownTimeout; got <= 0 || got >= 30*time.Second {
-			t.Errorf("the manager takes %v to end", got)
+			t.Errorf("the manager takes %v to stop", got)
 		}
 	})
-	t.Run("metrics for everybody, and nobody else to lead", func(t *testing.T) {
+	t.Run("metrics without authorization, and no leader election", func(t *testing.T) {
 		c := config.Default()
 		c.Metrics.BindAddress, c.Metrics.Secure = "127.0.0.1:8080", false
 		c.Health.BindAddress = "0"
@@ -109,14 +109,14 @@ func TestManagerOptions(t *testing.T) {
 			"one of two": {
 				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods"}}, []string{"shop"}, true,
 			},
-			// No namespace at all would mean all of them.
+			// An empty list would mean all namespaces.
 			"none of two": {
 				Scope{Namespaces: []string{"bank", "shop"}, Unreadable: map[string]string{"bank": "list pods", "shop": "list pods"}},
 				[]string{"bank", "shop"},
 				false,
 			},
 			"all":                       {Scope{}, nil, true},
-			"all, and may not read any": {Scope{Unreadable: map[string]string{"": "list pods"}}, nil, false},
+			"all, and none is readable": {Scope{Unreadable: map[string]string{"": "list pods"}}, nil, false},
 		} {
 			o := ManagerOptions(config.Default(), tc.scope)
 			got := slices.Sorted(maps.Keys(o.Cache.DefaultNamespaces))
@@ -130,12 +130,12 @@ func TestManagerOptions(t *testing.T) {
 	})
 }
 
-// What is read only now and then must not be watched in the whole cluster, and what
-// is cached must be trimmed.
-func TestWhatIsCached(t *testing.T) {
+// Kinds that are read rarely must not be watched in the whole cluster. Cached objects must
+// be trimmed.
+func TestCachedKinds(t *testing.T) {
 	o := ManagerOptions(config.Default(), Scope{})
 	if !o.Cache.ReaderFailOnMissingInformer {
-		t.Error("reading a kind by mistake would start a watch of it")
+		t.Error("reading an unconfigured kind would start a watch of it")
 	}
 	if o.Cache.DefaultTransform == nil {
 		t.Error("objects are cached untrimmed")
@@ -155,7 +155,7 @@ func TestWhatIsCached(t *testing.T) {
 	for obj, options := range o.Cache.ByObject {
 		cached = append(cached, obj)
 		if options.Transform != nil || options.Namespaces != nil {
-			t.Errorf("%T is cached in a way of its own", obj)
+			t.Errorf("%T has a cache configuration beyond namespaces and trimming", obj)
 		}
 	}
 	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Node", "Pod", "ResourceQuota", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
@@ -196,10 +196,10 @@ func TestSchemeKnowsWhatWeReadAndWrite(t *testing.T) {
 	}
 }
 
-func TestReadyOnceTheCachesAre(t *testing.T) {
+func TestReadyOnceTheCachesAreSynced(t *testing.T) {
 	for name, synced := range map[string]bool{"not before": false, "then": true} {
 		t.Run(name, func(t *testing.T) {
-			// Who asks has little patience of its own: the answer must come at once.
+			// The probe has a short timeout, so the answer must be immediate.
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
@@ -211,7 +211,7 @@ func TestReadyOnceTheCachesAre(t *testing.T) {
 	}
 }
 
-// syncing is a cache of which nothing is known but whether it is synced.
+// syncing is a cache that only knows whether it is synced.
 type syncing struct {
 	cache.Cache
 	synced bool

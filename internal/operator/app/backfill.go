@@ -16,7 +16,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
 )
 
-// usageProblems adds what is wrong with usage of the past to what is wrong with usage of now.
+// usageProblems combines the problems of current usage and of past usage.
 type usageProblems struct {
 	*collect.Collector
 	past *backfill.Filler
@@ -29,15 +29,15 @@ func (u usageProblems) ProblemsOf(scaler types.NamespacedName) collect.Problems 
 	return problems
 }
 
-// addBackfill adds the filler of histories if Prometheus is configured, and returns the
-// source of a scaler's problems with usage.
+// addBackfill adds the backfill of histories if Prometheus is configured. It returns the
+// source of a scaler's usage problems.
 func addBackfill(mgr ctrl.Manager, c config.Operator, collector *collect.Collector) (verticalscaler.UsageProblems, error) {
 	if c.Prometheus.Address == "" {
 		return collector, nil
 	}
 	source, err := prometheus.New(prometheusOptions(c.Prometheus))
 	if err != nil {
-		return nil, fmt.Errorf("making the source of past usage: %w", err)
+		return nil, fmt.Errorf("creating the source of past usage: %w", err)
 	}
 	filler := &backfill.Filler{
 		Cached:    mgr.GetCache(),
@@ -48,12 +48,12 @@ func addBackfill(mgr ctrl.Manager, c config.Operator, collector *collect.Collect
 		Wake:      collector.Wake,
 	}
 	if err := mgr.Add(filler); err != nil {
-		return nil, fmt.Errorf("adding the filler of histories: %w", err)
+		return nil, fmt.Errorf("adding the backfill of histories: %w", err)
 	}
 	return usageProblems{collector, filler}, nil
 }
 
-// prometheusOptions turns the configuration into what the source needs.
+// prometheusOptions converts the configuration to options of the Prometheus source.
 func prometheusOptions(c config.Prometheus) prometheus.Options {
 	return prometheus.Options{
 		Address:         c.Address,

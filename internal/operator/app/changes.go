@@ -18,8 +18,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
-// newBudget makes the budget of changes. All managers of the process share it, so that a new
-// manager does not start with a full budget.
+// newBudget creates the change budget. All managers of the process share it, so that a
+// restarted manager does not start with a full budget.
 func newBudget(c config.Operator) *budget.Budget {
 	return budget.New(budget.Limits{
 		Changes:      c.Budget.ChangesPerMinute,
@@ -28,23 +28,24 @@ func newBudget(c config.Operator) *budget.Budget {
 	})
 }
 
-// freezeName is the ConfigMap that freezes changes; ok is false for none.
+// freezeName returns the ConfigMap that freezes changes; ok is false if there is none.
 func freezeName(c config.Operator, own string) (name types.NamespacedName, ok bool) {
 	name = types.NamespacedName{Namespace: cmp.Or(c.Freeze.Namespace, own), Name: c.Freeze.ConfigMap}
 	return name, name.Namespace != "" && name.Name != ""
 }
 
-// freezeSwitch is the switch that stops changes, and where it is watched; nil for none.
+// freezeSwitch returns the switch that freezes changes and the client that watches it; nil
+// if there is none.
 func freezeSwitch(mgr ctrl.Manager, c config.Operator) (*freeze.Switch, corev1client.ConfigMapsGetter, error) {
 	name, ok := freezeName(c, os.Getenv(provision.NamespaceEnv))
 	if !ok {
-		mgr.GetLogger().Info("There is no freeze switch: the operator does not know its own namespace, or the configuration names no ConfigMap",
+		mgr.GetLogger().Info("Freeze switch is disabled because the operator's namespace is unknown or the configuration names no ConfigMap",
 			"unset", provision.NamespaceEnv)
 		return nil, nil, nil
 	}
 	api, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a client for the freeze switch: %w", err)
+		return nil, nil, fmt.Errorf("creating a client for the freeze switch: %w", err)
 	}
 	return freeze.New(name), api, nil
 }

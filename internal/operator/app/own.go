@@ -14,25 +14,25 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
 )
 
-// addInstallation adds what concerns the operator's own installation: what OLM is told before an
-// upgrade, and what is created in the operator's namespace.
+// addInstallation adds the parts that concern the operator's own installation: the OLM
+// upgrade gate and the objects that the operator provisions in its namespace.
 func addInstallation(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	namespace := os.Getenv(provision.NamespaceEnv)
 	if err := upgradeable.Setup(mgr, namespace); err != nil {
-		return fmt.Errorf("adding the gate for upgrades: %w", err)
+		return fmt.Errorf("adding the upgrade gate: %w", err)
 	}
 	if err := provision.Setup(mgr, provisionOptions(c, scope, namespace, os.Getenv(provision.DeploymentEnv))); err != nil {
-		return fmt.Errorf("adding what is provisioned: %w", err)
+		return fmt.Errorf("adding the provisioner: %w", err)
 	}
 	return nil
 }
 
-// provisionOptions turns the configuration and the scope into what to provision.
+// provisionOptions converts the configuration and the scope to options of the provisioner.
 func provisionOptions(c config.Operator, scope Scope, namespace, deployment string) provision.Options {
 	return provision.Options{
 		Namespace:  namespace,
 		Deployment: deployment,
-		// If no client can read metrics, there is nothing to monitor.
+		// If all requests for metrics are rejected, there is nothing to monitor.
 		Monitoring:    c.Provision.Monitoring && c.Metrics.BindAddress != "0" && scope.MetricsForbidden == "",
 		NetworkPolicy: c.Provision.NetworkPolicy,
 		SecureMetrics: c.Metrics.Secure,

@@ -13,7 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 )
 
-func TestWhatIsProvisioned(t *testing.T) {
+func TestProvisionOptions(t *testing.T) {
 	byDefault := provision.Options{
 		Namespace: "ops", Deployment: "operator",
 		Monitoring: true, NetworkPolicy: true, SecureMetrics: true, ResyncPeriod: 10 * time.Minute,
@@ -35,7 +35,7 @@ func TestWhatIsProvisioned(t *testing.T) {
 			configure: func(c *config.Operator) { c.Metrics.BindAddress = "0" },
 			change:    func(o *provision.Options) { o.Monitoring = false },
 		},
-		"nothing is monitored where nobody can be let read metrics": {
+		"no monitoring without the rights to authorize requests for metrics": {
 			configure: func(*config.Operator) {},
 			scope:     Scope{MetricsForbidden: "create tokenreviews.authentication.k8s.io"},
 			change:    func(o *provision.Options) { o.Monitoring = false },

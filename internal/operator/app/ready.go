@@ -17,8 +17,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// cachesSynced is ready once the caches are: until then the operator knows nothing,
-// and an API server that lags behind can keep it so without any error.
+// cachesSynced reports ready once the caches are synced. A slow API server can delay the
+// sync without any error.
 func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -30,25 +30,25 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 	}
 }
 
-// somethingReadable is ready unless there is no namespace at all that the operator may
-// read. Of several, one is enough: whoever rolls the operator out shall not wait for a
-// namespace that nobody has made yet.
-func somethingReadable(s Scope) healthz.Checker {
+// anyNamespaceReadable reports ready if the operator can read at least one namespace. A
+// single namespace is enough, so that a rollout of the operator does not wait for a
+// namespace that does not exist yet.
+func anyNamespaceReadable(s Scope) healthz.Checker {
 	return func(*http.Request) error {
 		if _, ok := s.readable(); !ok {
-			return fmt.Errorf("nothing can be watched: %s", s.unreadable())
+			return fmt.Errorf("no namespace can be watched: %s", s.unreadable())
 		}
 		return nil
 	}
 }
 
-// refuseEverybody is the filter of /metrics where the operator cannot find out who may
-// read them.
-func refuseEverybody(missing string) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+// rejectAll is the filter of /metrics when the operator lacks the rights to authorize
+// requests.
+func rejectAll(missing string) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 		return func(logr.Logger, http.Handler) (http.Handler, error) {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				http.Error(w, "the operator may not "+missing+", and so cannot tell who may read this", http.StatusForbidden)
+				http.Error(w, "the operator cannot authorize this request: it lacks the right to "+missing, http.StatusForbidden)
 			}), nil
 		}, nil
 	}

@@ -71,7 +71,7 @@ resyncPeriod: 10m0s
 	}
 }
 
-func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
+func TestParseChangesOnlyGivenFields(t *testing.T) {
 	cases := map[string]struct {
 		text   string
 		change func(c *Operator)
@@ -120,7 +120,7 @@ func TestParseChangesOnlyWhatIsSaid(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	cases := map[string]struct {
 		text string
 		want []string // parts of the error
@@ -153,7 +153,7 @@ func TestParseRefuses(t *testing.T) {
 		"an address on the disk":                {text: head + "prometheus: {address: \"file:///hush\"}", want: []string{"prometheus.address must be an http or https URL"}},
 		"a token in the clear":                  {text: head + "prometheus: {address: \"http://p\", bearerTokenFile: t}", want: []string{"prometheus.address must be an https URL"}},
 		"a password in the clear":               {text: head + "prometheus: {address: \"http://p\", username: u, passwordFile: t}", want: []string{"prometheus.address must be an https URL"}},
-		"credentials for nobody":                {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address must be set"}},
+		"credentials without an address":        {text: head + "prometheus: {bearerTokenFile: t}", want: []string{"prometheus.address must be set"}},
 		"a token and a password":                {text: head + "prometheus: {address: \"https://p\", bearerTokenFile: t, username: u, passwordFile: p}", want: []string{"prometheus.bearerTokenFile and prometheus.passwordFile must not both be set"}},
 		"a user without a password":             {text: head + "prometheus: {address: \"https://p\", username: u}", want: []string{"prometheus.username and prometheus.passwordFile must be set together"}},
 		"a certificate without its key":         {text: head + "prometheus: {address: \"https://p\", certFile: c}", want: []string{"prometheus.certFile and prometheus.keyFile must be set together"}},

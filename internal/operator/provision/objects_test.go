@@ -52,7 +52,7 @@ func TestScrapePlainly(t *testing.T) {
 	}
 }
 
-// Whoever is woken by an alert finds its section, and each section has its alert.
+// Each alert has a section in the runbook, and each section has an alert.
 func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runbook.md"))
 	if err != nil {

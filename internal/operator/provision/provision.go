@@ -6,9 +6,8 @@
 // NetworkPolicy, which some catalogs refuse in a bundle.
 //
 // They are in the operator's namespace and belong to its Deployment, so that Kubernetes
-// collects them when it is uninstalled. They are looked at when the operator starts and
-// once per resync period, and written only where they are not as they should be. What
-// belongs to somebody else is left alone.
+// deletes them when it is uninstalled. The operator checks them when it starts and once per
+// resync period, and writes them only if they differ. It leaves foreign objects alone.
 package provision
 
 import (
@@ -163,7 +162,7 @@ const (
 	created   outcome = "Provisioned"
 	repaired  outcome = "Reverted changes"
 	removed   outcome = "Removed a disabled object"
-	// What the object is in, until somebody else moves.
+	// These last until a user or another controller acts.
 	notServed outcome = "Not provisioned: the cluster does not serve its API"
 	foreign   outcome = "Not provisioned: an object with that name belongs to another owner"
 	former    outcome = "Not provisioned yet: the object of a previous Deployment of the operator is being garbage-collected"
@@ -257,7 +256,7 @@ func (p *Provisioner) report(ctx context.Context, want *unstructured.Unstructure
 	key, name := want.GetKind(), p.Namespace+"/"+want.GetName()
 	switch {
 	case apierrors.IsConflict(err):
-		// Somebody was faster. It is looked at again soon.
+		// Another client has changed it. The next round checks it again.
 	case apierrors.IsForbidden(err):
 		p.tell(ctx, key, string(forbidden), string(forbidden), key, name, "error", err.Error())
 	case err != nil:

@@ -1,22 +1,22 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor watches, beside tests, all that becomes of pods and Deployments, and
-// checks each write of the operator against what is promised of all of them. It finds
-// what a test does not look for, and what is right again at its end.
+// Package monitor watches all changes of pods and Deployments while tests run. It checks
+// each write of the operator against the promises below. It also finds violations that no
+// test looks for, and those that are repaired before a test ends.
 //
-// Promised is:
+// The promises are:
 //
-//   - Only resources of containers are written, never those of init containers, and only
-//     of pods and Deployments that a scaler of their namespace names.
-//   - Nothing is written for a scaler that is gone, suspended, or whose mode does not
-//     allow it: pods are resized in the mode InPlace, and templates written in the mode
-//     Rollout or as its fallback. Giving back is allowed in any.
-//   - A request is at least 1, at most its limit, and at most what is allowed; a limit is
-//     at most what is allowed. What was beyond that before need not be changed.
-//   - No pod gets another QoS class.
+//   - The operator writes only resources of containers, never those of init containers,
+//     and only of pods and Deployments that a scaler in their namespace names.
+//   - It writes nothing for a scaler that is deleted, suspended, or in a mode that does not
+//     allow it: pods are resized in the mode InPlace, templates are written in the mode
+//     Rollout or as its fallback. Restoring the original values is allowed in any mode.
+//   - A request is at least 1, at most its limit, and at most its maximum; a limit is at
+//     most its maximum. A value that was beyond its maximum before may stay.
+//   - The QoS class of a pod does not change.
 //
-// A pass may rest on a scaler that has been edited a moment ago: what its former spec
+// A reconcile may have seen a scaler before its latest edit, so what the previous spec
 // allows is allowed, too.
 package monitor
 
@@ -43,8 +43,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Monitor collects writes of the operator. Events of different kinds do not arrive in the
-// order in which they happened, so it judges them when all have been seen.
+// Monitor collects the operator's writes. Events of different kinds do not arrive in the
+// order of the writes, so the monitor checks them once it has seen all.
 type Monitor struct {
 	mu          sync.Mutex
 	scalers     map[types.NamespacedName][]version
@@ -54,7 +54,7 @@ type Monitor struct {
 	writes      []write
 }
 
-// version is a spec of a scaler, or its end, from a revision of the store on.
+// version is a scaler's spec, or its deletion, and the revision from which it holds.
 type version struct {
 	at   int64
 	uid  types.UID
@@ -62,28 +62,28 @@ type version struct {
 	spec v1beta1.VerticalScalerSpec
 }
 
-// write is one of ours.
+// write is a write of the operator.
 type write struct {
-	at        int64
-	namespace string
-	what      string    // tells the object
-	set       types.UID // the pod's ReplicaSet; empty for a Deployment
-	target    string    // the Deployment, if it is one
-	wrong     []string  // what is wrong with it in any case
-	givesBack bool      // it only gives back
-	changes   []change
+	at               int64
+	namespace        string
+	what             string    // describes the object
+	set              types.UID // the pod's ReplicaSet; empty for a Deployment
+	target           string    // the Deployment, if the write is to one
+	wrong            []string  // violations whatever the scaler says
+	restoresOriginal bool      // it only restores original values
+	changes          []change
 }
 
-// change is what a write makes of one resource of a container.
+// change is the effect of a write on one resource of a container.
 type change struct {
 	container      string
 	resource       corev1.ResourceName
 	request, limit resource.Quantity
-	// raised says which of them the write has made more.
+	// raised says which of them the write has raised.
 	requestRaised, limitRaised bool
 }
 
-// New returns a monitor that has seen nothing.
+// New returns a monitor without events.
 func New() *Monitor {
 	return &Monitor{
 		scalers: map[types.NamespacedName][]version{}, sets: map[types.UID]string{},
@@ -91,7 +91,7 @@ func New() *Monitor {
 	}
 }
 
-// Saw takes an event in.
+// Saw records an event.
 func (m *Monitor) Saw(event watch.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,14 +127,14 @@ func (m *Monitor) Saw(event watch.Event) {
 	}
 }
 
-// Writes is how many writes of the operator were seen.
+// Writes is the number of the operator's writes so far.
 func (m *Monitor) Writes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.writes)
 }
 
-// Violations tells what is wrong with the writes seen so far.
+// Violations describes the violations among the writes so far.
 func (m *Monitor) Violations() (out []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,14 +188,14 @@ func (m *Monitor) deployment(before, after *appsv1.Deployment) {
 	if rest || !apiequality.Semantic.DeepEqual(*template, after.Spec) {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
-	w.changes = slices.DeleteFunc(changes, func(c change) bool { return isGivenBack(c, after) })
-	w.givesBack = len(w.changes) == 0
+	w.changes = slices.DeleteFunc(changes, func(c change) bool { return restoresOriginals(c, after) })
+	w.restoresOriginal = len(w.changes) == 0
 	m.writes = append(m.writes, w)
 }
 
-// isGivenBack says that the operator has applied neither the request nor the limit: it has
-// let go of them, or patched them to be what they were before it had them.
-func isGivenBack(c change, d *appsv1.Deployment) bool {
+// restoresOriginals reports whether the operator no longer applies the request and the
+// limit, or has patched them to their original values.
+func restoresOriginals(c change, d *appsv1.Deployment) bool {
 	applied := slices.DeleteFunc(slices.Clone(d.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Operation != metav1.ManagedFieldsOperationApply
 	})
@@ -204,8 +204,8 @@ func isGivenBack(c change, d *appsv1.Deployment) bool {
 		!ownership.HasResource(set, c.container, "limits", string(c.resource))
 }
 
-// isOurs says whether the operator has made a change: an entry of its own in the managed
-// fields is another one, and no other manager's.
+// isOurs reports whether the operator has made a change: the managed fields have a new
+// entry of the operator, and no other new entry.
 func isOurs(before, after client.Object, subresource string) bool {
 	entries := func(o client.Object) map[string]metav1.ManagedFieldsEntry {
 		out := map[string]metav1.ManagedFieldsEntry{}
@@ -230,8 +230,8 @@ func isOurs(before, after client.Object, subresource string) bool {
 	return ours
 }
 
-// compare lists what was changed of the resources of containers, and says whether
-// anything else was.
+// compare lists the changed resources of containers, and reports whether anything else has
+// changed.
 func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 	with := before.DeepCopy()
 	for i := range with.Containers {
@@ -253,9 +253,9 @@ func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 	return changes, !apiequality.Semantic.DeepEqual(*with, after)
 }
 
-// judge holds a write against the scalers that there were then.
+// judge checks a write against the scalers of that time.
 func (m *Monitor) judge(w write) []string {
-	if w.givesBack {
+	if w.restoresOriginal {
 		return nil
 	}
 	target := w.target
@@ -267,7 +267,7 @@ func (m *Monitor) judge(w write) []string {
 		if key.Namespace != w.namespace {
 			continue
 		}
-		for _, spec := range inForce(versions, w.at) {
+		for _, spec := range specsAt(versions, w.at) {
 			if spec.DeploymentName != target {
 				continue
 			}
@@ -292,9 +292,9 @@ func (m *Monitor) judge(w write) []string {
 	return least
 }
 
-// inForce are the specs that a pass may rest on: the one at that time and the one before.
-// versions are in order.
-func inForce(versions []version, at int64) (specs []v1beta1.VerticalScalerSpec) {
+// specsAt returns the specs that a reconcile may have seen: the one at that time and the
+// one before. versions are in order.
+func specsAt(versions []version, at int64) (specs []v1beta1.VerticalScalerSpec) {
 	for _, v := range slices.Backward(versions) {
 		switch {
 		case v.at >= at:
@@ -309,7 +309,7 @@ func inForce(versions []version, at int64) (specs []v1beta1.VerticalScalerSpec) 
 	return specs
 }
 
-// beyond tells which changes a spec does not allow.
+// beyond describes the changes that a spec does not allow.
 func beyond(changes []change, spec v1beta1.VerticalScalerSpec) (out []string) {
 	for _, c := range changes {
 		wrong := func(format string, args ...any) {
@@ -348,7 +348,7 @@ func boundOf(b *v1beta1.ResourceBounds, name corev1.ResourceName) *resource.Quan
 	return b.Memory
 }
 
-// revision is the object's place in the order of all writes of the cluster.
+// revision is the object's resource version, which orders all writes of the cluster.
 func revision(o client.Object) int64 {
 	at, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 )
 
-// story is what happens, in order: at the revisions 1, 2, 3...
+// story is a sequence of events, at the revisions 1, 2, 3...
 type story []watch.Event
 
 func happens(kind watch.EventType, o client.Object) watch.Event {
@@ -105,21 +105,21 @@ func TestMonitor(t *testing.T) {
 	for name, test := range map[string]struct {
 		story  story
 		writes int
-		want   string // a part of the only violation; empty for none
+		want   string // a part of the only violation; empty if there is none
 	}{
 		"a resize": {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
 		"a resize that is seen before the scaler": {
 			story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, at(9, large)), happens(watch.Added, at(1, scaler()))}, 1, "",
 		},
-		"somebody else's resize":  {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", "kubectl"))}, 0, ""},
-		"no scaler":               {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
-		"a scaler of another":     {story{happens(watch.Added, scaler(func(s *v1beta1.VerticalScalerSpec) { s.DeploymentName = "api" })), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
-		"a scaler that is gone":   {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Deleted, scaler()), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
-		"mode Off":                {story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
-		"suspended":               {story{happens(watch.Added, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
-		"suspended a moment ago":  {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
-		"suspended two specs ago": {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, edited), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
-		"a status between":        {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
+		"another manager's resize": {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", "kubectl"))}, 0, ""},
+		"no scaler":                {story{happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"a scaler of another":      {story{happens(watch.Added, scaler(func(s *v1beta1.VerticalScalerSpec) { s.DeploymentName = "api" })), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"a scaler that is gone":    {story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Deleted, scaler()), happens(watch.Modified, large)}, 1, `no scaler names Deployment "web"`},
+		"mode Recommend":           {story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"suspended":                {story{happens(watch.Added, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"suspended a moment ago":   {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
+		"suspended two specs ago":  {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, edited), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, "no scaler may change it"},
+		"a status between":         {story{happens(watch.Added, scaler()), happens(watch.Modified, scaler(suspended)), happens(watch.Modified, scaler(suspended)), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, large)}, 1, ""},
 		"a request over its limit": {
 			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("800m", "500m", us))}, 1, "the request 800m is more than the limit 500m",
 		},
@@ -154,13 +154,13 @@ func TestMonitor(t *testing.T) {
 		"replicas": {
 			story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, deployment("200m", "1", us, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](3) }))}, 1, "more than resources of containers",
 		},
-		"a template that is let go": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
-		"a template that is put back": {
+		"a template that is released": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
+		"a template that is reverted": {
 			story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
 				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
 			}))}, 1, "",
 		},
-		"more of a template that is put back": {
+		"other fields of a template that is reverted": {
 			story{happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
 				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
 				d.Spec.Paused = true
@@ -188,14 +188,14 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// at is the object at that revision.
+// at returns the object with that revision.
 func at[T client.Object](revision int, o T) T {
 	copied := o.DeepCopyObject().(T)
 	copied.SetResourceVersion(strconv.Itoa(revision))
 	return copied
 }
 
-// guaranteed gives the pod all that it takes, but for its CPU.
+// guaranteed makes the pod Guaranteed, except for its CPU.
 func guaranteed(p *corev1.Pod) {
 	p.Spec.InitContainers = nil
 	for _, list := range []corev1.ResourceList{p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits} {

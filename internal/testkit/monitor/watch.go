@@ -19,7 +19,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Watch lets the monitor see all events of a cluster from now on, until the context ends.
+// Watch feeds the monitor with all events of a cluster until the context ends.
 func (m *Monitor) Watch(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
 	informers, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {
@@ -34,7 +34,7 @@ func (m *Monitor) Watch(ctx context.Context, config *rest.Config, scheme *runtim
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
-	go informers.Start(ctx) //nolint:errcheck // it ends with the context, and not before
+	go informers.Start(ctx) //nolint:errcheck // it ends with the context
 	if !informers.WaitForCacheSync(ctx) {
 		return fmt.Errorf("watching: %w", context.Cause(ctx))
 	}

@@ -1,14 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs programs beside this one that log to a file and do not outlive
-// it.
+// Package process runs child processes that log to a file and end with this process.
 //
-// Linux ends a child together with the thread that started it (process_linux.go). The
-// main thread lives as long as the process: so a program that uses this package calls
+// Linux ends a child when the thread that started it ends (process_linux.go). The main
+// thread lives as long as the process. A program that uses this package therefore calls
 // runtime.LockOSThread in an init function, and starts all children from its main
-// goroutine. In a test, threads live as long unless a goroutine ends that has locked
-// its own.
+// goroutine. In a test, threads live as long unless a goroutine ends that has locked its
+// thread.
 package process
 
 import (
@@ -21,24 +20,24 @@ import (
 	"time"
 )
 
-// Process is a program that runs until it is stopped, and writes a log.
+// Process is a program that runs until it is stopped and writes a log.
 type Process struct {
-	// Log is the file that it writes to.
+	// Log is the path of its log.
 	Log string
-	// Ended is closed when the process is gone.
+	// Ended is closed when the process has ended.
 	Ended <-chan struct{}
 
 	name string
 	cmd  *exec.Cmd
-	err  error // how it ended; to be read once it has
+	err  error // how it ended; valid after Ended is closed
 }
 
-// Start starts a program, which appends to the log. The program is in a process group
-// of its own: Ctrl-C is ours to pass on, in order.
+// Start starts a program that appends to the log. The program gets its own process group,
+// so that Ctrl-C does not reach it directly: this process stops its children in order.
 func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("making the log of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the log of %s: %w", name, err)
 	}
 	defer output.Close() //nolint:errcheck // the child has its own
 	cmd.Stdout, cmd.Stderr = output, output
@@ -58,10 +57,10 @@ func Start(name, log string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's id.
+// PID is the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Err is how the process ended: nil for success, and while it runs.
+// Err is how the process ended: nil after a success, and while it runs.
 func (p *Process) Err() error {
 	if !p.HasEnded() {
 		return nil
@@ -69,7 +68,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// HasEnded says whether the process is gone.
+// HasEnded reports whether the process has ended.
 func (p *Process) HasEnded() bool {
 	select {
 	case <-p.Ended:
@@ -79,15 +78,15 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// Stop asks the process and its children to end, and insists after a while. It
-// returns when the process is gone.
+// Stop asks the process and its children to end, and kills them after a while. It returns
+// when the process has ended.
 func (p *Process) Stop(grace time.Duration) {
 	if p == nil {
 		return
 	}
 	group := -p.cmd.Process.Pid
 	if !p.HasEnded() {
-		_ = syscall.Kill(group, syscall.SIGTERM) // fails only for one that is gone
+		_ = syscall.Kill(group, syscall.SIGTERM) // fails only if it has ended
 	}
 	select {
 	case <-p.Ended:
@@ -97,7 +96,7 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 }
 
-// Failure tells how the process ended, with the last lines that it wrote.
+// Failure describes how the process ended, with the last lines of its log.
 func (p *Process) Failure() error {
 	how := "exit status 0"
 	if p.err != nil {

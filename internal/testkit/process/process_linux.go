@@ -7,7 +7,7 @@ package process
 
 import "syscall"
 
-// asChild makes the kernel end the child when we are gone, however that happened.
+// asChild makes the kernel end the child when this process ends for any reason.
 func asChild(attributes *syscall.SysProcAttr) {
 	attributes.Setpgid = true
 	attributes.Pdeathsig = syscall.SIGKILL

@@ -7,7 +7,7 @@ package process
 
 import "syscall"
 
-// asChild only keeps the terminal's signals away. When we are killed, the cluster
-// ends by itself, since it watches us, and the operator when it can no longer renew
-// its lease.
+// asChild only keeps the terminal's signals away from the child. When this process is
+// killed, the cluster stops by itself, because it watches this process. The operator stops
+// when it cannot renew its lease.
 func asChild(attributes *syscall.SysProcAttr) { attributes.Setpgid = true }

@@ -20,13 +20,13 @@ func TestStopEndsProcesses(t *testing.T) {
 		script string
 		want   string // how it ended
 	}{
-		"that end when asked":    {script: "echo ready; exec sleep 60", want: "signal: terminated"},
-		"that do not listen":     {script: "trap '' TERM; echo ready; while :; do sleep 0.1; done", want: "signal: killed"},
+		"that end on SIGTERM":    {script: "echo ready; exec sleep 60", want: "signal: terminated"},
+		"that ignore SIGTERM":    {script: "trap '' TERM; echo ready; while :; do sleep 0.1; done", want: "signal: killed"},
 		"that have ended before": {script: "echo ready; exit 3", want: "exit status 3"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			runtime.LockOSThread() // the child ends with the thread that has started it
+			runtime.LockOSThread() // the child ends with the thread that started it
 			defer runtime.UnlockOSThread()
 			log := filepath.Join(t.TempDir(), "log")
 			p, err := Start("a script", log, exec.Command("sh", "-c", tc.script))
@@ -52,5 +52,5 @@ func TestStopEndsProcesses(t *testing.T) {
 		})
 	}
 	var none *Process
-	none.Stop(0) // what was never started needs no stopping
+	none.Stop(0) // Stop of a process that was never started does nothing
 }

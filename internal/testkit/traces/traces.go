@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traces makes up usage of the kinds that containers show. It is not recorded
-// anywhere, and the same on every machine.
+// Package traces generates usage of typical kinds of containers. The traces are synthetic,
+// and the same on every machine.
 package traces
 
 import (
@@ -21,14 +21,14 @@ const (
 	day  = 24 * time.Hour
 )
 
-// Monday is when all of them begin.
+// Monday is when all traces begin.
 var Monday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// kind is a way of using CPU, in millicores, and memory, in MiB.
+// kind is a usage pattern of CPU, in millicores, and memory, in MiB.
 type kind struct {
 	name  string
 	about string
-	// requests are those that somebody once wrote, and never looked at again.
+	// requests are the initial requests of the user, which were never adjusted.
 	requests quantity.Amounts
 	usage    func(at time.Duration, n *noise) (cpu, memory float64)
 }
@@ -40,7 +40,7 @@ func days(at time.Duration) float64 { return at.Hours() / 24 }
 
 var kinds = []kind{
 	{
-		name: "batch", about: "next to nothing, but from 2 to 4 each night all that it can get",
+		name: "batch", about: "nearly idle, except from 2 to 4 each night, when it uses all it can get",
 		requests: quantity.Amounts{CPUMillis: 4000, MemoryBytes: 4096 * mebi},
 		usage: func(at time.Duration, n *noise) (float64, float64) {
 			if h := hours(at); h >= 2 && h < 4 {
@@ -58,14 +58,14 @@ var kinds = []kind{
 		},
 	},
 	{
-		name: "leak", about: "memory grows by 90 MiB a day, and is released once in 6 days",
+		name: "leak", about: "memory grows by 90 MiB a day, and is released every 6 days",
 		requests: quantity.Amounts{CPUMillis: 500, MemoryBytes: 512 * mebi},
 		usage: func(at time.Duration, n *noise) (float64, float64) {
 			return 150 * n.around(0.1), 200 + 90*math.Mod(days(at), 6) + 4*n.next()
 		},
 	},
 	{
-		name: "spike", about: "calm, but for an hour at a random time every other day",
+		name: "spike", about: "calm, except for an hour at a random time every other day",
 		requests: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1024 * mebi},
 		usage: func(at time.Duration, n *noise) (float64, float64) {
 			pair := int64(at / (2 * day))
@@ -89,7 +89,7 @@ var kinds = []kind{
 	},
 }
 
-// Names are those of the kinds, sorted.
+// Names lists the kinds, sorted.
 func Names() []string {
 	var names []string
 	for _, k := range kinds {
@@ -98,7 +98,7 @@ func Names() []string {
 	return names
 }
 
-// Make makes traces, one kind after the other, each of them different.
+// Make generates traces of all kinds in turn, each different.
 func Make(count int, length, step time.Duration) []backtest.Trace {
 	made := make([]backtest.Trace, count)
 	for i := range made {
@@ -111,7 +111,7 @@ func Make(count int, length, step time.Duration) []backtest.Trace {
 	return made
 }
 
-// One makes the first trace of a kind, or panics where there is no such kind.
+// One generates the first trace of a kind. It panics if the kind is unknown.
 func One(name string, length, step time.Duration) backtest.Trace {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	return kinds[i].make(uint64(i), length, step)
@@ -131,10 +131,11 @@ func (k kind) make(seed uint64, length, step time.Duration) backtest.Trace {
 	return t
 }
 
-// noise is a sequence of numbers that look random: xorshift64*.
+// noise is a pseudo-random sequence: xorshift64*.
 type noise struct{ state uint64 }
 
-// next is about normal, with a deviation of 1: the sum of three that are even.
+// next is roughly normally distributed with a deviation of 1: the sum of three uniform
+// numbers.
 func (n *noise) next() float64 {
 	sum := 0.0
 	for range 3 {
@@ -148,7 +149,7 @@ func (n *noise) next() float64 {
 
 func (n *noise) around(deviation float64) float64 { return 1 + deviation*n.next() }
 
-// WriteUsage writes a table of usage as backtest.Reader reads it.
+// WriteUsage writes a usage table in the format of backtest.Reader.
 func WriteUsage(w io.Writer, made ...backtest.Trace) error {
 	if _, err := fmt.Fprintln(w, "series,timestamp,cpu_cores,memory_bytes"); err != nil {
 		return err

@@ -3,9 +3,9 @@
 
 //go:build node
 
-// Package olm installs the operator through the Operator Lifecycle Manager on a real
-// node, as a user does it: with operator-sdk, from images in a registry. It needs root
-// on Linux; "make test-node-olm" prepares what it needs.
+// Package olm installs the operator through the Operator Lifecycle Manager on a real node,
+// as a user does: with operator-sdk, from images in a registry. It needs root on Linux;
+// "make test-node-olm" prepares what it needs.
 package olm
 
 import (
@@ -41,12 +41,12 @@ import (
 const (
 	operator  = "verticalscaler-operator"
 	namespace = "verticalscaler-system"
-	// enforce is the label of a namespace that says what pods may be made in it.
+	// enforce is the label with the pod security level of a namespace.
 	enforce = "pod-security.kubernetes.io/enforce"
-	// busybox is the image that operator-sdk is told to unpack things with.
+	// busybox is the image that operator-sdk uses to unpack files.
 	busybox = "verticalscaler.local/busybox:dev"
-	// long is how long anything may take here. The operator runs with the configuration
-	// of its bundle, in which the first recommendation needs two minutes of evidence.
+	// long is the timeout of every wait. The operator runs with the configuration of its
+	// bundle, in which the first recommendation needs two minutes of evidence.
 	long     = 8 * time.Minute
 	replicas = 2
 )
@@ -54,7 +54,7 @@ const (
 var (
 	node *realnode.Node
 	load = client.ObjectKey{Namespace: "default", Name: "load"}
-	// rolled has its sizes in the pod template instead.
+	// rolled has its sizes in the pod template.
 	rolled = client.ObjectKey{Namespace: "default", Name: "rolled"}
 	// version is that of the bundle, next that of the one it is upgraded to.
 	version, next string
@@ -104,8 +104,8 @@ func nextBundle() (folder string, err error) {
 	return folder, os.WriteFile(filepath.Join(folder, csv), text, 0o644)
 }
 
-// TestLifecycle follows the operator from its installation to its removal. Each step
-// needs those before it.
+// TestLifecycle follows the operator from its installation to its removal. Each step needs
+// the steps before it.
 func TestLifecycle(t *testing.T) {
 	passed := t.Run("operator-sdk run bundle installs the operator", runsBundle) &&
 		t.Run("its pod runs in a namespace that enforces restricted pods", runsRestricted) &&
@@ -119,9 +119,9 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// runsBundle installs what the image of the bundle holds.
+// runsBundle installs the content of the bundle image.
 func runsBundle(t *testing.T) {
-	// What operator-sdk makes to serve the bundle does not fit into "restricted".
+	// The pod with which operator-sdk serves the bundle does not comply with "restricted".
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{enforce: "baseline"}}})
 	sdk(t, "run", "bundle", imageOf(t, "bundle"), "--install-mode=AllNamespaces", "--namespace="+namespace,
 		"--index-image="+imageOf(t, "opm"), "--decompression-image="+busybox, "--security-context-config=restricted",
@@ -129,7 +129,7 @@ func runsBundle(t *testing.T) {
 	isInstalled(t, version)
 }
 
-// upgrades installs the next version over the one that runs.
+// upgrades upgrades the running version to the next one.
 func upgrades(t *testing.T) {
 	label(t, "baseline")
 	before := scaler(t)
@@ -147,7 +147,7 @@ func upgrades(t *testing.T) {
 	noRestart(t)
 }
 
-// runsRestricted labels the namespace, and has the pod made anew.
+// runsRestricted labels the namespace, and recreates the pod.
 func runsRestricted(t *testing.T) {
 	label(t, "restricted")
 	before := operatorPod(t)
@@ -162,7 +162,7 @@ func runsRestricted(t *testing.T) {
 		}
 		return notReady(pod)
 	})
-	// The kernel's word for it, not the API's.
+	// As the kernel reports it, not the API.
 	out, err := node.Exec(t.Context(), "sh", "-c",
 		`for exe in /proc/[0-9]*/exe; do [ "$(readlink "$exe")" != /manager ] || stat -c %u:%g "${exe%/exe}"; done`).Output()
 	if err != nil {
@@ -212,7 +212,7 @@ func resizes(t *testing.T) {
 	})
 }
 
-// template is what the pod template of the Deployment asks for that is rolled out.
+// template returns the requests in the pod template of the Deployment that is rolled out.
 func template(t *testing.T) corev1.ResourceRequirements {
 	t.Helper()
 	var d appsv1.Deployment
@@ -222,7 +222,7 @@ func template(t *testing.T) corev1.ResourceRequirements {
 	return d.Spec.Template.Spec.Containers[0].Resources
 }
 
-// scorecard runs all tests that the bundle names, with no more rights than they ask for.
+// scorecard runs all tests of the bundle, with exactly the rights that they require.
 func scorecard(t *testing.T) {
 	const name = "verticalscaler-scorecard"
 	if out, err := node.Exec(t.Context(), "kubectl", "apply", "-f", "rbac.yaml").CombinedOutput(); err != nil {
@@ -243,7 +243,7 @@ func scorecard(t *testing.T) {
 	}
 }
 
-// cleansUp removes the operator with its CRDs, and with them all scalers.
+// cleansUp removes the operator with its CRDs and all scalers.
 func cleansUp(t *testing.T) {
 	before := map[string]realnode.Limits{}
 	for _, pod := range node.RunningPods(t, load) {
@@ -272,7 +272,7 @@ func cleansUp(t *testing.T) {
 		}
 		return ""
 	})
-	// What was taken over in the template has been given back, which a finalizer had seen to.
+	// The original values in the template have been restored, which the finalizer ensured.
 	want := realnode.Deployment(rolled, 1).Spec.Template.Spec.Containers[0].Resources
 	if got := template(t); !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("the pod template of %s has %+v, not %+v", rolled.Name, got, want)
@@ -289,9 +289,9 @@ func cleansUp(t *testing.T) {
 	noRestart(t)
 }
 
-// subscribes installs the operator as from a hub: a pod serves the catalog's image, and
-// OLM follows its default channel. OLM would make the pod itself from the image's name,
-// but would then look for it by the name of its Service, and there is no DNS.
+// subscribes installs the operator as from a hub: a pod serves the catalog's image, and OLM
+// follows its default channel. The test creates the pod, because OLM would look for its own
+// pod by the name of its Service, and there is no DNS.
 func subscribes(t *testing.T) {
 	label(t, "restricted")
 	pod := &corev1.Pod{
@@ -338,7 +338,7 @@ func subscribes(t *testing.T) {
 	noRestart(t)
 }
 
-// noRestart checks that what was done to the pods was done in place.
+// noRestart checks that the pods were changed in place.
 func noRestart(t *testing.T) {
 	t.Helper()
 	for _, pod := range node.RunningPods(t, load) {
@@ -348,7 +348,7 @@ func noRestart(t *testing.T) {
 	}
 }
 
-// isInstalled checks what OLM says of a version, and that its pod is ready.
+// isInstalled checks that OLM reports a version as installed, and that its pod is ready.
 func isInstalled(t *testing.T, version string) {
 	t.Helper()
 	csv, err := phase(t, version)
@@ -359,7 +359,7 @@ func isInstalled(t *testing.T, version string) {
 	testkit.Eventually(t, long, func() string { return notReady(operatorPod(t)) })
 }
 
-// phase is what OLM says of a version, with the reason.
+// phase is the phase of a version, with the reason.
 func phase(t *testing.T, version string) (string, error) {
 	t.Helper()
 	csv := object("operators.coreos.com/v1alpha1", "ClusterServiceVersion", nil)
@@ -372,7 +372,7 @@ func phase(t *testing.T, version string) (string, error) {
 	return phase + ": " + reason, nil
 }
 
-// operatorPod is the newest pod of the operator; one without a name if there is none.
+// operatorPod returns the newest pod of the operator, or an empty pod if there is none.
 func operatorPod(t *testing.T) (newest corev1.Pod) {
 	t.Helper()
 	var pods corev1.PodList
@@ -415,7 +415,7 @@ func scaler(t *testing.T) (s v1beta1.VerticalScaler) {
 	return s
 }
 
-// imageOf is the name of an image that the registry serves.
+// imageOf is the name of an image in the registry.
 func imageOf(t *testing.T, kind string) string {
 	t.Helper()
 	name, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "images", kind+".names"))
@@ -425,7 +425,7 @@ func imageOf(t *testing.T, kind string) string {
 	return strings.TrimSpace(string(name))
 }
 
-// sdk runs operator-sdk inside. What it says is shown at once, as progress, and returned.
+// sdk runs operator-sdk inside the node. It prints the output as progress, and returns it.
 func sdk(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long+time.Minute)
@@ -443,8 +443,7 @@ func sdk(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// shortLines keeps the log readable: one of the scorecard's tests prints whole CRDs in a
-// line.
+// shortLines shortens the log: one of the scorecard's tests prints whole CRDs in a line.
 type shortLines struct{ io.Writer }
 
 func (w shortLines) Write(p []byte) (int, error) {
@@ -459,12 +458,12 @@ func (w shortLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show prints what there is, after a step that has failed.
+// show prints the relevant objects after a failed step.
 func show(t *testing.T) {
 	t.Helper()
 	out, err := node.Exec(context.WithoutCancel(t.Context()), "kubectl", "get",
 		"pods,jobs,events,catalogsources,subscriptions,installplans,clusterserviceversions", "-A", "-o", "wide").CombinedOutput()
-	t.Logf("what there is (%v):\n%s", err, out)
+	t.Logf("the objects (%v):\n%s", err, out)
 }
 
 func create(t *testing.T, obj client.Object) {
@@ -474,7 +473,7 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// object is one of OLM's kinds, under the operator's name in its namespace.
+// object is an OLM object with the operator's name, in its namespace.
 func object(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)

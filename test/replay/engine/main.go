@@ -12,8 +12,8 @@
 //	> {"type":"end"}
 //
 // t is when the sample's interval begins, in seconds; cpu is its mean in cores, mem its
-// peak in bytes, and cur_cpu and cur_mem are the requests in force. oom tells that the
-// container was killed at cur_mem.
+// peak in bytes, and cur_cpu and cur_mem are the applied requests. oom reports that the
+// container was OOM-killed at cur_mem.
 package main
 
 import (
@@ -96,13 +96,13 @@ func run(in io.Reader, out io.Writer, name profile.Profile) error {
 	}
 }
 
-// cooldown is that of a scaler without one.
+// cooldown is the default cooldown of a scaler.
 const cooldown = 5 * time.Minute
 
-// start is when t is 0: a midnight.
+// start is the time of t = 0: a midnight.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// engine is what the operator keeps of one container.
+// engine is the operator's state for one container.
 type engine struct {
 	params    recommend.Params
 	policy    recommend.Policy
@@ -123,7 +123,7 @@ func newEngine(name profile.Profile, m message) *engine {
 	return e
 }
 
-// step takes one interval into account.
+// step processes one interval.
 func (e *engine) step(m message) answer {
 	now := start.Add(time.Duration(m.T)*time.Second + e.interval)
 	e.history.Add(usage.Sample{

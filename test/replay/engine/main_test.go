@@ -20,7 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
 )
 
-// answers runs lines through the engine.
+// answers feeds lines to the engine.
 func answers(t *testing.T, name profile.Profile, lines string) []answer {
 	t.Helper()
 	var out strings.Builder
@@ -40,7 +40,7 @@ func answers(t *testing.T, name profile.Profile, lines string) []answer {
 
 const gibi = 1 << 30
 
-func TestEachSampleIsAnswered(t *testing.T) {
+func TestEachSampleGetsARecommendation(t *testing.T) {
 	for _, name := range profile.All() {
 		var in strings.Builder
 		fmt.Fprintf(&in, `{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":2,"init_mem":%d}`+"\n", 4*gibi)
@@ -60,7 +60,7 @@ func TestEachSampleIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAKillIsAnsweredAtOnce(t *testing.T) {
+func TestAnOOMKillTakesEffectAtOnce(t *testing.T) {
 	list := answers(t, profile.Balanced, fmt.Sprintf(`{"type":"init","series":"x","step_s":300,"has_mem":true,"init_cpu":1,"init_mem":%[1]d}
 {"type":"sample","t":0,"cpu":0.4,"mem":%[1]d,"oom":true,"cur_cpu":1,"cur_mem":%[1]d}
 `, gibi))
@@ -69,7 +69,7 @@ func TestAKillIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheProtocolIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	for lines, name := range map[string]profile.Profile{
 		``:                        "Bold",
 		`{"type":"sample"}`:       profile.Balanced,
@@ -82,7 +82,7 @@ func TestWhatIsNotTheProtocolIsRefused(t *testing.T) {
 	}
 }
 
-// lines is the engine behind the protocol as a rule for a backtest.
+// lines uses the engine, with its protocol, as the rule of a backtest.
 func lines(name profile.Profile) backtest.Rule {
 	return backtest.Rule{Name: "lines", New: func(c backtest.Container) backtest.Policy {
 		return protocol{newEngine(name, message{StepS: int64(c.Step.Seconds()), HasMem: c.HasMemory})}
@@ -99,13 +99,13 @@ func (p protocol) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	return quantity.Amounts{CPUMillis: int64(math.Round(a.CPU * 1000)), MemoryBytes: int64(a.Mem)}, a.Apply
 }
 
-// TestABacktestSaysTheSame: what is replayed line by line, and what "kubectl vscaler
-// backtest" replays through the whole plan, are one engine.
-func TestABacktestSaysTheSame(t *testing.T) {
+// TestABacktestSaysTheSame compares the replay line by line with "kubectl vscaler
+// backtest", which replays the whole plan. Both use the same engine.
+func TestABacktestGivesTheSameResult(t *testing.T) {
 	o := backtest.Options{Record: true}
 	for _, name := range profile.All() {
 		for _, trace := range traces.Make(5, 5*24*time.Hour, 15*time.Minute) {
-			trace.Requests.MemoryBytes /= 2 // some are killed
+			trace.Requests.MemoryBytes /= 2 // causes some OOM kills
 			for i := range trace.Samples {
 				trace.Samples[i].At -= traces.Monday.Unix()
 			}

@@ -101,8 +101,8 @@ func newSample(outcomes [][]backtest.Outcome, rules int) sample {
 	return s
 }
 
-// of is the value of every measure under each rule, where each series counts as often as
-// times says. It is NaN for a measure that none of them has.
+// of is the value of every measure under each rule, where times is the weight of each
+// series. It is NaN for a measure that no series has.
 func (s sample) of(times []float64) []values {
 	out := make([]values, len(s.part))
 	for r := range out {
@@ -118,13 +118,13 @@ func (s sample) of(times []float64) []values {
 	return out
 }
 
-// seed makes a record the same on every run.
+// seed makes a record reproducible.
 const seed = 20110502
 
-// bootstrap draws as many series as there are, with replacement, again and again, and
-// tells how often each of them was drawn. It is paired: all rules are measured on the
-// same draw, so that what makes a series hard for every rule falls out of their ratios;
-// and so are all groups, each of which is what the draw has of it.
+// bootstrap repeatedly draws as many series as there are, with replacement, and returns how
+// often each series was drawn. It is paired. All rules are measured on the same draw, so
+// that properties of a series that affect all rules cancel out of their ratios. Each group
+// contains its part of the same draw.
 //
 // With s a series and u a draw, the ratio of a measure between two rules a and b is
 //
@@ -147,8 +147,8 @@ func (s sample) bootstrap(draws int, told func(times []float64)) {
 // ratio is a over b. It is NaN where both are 0, and infinite where only b is.
 func ratio(a, b float64) float64 { return a / b }
 
-// interval is the percentiles 2.5 and 97.5 of what is a number, by nearest rank: of 1000
-// the 25th and the 975th. It is NaN without any.
+// interval returns the percentiles 2.5 and 97.5 of the values that are numbers, by nearest
+// rank: of 1000, the 25th and the 975th. It is NaN without any.
 func interval(of []float64) (low, high float64) {
 	of = slices.DeleteFunc(slices.Clone(of), math.IsNaN)
 	if len(of) == 0 {

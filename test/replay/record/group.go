@@ -15,12 +15,11 @@ import (
 const (
 	// groupAll is the group of all series.
 	groupAll = "all"
-	// groupContainers is the group that the targets for usage like that of containers
-	// apply to.
+	// groupContainers is the group that the targets for container usage apply to.
 	groupContainers = "containers"
 )
 
-// group is a name for some of the series; those of groupAll are all.
+// group is a named set of series; groupAll contains all series.
 type group struct {
 	name     string
 	patterns patterns
@@ -31,11 +30,11 @@ func (g group) match(t backtest.Trace) bool { return g.name == groupAll || g.pat
 // patterns are those of path.Match.
 type patterns []string
 
-// match says whether one of them is the name of the series, or of its table.
+// match reports whether a pattern matches the name of the series, or of its table.
 func (p patterns) match(t backtest.Trace) bool {
 	table := strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
 	return slices.ContainsFunc(p, func(pattern string) bool {
-		byName, _ := path.Match(pattern, t.Name) // parsePatterns has tried all patterns
+		byName, _ := path.Match(pattern, t.Name) // parsePatterns has checked all patterns
 		byTable, _ := path.Match(pattern, table)
 		return byName || byTable
 	})

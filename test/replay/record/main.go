@@ -130,7 +130,7 @@ func replay(o options, errOut io.Writer) (*record, error) {
 	return newRecord(traces, all, outcomes, o)
 }
 
-// readFolder reads all tables of a folder. They tell the requests to begin with.
+// readFolder reads all tables of a folder, which also contain the initial requests.
 func readFolder(folder string) ([]backtest.Trace, error) {
 	var (
 		reader backtest.Reader

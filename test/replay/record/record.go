@@ -17,18 +17,18 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-// record is what a run has found.
+// record is the result of a run.
 type record struct {
-	// WarmUpSeconds at the beginning of each series were not measured.
+	// WarmUpSeconds is the time at the beginning of each series that is not measured.
 	WarmUpSeconds int64 `json:"warmUpSeconds"`
 	// Draws is how often the bootstrap drew series.
 	Draws  int           `json:"draws"`
 	Groups []groupRecord `json:"groups"`
-	// Targets are those of the groups that there are.
+	// Targets are the targets of the measured groups.
 	Targets []targetRecord `json:"targets"`
-	// Together is about all targets of a profile at once.
+	// Together is the result for all targets of a profile at once.
 	Together []together `json:"together"`
-	// Unmeasured series end before the warm-up does.
+	// Unmeasured is the number of series that end before the warm-up does.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type cell struct {
 	OfVPA *estimate `json:"ofVPA,omitempty"`
 }
 
-// estimate is a value with the bounds of its interval of 95 %.
+// estimate is a value with its 95 % confidence interval.
 type estimate struct {
 	Value number `json:"value"`
 	Low   number `json:"low"`
@@ -84,8 +84,7 @@ type together struct {
 	DrawsPercent number `json:"drawsPercent"`
 }
 
-// number is rounded, so that a record is the same on every machine; it is null in JSON
-// where there is none.
+// number is rounded, so that a record is the same on every machine; null in JSON for NaN.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -286,7 +285,7 @@ func (r *record) addTogether(d drawn) {
 
 func percent(part, of int) number { return number(100 * float64(part) / float64(of)) }
 
-// missed is an error where a target is missed.
+// missed returns an error if a target is missed.
 func (r *record) missed() error {
 	var missed []error
 	for _, t := range r.Targets {

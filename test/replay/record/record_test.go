@@ -23,11 +23,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// today is a day for documents.
+// today is a fixed date for documents.
 var today = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// folder holds what "go run ./hack/traces -containers 10 -days 8 -step 30m FOLDER" makes, in
-// two tables, one of them compressed.
+// folder contains the output of "go run ./hack/traces -containers 10 -days 8 -step 30m
+// FOLDER", in two tables, one of them compressed.
 func folder(t *testing.T) string {
 	t.Helper()
 	made := traces.Make(10, 8*24*time.Hour, 30*time.Minute)
@@ -54,7 +54,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// command runs the command, and wants an exit code.
+// command runs the command, and checks its exit code.
 func command(t *testing.T, want int, args ...string) (out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -81,8 +81,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestRecordOfSyntheticUsage is the record of usage that is made up: every change of the
-// engine shows here. The formats are of runs on several numbers of processors.
+// TestRecordOfSyntheticUsage compares the record of synthetic usage: every change of the
+// engine shows here. The three formats are from runs with different numbers of processors.
 func TestRecordOfSyntheticUsage(t *testing.T) {
 	args := []string{"-draws", "500", "-group", "containers=diurnal*,leak*,spike*", folder(t)}
 	with := func(more ...string) []string { return append(more, args...) }
@@ -104,12 +104,12 @@ func TestRecordOfSyntheticUsage(t *testing.T) {
 	}
 	golden(t, "record.md", string(text))
 
-	// Of the first table, without two kinds: targets of a group that is not there are left out.
+	// Of the first table, without two kinds: targets of missing groups are omitted.
 	json, _ := command(t, 0, "-draws", "100", "-skip", "others,leak,sp*", "-o", "json", args[len(args)-1])
 	golden(t, "record.json", json)
 }
 
-func TestWhatIsMissedFailsACheck(t *testing.T) {
+func TestAMissedTargetFailsACheck(t *testing.T) {
 	dir := folder(t)
 	_, errOut := command(t, exitFailed, "-check", "-draws", "10", "-skip", "others", dir)
 	if want := "misses a target of all: "; !strings.Contains(errOut, want) {
@@ -117,7 +117,7 @@ func TestWhatIsMissedFailsACheck(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidArgumentsAreRejected(t *testing.T) {
 	dir := folder(t)
 	for name, tc := range map[string]struct {
 		code int
@@ -145,7 +145,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-// measured makes outcomes of series from their measures, by rule.
+// measured returns outcomes of series with these measures, by rule.
 func measured(rules ...[]backtest.Measures) [][]backtest.Outcome {
 	outcomes := make([][]backtest.Outcome, len(rules[0]))
 	for _, rule := range rules {
@@ -184,8 +184,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestTheBootstrapIsPaired: where every series is half as dear under one rule, it is so
-// on every draw, however much the series differ.
+// TestTheBootstrapIsPaired: if every series costs half under one rule, so does every draw,
+// however much the series differ.
 func TestTheBootstrapIsPaired(t *testing.T) {
 	var one, half []backtest.Measures
 	for i := range 10 {
@@ -223,12 +223,12 @@ func TestInterval(t *testing.T) {
 		of        []float64
 		low, high float64
 	}{
-		"25th and 975th of 1000":           {thousand, 25, 975},
-		"what is no number does not count": {append([]float64{math.NaN(), math.NaN()}, thousand...), 25, 975},
-		"one value is its own interval":    {[]float64{3}, 3, 3},
-		"where the other one had nothing":  {[]float64{1, math.Inf(1)}, 1, math.Inf(1)},
-		"nothing at all has no interval":   {nil, math.NaN(), math.NaN()},
-		"nor has what is never a number":   {[]float64{math.NaN()}, math.NaN(), math.NaN()},
+		"25th and 975th of 1000":        {thousand, 25, 975},
+		"NaN does not count":            {append([]float64{math.NaN(), math.NaN()}, thousand...), 25, 975},
+		"one value is its own interval": {[]float64{3}, 3, 3},
+		"a ratio may be infinite":       {[]float64{1, math.Inf(1)}, 1, math.Inf(1)},
+		"no values have no interval":    {nil, math.NaN(), math.NaN()},
+		"only NaN has no interval":      {[]float64{math.NaN()}, math.NaN(), math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			low, high := interval(tc.of)
@@ -252,13 +252,13 @@ func TestTargets(t *testing.T) {
 		vpa, ours float64
 		want      bool
 	}{
-		"half is at most half":               {atMostHalf, 4, 2, true},
-		"more is not":                        {atMostHalf, 4, 2.01, false},
-		"nothing is at most half of nothing": {atMostHalf, 0, 0, true},
-		"something is not":                   {atMostHalf, 0, 0.01, false},
-		"VPA's resizes do not matter":        {aDay, 1, 12, true},
-		"but their number does":              {aDay, 100, 12.01, false},
-		"what is not measured is not proven": {atMostHalf, math.NaN(), math.NaN(), false},
+		"half is enough":                        {atMostHalf, 4, 2, true},
+		"more than half is not enough":          {atMostHalf, 4, 2.01, false},
+		"zero is enough for zero":               {atMostHalf, 0, 0, true},
+		"more than zero is not enough for zero": {atMostHalf, 0, 0.01, false},
+		"VPA's resizes do not matter":           {aDay, 1, 12, true},
+		"their number matters":                  {aDay, 100, 12.01, false},
+		"an unmeasured value is not enough":     {atMostHalf, math.NaN(), math.NaN(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.target.isReached(of(tc.target.measure, tc.vpa), of(tc.target.measure, tc.ours)); got != tc.want {

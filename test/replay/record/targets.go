@@ -9,17 +9,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-// target is what a profile is to reach in a group: a measure of at most some value.
+// target is a goal of a profile in a group: a measure of at most some value.
 type target struct {
 	profile profile.Profile
 	group   string
 	measure int
 	most    float64
-	// isAbsolute says that most is the value itself; otherwise, it is a share of VPA's.
+	// isAbsolute reports that most is the value itself; otherwise, it is a share of VPA's value.
 	isAbsolute bool
 }
 
-// targets are those of the project.
+// targets are the project's targets.
 func targets() []target {
 	const third, quarter, half = 1.0 / 3, 0.25, 0.5
 	list := []target{
@@ -51,7 +51,7 @@ func targets() []target {
 	return list
 }
 
-// isReached compares with VPA. What VPA has nothing of, there may be nothing of.
+// isReached compares with VPA. If VPA's value is 0, the value must be 0, too.
 func (t target) isReached(vpa, ours values) bool {
 	if t.isAbsolute {
 		return ours[t.measure] <= t.most

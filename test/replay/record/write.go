@@ -68,7 +68,7 @@ func (r *record) write(w io.Writer, l layout) error {
 	return err
 }
 
-// exists says that there is something to compare with.
+// exists reports whether there is a ratio to compare.
 func (e estimate) exists() bool { return !math.IsNaN(float64(e.Value)) }
 
 func (e estimate) String() string {
@@ -130,13 +130,13 @@ func (markdown) table(b *strings.Builder, rows [][]string) {
 
 func (markdown) sentence(b *strings.Builder, text string) { b.WriteString("* " + text + "\n") }
 
-// The lines of a document between which a record stands.
+// The lines of a document around a record.
 const (
 	recordBegins = "<!-- The record begins. -->\n"
 	recordEnds   = "<!-- The record ends. -->\n"
 )
 
-// replaceRecord puts the record, and the date, between those lines of a document.
+// replaceRecord replaces the record and the date between those lines of a document.
 func replaceRecord(path string, r *record, now time.Time) error {
 	document, err := os.ReadFile(path)
 	if err != nil {

@@ -22,13 +22,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The proportion of the limits of a [Deployment] to its requests.
+// The ratios of the limits of a [Deployment] to its requests.
 const (
 	cpuLimitOverRequest    = 3
 	memoryLimitOverRequest = 2
 )
 
-// Deployment is one of pods that use what [Node.Load] says. They request 100m and 64Mi.
+// Deployment returns a Deployment whose pods use what [Node.Load] sets. They request 100m
+// and 64Mi.
 func Deployment(key client.ObjectKey, replicas int32) *appsv1.Deployment {
 	d := testkit.Deployment(key.Namespace, key.Name)
 	d.Spec.Replicas = ptr.To(replicas)
@@ -45,11 +46,11 @@ func Deployment(key client.ObjectKey, replicas int32) *appsv1.Deployment {
 	return d
 }
 
-// Requests are of one container.
+// Requests are the requests of one container.
 type Requests struct{ CPUMillis, MemoryBytes int64 }
 
-// InForce says what keeps the decision of the scaler of a [Deployment] with the same name
-// from being in force in every pod's cgroup, or, if enough says so, from being awaited.
+// InForce returns why the decision of a [Deployment]'s scaler is not applied in every pod's
+// cgroup, or not yet large enough, if enough says so.
 func (n *Node) InForce(t *testing.T, deployment client.ObjectKey, replicas int, enough func(Requests) string) string {
 	t.Helper()
 	var s v1beta1.VerticalScaler
@@ -79,11 +80,11 @@ func (n *Node) InForce(t *testing.T, deployment client.ObjectKey, replicas int, 
 		if want := requests.MemoryBytes * memoryLimitOverRequest; got.MemoryLimitBytes != want {
 			return fmt.Sprintf("pod %s: the cgroup's memory limit is %d, not %d", pod.Name, got.MemoryLimitBytes, want)
 		}
-		// The quota of a period of 100 ms is a tenth of a millisecond per millicore.
+		// With a period of 100 ms, the quota is a tenth of a millisecond per millicore.
 		if want := requests.CPUMillis * cpuLimitOverRequest * got.CPUPeriodMicros / 1000; got.CPUQuotaMicros != want {
 			return fmt.Sprintf("pod %s: the cgroup's CPU quota is %d, not %d", pod.Name, got.CPUQuotaMicros, want)
 		}
-		// With cgroup v1 a core has 1024 shares; v2 weighs on another scale.
+		// In cgroup v1, a core has 1024 shares; v2 uses another scale.
 		if want := requests.CPUMillis * 1024 / 1000; got.CgroupVersion == 1 && got.CPUShares != want {
 			return fmt.Sprintf("pod %s: the cgroup's CPU shares are %d, not %d", pod.Name, got.CPUShares, want)
 		}

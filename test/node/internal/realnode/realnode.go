@@ -3,9 +3,9 @@
 
 //go:build node
 
-// Package realnode starts a real kubelet with containerd for tests, puts load on its
-// pods, and reads from the kernel what is enforced on them. It needs root on Linux;
-// hack/node/check.sh says what else.
+// Package realnode starts a real kubelet with containerd for tests, puts load on its pods,
+// and reads the enforced limits from the kernel. It needs root on Linux; hack/node/check.sh
+// checks the other requirements.
 package realnode
 
 import (
@@ -30,16 +30,16 @@ import (
 
 // Node is a cluster with one real node.
 type Node struct {
-	// Dir is the folder of hack/node's scripts.
+	// Dir is the folder hack/node.
 	Dir string
 	// Config is a cluster administrator's.
 	Config *rest.Config
 	Client client.Client
 }
 
-// Main is a TestMain with a node: the script up, a path below hack with arguments, starts
-// it, ready prepares what all tests need, and it is ended after the tests. Main does not
-// return.
+// Main is a TestMain with a node. up is the script that starts the node: a path below hack,
+// with arguments. ready prepares what all tests need. The node is stopped after the tests.
+// Main does not return.
 func Main(m *testing.M, up []string, ready func(*Node) error) {
 	code, err := run(m, up, ready)
 	if err != nil {
@@ -74,8 +74,8 @@ func run(m *testing.M, up []string, ready func(*Node) error) (code int, err erro
 	if err != nil {
 		return 1, fmt.Errorf("reading the node's kubeconfig: %w", err)
 	}
-	// What the API server has to say about an object belongs into the log.
-	// Many tests wait at once: they ask no more often than a busy machine bears.
+	// Warnings of the API server belong into the log.
+	// Many tests wait at once, so they poll slowly enough for a busy machine.
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := client.New(config, client.Options{Scheme: app.Scheme()})
@@ -92,14 +92,14 @@ func script(name string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(testkit.Root(), "hack", name), args...)
 }
 
-// aloud shows what a command says while it says it.
+// aloud prints the output of a command while it runs.
 func aloud(command *exec.Cmd) *exec.Cmd {
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	return command
 }
 
-// Exec is a command that runs inside, where pods and registries can be reached, in the
-// folder that is shared with the outside.
+// Exec returns a command that runs inside the node, where pods and registries are
+// reachable, in the folder that is shared with the outside.
 func (n *Node) Exec(ctx context.Context, args ...string) *exec.Cmd {
 	path := filepath.Join(testkit.Root(), "hack", "node", "exec.sh")
 	return exec.CommandContext(ctx, path, append([]string{"-dir", n.Dir, "--", "env", "-C", "/run/node/shared"}, args...)...)
@@ -114,7 +114,7 @@ type Limits struct {
 	MemoryLimitBytes int64
 }
 
-// Limits reads those of the pod's first container.
+// Limits reads the limits of the pod's first container.
 func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
 	t.Helper()
 	out, err := script("node/cgroup.sh", "-dir", n.Dir, string(pod.UID), pod.Status.ContainerStatuses[0].ContainerID).CombinedOutput()
@@ -127,8 +127,8 @@ func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
 	return l
 }
 
-// Load sets what a pod of [Deployment] uses, through the API server's proxy. A container
-// that is killed for it does not answer any more.
+// Load sets the usage of a pod of a [Deployment] through the API server's proxy. A
+// container that is killed for it does not answer any more.
 func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(n.Config)
@@ -141,8 +141,7 @@ func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
 	t.Logf("load of pod %s: %s (%v)", pod.Name, answer, err)
 }
 
-// Kill ends a pod's container, as a process that crashes would end it. The kubelet starts
-// it again.
+// Kill ends a pod's container, as a crash would. The kubelet restarts it.
 func (n *Node) Kill(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
@@ -151,7 +150,7 @@ func (n *Node) Kill(t *testing.T, pod corev1.Pod) {
 	}
 }
 
-// RunningPods are those of a [Deployment] whose container runs.
+// RunningPods returns the pods of a [Deployment] whose container runs.
 func (n *Node) RunningPods(t *testing.T, deployment client.ObjectKey) (running []corev1.Pod) {
 	t.Helper()
 	var pods corev1.PodList

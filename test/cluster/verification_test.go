@@ -15,12 +15,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// One of three pods is lowered first. When it is killed for want of what was taken from
-// it, that is put back, and not tried again; a restart of the operator changes nothing.
-func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
+// One of three pods is lowered first. When it is OOM-killed with the lower memory, the
+// operator reverts the change and does not try it again. A restart of the operator does not
+// change that.
+func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
-	w := newWorld(t, quick)
+	w := newFixture(t, quick)
 	w.deploy("web")
 	w.uses("web", "app", 400, 400)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](3600) })
@@ -67,5 +68,5 @@ func TestALoweredPodThatIsKilledGetsBackWhatItHad(t *testing.T) {
 			}
 		}
 	}
-	w.tell("lowered, killed and put back", w.writes(w.began))
+	w.tell("lowered, killed and reverted", w.writes(w.began))
 }

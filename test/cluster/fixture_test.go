@@ -33,40 +33,41 @@ import (
 )
 
 const (
-	// soon is how long anything may take on a busy machine.
+	// soon is the timeout of every wait, long enough for a busy machine.
 	soon = 2 * time.Minute
 	// round is the time between two rounds of usage. Each counts as a minute.
 	round = 100 * time.Millisecond
 	mebi  = int64(1) << 20
 )
 
-// world is a namespace with its own operator, and what its pods use.
-type world struct {
+// fixture is a namespace with its own operator, and the usage of its
+// pods.
+type fixture struct {
 	*testing.T
 	namespace string
-	usage     *crowd
+	usage     *podUsage
 	config    operatorconfig.Operator
 	operator  *testkit.Operator
 	began     testkit.AuditMark
 }
 
-// newWorld makes a namespace and starts an operator for it. Each option changes the
+// newFixture creates a namespace and starts an operator for it. Each option changes the
 // operator's configuration.
-func newWorld(t *testing.T, options ...func(*operatorconfig.Operator)) *world {
+func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
-	w := &world{T: t, namespace: env.Namespace(t), config: testkit.OperatorConfig()}
+	w := &fixture{T: t, namespace: env.Namespace(t), config: testkit.OperatorConfig()}
 	w.config.Collection.Interval.Duration = round
 	for _, option := range options {
 		option(&w.config)
 	}
-	w.usage = &crowd{Usage: testkit.NewUsage()}
+	w.usage = &podUsage{Usage: testkit.NewUsage()}
 	t.Cleanup(func() {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		if err := env.Client.Delete(context.Background(), namespace); err != nil {
 			t.Logf("deleting the namespace: %v", err)
 		}
 	})
-	w.eventually(func() string { // no pod can be made before
+	w.eventually(func() string { // pods need the service account
 		return said(env.Client.Get(t.Context(), w.key("default"), &corev1.ServiceAccount{}))
 	})
 	w.began = env.Mark()
@@ -78,8 +79,8 @@ func resync(every time.Duration) func(*operatorconfig.Operator) {
 	return func(c *operatorconfig.Operator) { c.ResyncPeriod.Duration = every }
 }
 
-// quick compresses the history, so that an hour of usage, which takes six seconds,
-// is evidence enough to lower a request, and its peaks are then forgotten.
+// quick compresses the history. An hour of usage, which takes six seconds, is then enough
+// evidence to lower a request, and its peaks are forgotten.
 func quick(c *operatorconfig.Operator) {
 	r := &c.Recommendation
 	r.CPUHalfLife.Duration = 4 * time.Minute
@@ -89,28 +90,28 @@ func quick(c *operatorconfig.Operator) {
 	r.ConfidenceUnit.Duration = time.Minute
 }
 
-func (w *world) start() {
+func (w *fixture) start() {
 	w.Helper()
 	w.operator = env.StartOperator(w.T, w.config, w.usage, w.namespace)
 }
 
-func (w *world) restart() {
+func (w *fixture) restart() {
 	w.Helper()
 	w.operator.Stop(w.T)
 	w.start()
 }
 
-func (w *world) key(name string) types.NamespacedName {
+func (w *fixture) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }
 
-func (w *world) eventually(f func() string) {
+func (w *fixture) eventually(f func() string) {
 	w.Helper()
 	testkit.Eventually(w.T, soon, f)
 }
 
-// rounds waits for so many more rounds of usage.
-func (w *world) rounds(n int) {
+// rounds waits for that many more rounds of usage.
+func (w *fixture) rounds(n int) {
 	w.Helper()
 	until := w.usage.Rounds(w.namespace) + n
 	w.eventually(func() string {
@@ -121,10 +122,10 @@ func (w *world) rounds(n int) {
 	})
 }
 
-// create makes an object. A scaler without a policy gets a margin of 15 %, so that what is
-// constant is answered by a number that tells; and one that does not say how long to watch
-// watches nothing.
-func (w *world) create(obj client.Object) {
+// create creates an object. A scaler without a policy gets a margin of 15 %, so that
+// constant usage leads to a distinctive number. A scaler without verificationSeconds gets
+// 0.
+func (w *fixture) create(obj client.Object) {
 	w.Helper()
 	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.RecommendationPolicy == nil {
 		scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
@@ -137,7 +138,7 @@ func (w *world) create(obj client.Object) {
 	}
 }
 
-func (w *world) remove(obj client.Object) {
+func (w *fixture) remove(obj client.Object) {
 	w.Helper()
 	if err := env.Client.Delete(w.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		w.Fatal(err)
@@ -145,7 +146,7 @@ func (w *world) remove(obj client.Object) {
 }
 
 // patch sends a merge patch.
-func (w *world) patch(obj client.Object, format string, args ...any) {
+func (w *fixture) patch(obj client.Object, format string, args ...any) {
 	w.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
 	if err := env.Client.Patch(w.Context(), obj, patch); err != nil {
@@ -154,7 +155,7 @@ func (w *world) patch(obj client.Object, format string, args ...any) {
 }
 
 // annotate sets an annotation, or removes it if the value is "".
-func (w *world) annotate(obj client.Object, key, value string) {
+func (w *fixture) annotate(obj client.Object, key, value string) {
 	w.Helper()
 	encoded := "null"
 	if value != "" {
@@ -163,8 +164,8 @@ func (w *world) annotate(obj client.Object, key, value string) {
 	w.patch(obj, `{"metadata":{"annotations":{%q:%s}}}`, key, encoded)
 }
 
-// deploy makes a Deployment of three replicas and waits until it runs.
-func (w *world) deploy(name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+// deploy creates a Deployment with three replicas and waits until it runs.
+func (w *fixture) deploy(name string, changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	w.Helper()
 	d := testkit.Deployment(w.namespace, name)
 	d.Spec.Replicas = ptr.To(int32(3))
@@ -176,7 +177,7 @@ func (w *world) deploy(name string, changes ...func(*appsv1.Deployment)) *appsv1
 }
 
 // runs waits until the Deployment is rolled out, and returns it.
-func (w *world) runs(name string) *appsv1.Deployment {
+func (w *fixture) runs(name string) *appsv1.Deployment {
 	w.Helper()
 	var d *appsv1.Deployment
 	w.eventually(func() string {
@@ -193,7 +194,7 @@ func (w *world) runs(name string) *appsv1.Deployment {
 	return d
 }
 
-func (w *world) deployment(name string) *appsv1.Deployment {
+func (w *fixture) deployment(name string) *appsv1.Deployment {
 	w.Helper()
 	var d appsv1.Deployment
 	if err := env.Client.Get(w.Context(), w.key(name), &d); err != nil {
@@ -202,10 +203,10 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 	return &d
 }
 
-// change updates the Deployment, as somebody does who replaces it as a whole.
-func (w *world) change(name, manager string, f func(*appsv1.Deployment)) {
+// change updates the Deployment, as a user does who replaces it as a whole.
+func (w *fixture) change(name, manager string, f func(*appsv1.Deployment)) {
 	w.Helper()
-	w.eventually(func() string { // the Deployment's controller writes at the same time
+	w.eventually(func() string { // the Deployment controller writes at the same time
 		d := w.deployment(name)
 		f(d)
 		err := env.Client.Update(w.Context(), d, client.FieldOwner(manager))
@@ -216,8 +217,8 @@ func (w *world) change(name, manager string, f func(*appsv1.Deployment)) {
 	})
 }
 
-// pods are the Deployment's pods that stay, by name.
-func (w *world) pods(name string) []corev1.Pod {
+// pods returns the Deployment's pods that are not being deleted, by name.
+func (w *fixture) pods(name string) []corev1.Pod {
 	w.Helper()
 	var list corev1.PodList
 	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": name}); err != nil {
@@ -233,7 +234,7 @@ func (w *world) pods(name string) []corev1.Pod {
 	return out
 }
 
-func (w *world) sets(name string) map[string]int64 {
+func (w *fixture) sets(name string) map[string]int64 {
 	w.Helper()
 	var list appsv1.ReplicaSetList
 	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace), client.MatchingLabels{"app": name}); err != nil {
@@ -246,8 +247,8 @@ func (w *world) sets(name string) map[string]int64 {
 	return out
 }
 
-// scale makes a scaler of the Deployment by that name, without a cooldown.
-func (w *world) scale(name string, changes ...func(*v1beta1.VerticalScaler)) {
+// scale creates a scaler of the Deployment with that name, without a cooldown.
+func (w *fixture) scale(name string, changes ...func(*v1beta1.VerticalScaler)) {
 	w.Helper()
 	s := testkit.Scaler(w.namespace, name, name)
 	s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(0))
@@ -261,7 +262,7 @@ func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
 	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
 }
 
-func (w *world) scaler(name string) *v1beta1.VerticalScaler {
+func (w *fixture) scaler(name string) *v1beta1.VerticalScaler {
 	w.Helper()
 	var s v1beta1.VerticalScaler
 	if err := env.Client.Get(w.Context(), w.key(name), &s); err != nil {
@@ -270,7 +271,7 @@ func (w *world) scaler(name string) *v1beta1.VerticalScaler {
 	return &s
 }
 
-func (w *world) condition(name, kind string) metav1.Condition {
+func (w *fixture) condition(name, kind string) metav1.Condition {
 	w.Helper()
 	if c := meta.FindStatusCondition(w.scaler(name).Status.Conditions, kind); c != nil {
 		return *c
@@ -278,9 +279,9 @@ func (w *world) condition(name, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// laterThan waits until a new scaler would be younger than this one. Creation times
-// are in whole seconds, and within one the names decide.
-func (w *world) laterThan(name string) {
+// laterThan waits until a new scaler would be younger than this one. Creation times are in
+// whole seconds, and names decide within a second.
+func (w *fixture) laterThan(name string) {
 	w.Helper()
 	created := w.scaler(name).CreationTimestamp
 	w.eventually(func() string {
@@ -291,9 +292,9 @@ func (w *world) laterThan(name string) {
 	})
 }
 
-// says waits until a condition has this status and reason and its message holds all
-// the words.
-func (w *world) says(name, kind, status, reason string, words ...string) {
+// says waits until a condition has this status and reason, and its message contains all the
+// words.
+func (w *fixture) says(name, kind, status, reason string, words ...string) {
 	w.Helper()
 	w.eventually(func() string {
 		c := w.condition(name, kind)
@@ -308,9 +309,9 @@ func (w *world) says(name, kind, status, reason string, words ...string) {
 	})
 }
 
-// sized waits until the scaler says that all is applied and every pod has the
-// decided requests in force, and returns those of the first container.
-func (w *world) sized(name string) *corev1.ResourceList {
+// sized waits until the scaler reports that all is applied and every pod has the decided
+// requests. It returns those of the first container.
+func (w *fixture) sized(name string) *corev1.ResourceList {
 	w.Helper()
 	var want corev1.ResourceList
 	w.eventually(func() string {
@@ -340,7 +341,7 @@ func (w *world) sized(name string) *corev1.ResourceList {
 			for _, pod := range pods {
 				for kind, amount := range requests {
 					if got := inForce(pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
-						return fmt.Sprintf("pod %s has %s of %s in force, not %s", pod.Name, got.String(), kind, amount.String())
+						return fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
 					}
 				}
 			}
@@ -350,7 +351,7 @@ func (w *world) sized(name string) *corev1.ResourceList {
 	return &want
 }
 
-// inForce are the resources that the kubelet reports.
+// inForce returns the resources that the kubelet reports.
 func inForce(pod corev1.Pod, container string) *corev1.ResourceRequirements {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == container && status.Resources != nil {
@@ -360,7 +361,7 @@ func inForce(pod corev1.Pod, container string) *corev1.ResourceRequirements {
 	return &corev1.ResourceRequirements{}
 }
 
-// resourcesOf are those that the pod asks for.
+// resourcesOf returns the resources in the pod's spec.
 func resourcesOf(pod corev1.Pod, container string) *corev1.ResourceRequirements {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == container {
@@ -382,16 +383,16 @@ func restarts(pods []corev1.Pod) map[string]int32 {
 	return out
 }
 
-// between fails unless the amount is within the two, both included.
-func (w *world) between(what string, got resource.Quantity, least, most string) {
+// between fails unless the amount is in the range, including both ends.
+func (w *fixture) between(what string, got resource.Quantity, least, most string) {
 	w.Helper()
 	if got.Cmp(resource.MustParse(least)) < 0 || got.Cmp(resource.MustParse(most)) > 0 {
 		w.Errorf("%s is %s, not between %s and %s", what, got.String(), least, most)
 	}
 }
 
-// writes are this operator's write requests since the mark, without events.
-func (w *world) writes(since testkit.AuditMark) []testkit.Write {
+// writes returns this operator's write requests since the mark, without events.
+func (w *fixture) writes(since testkit.AuditMark) []testkit.Write {
 	w.Helper()
 	env.NeedAudit(w.T)
 	all, err := env.WritesSince(since, w.operator.Agent)
@@ -407,8 +408,8 @@ func (w *world) writes(since testkit.AuditMark) []testkit.Write {
 	return out
 }
 
-// accepted are the writes that the API server has not refused. It refuses those that
-// rest on an older version of a Deployment, whose controller writes at the same time.
+// accepted returns the writes that the API server has accepted. It rejects writes that rest
+// on an older version of a Deployment, whose controller writes at the same time.
 func accepted(writes []testkit.Write) (out []testkit.Write) {
 	for _, write := range writes {
 		if write.Code < 300 {
@@ -418,7 +419,7 @@ func accepted(writes []testkit.Write) (out []testkit.Write) {
 	return out
 }
 
-// count counts the writes of a resource, by name.
+// count counts the writes of a resource by object name.
 func count(writes []testkit.Write, resource string) map[string]int {
 	out := map[string]int{}
 	for _, write := range writes {
@@ -436,8 +437,8 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// tell logs how many writes of each kind there were.
-func (w *world) tell(what string, writes []testkit.Write) {
+// tell logs the number of writes of each kind.
+func (w *fixture) tell(what string, writes []testkit.Write) {
 	w.Helper()
 	kinds := map[string]int{}
 	for _, write := range writes {
@@ -451,8 +452,8 @@ func (w *world) tell(what string, writes []testkit.Write) {
 	w.Logf("%s: %d writes: %s", what, len(writes), strings.Join(words, ", "))
 }
 
-// noted waits for an event on the object whose note holds all the words.
-func (w *world) noted(uid types.UID, reason string, words ...string) {
+// noted waits for an event on the object whose note contains all the words.
+func (w *fixture) noted(uid types.UID, reason string, words ...string) {
 	w.Helper()
 	w.eventually(func() string {
 		var list eventsv1.EventList
@@ -484,8 +485,8 @@ func said(err error) string {
 	return ""
 }
 
-// gone waits until there is no such object.
-func (w *world) gone(obj client.Object) {
+// gone waits until the object does not exist.
+func (w *fixture) gone(obj client.Object) {
 	w.Helper()
 	w.eventually(func() string {
 		err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
@@ -499,15 +500,15 @@ func (w *world) gone(obj client.Object) {
 	})
 }
 
-// crowd is a source in which all pods of a Deployment use the same, those to come
-// among them.
-type crowd struct {
+// podUsage is a usage source in which all pods of a Deployment have the same usage, including
+// future pods.
+type podUsage struct {
 	*testkit.Usage
 
 	mu      sync.Mutex
 	uses    map[string]use // by Deployment and container
 	refused []usage.Refused
-	// noise is the share by which usage strays, at random, to either side.
+	// noise is the random variation of the usage, as a share, in both directions.
 	noise  float64
 	random *rand.Rand
 }
@@ -517,8 +518,8 @@ type use struct {
 	cpuMillis, memoryBytes int64
 }
 
-// uses says what each pod's container of the Deployment uses from now on.
-func (w *world) uses(deployment, container string, cpuMillis, memoryMebi int64) {
+// uses sets the usage of a container in each pod of the Deployment from now on.
+func (w *fixture) uses(deployment, container string, cpuMillis, memoryMebi int64) {
 	c := w.usage
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -528,15 +529,15 @@ func (w *world) uses(deployment, container string, cpuMillis, memoryMebi int64) 
 	c.uses[deployment+"/"+container] = use{deployment, container, cpuMillis, memoryMebi * mebi}
 }
 
-// refuse makes the source refuse what it hears of some pods.
-func (c *crowd) refuse(refused ...usage.Refused) {
+// refuse makes the source omit some pods.
+func (c *podUsage) refuse(refused ...usage.Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = refused
 }
 
 // List implements collect.Source.
-func (c *crowd) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
+func (c *podUsage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
 	pods := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	if err := env.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return nil, nil, err
@@ -568,18 +569,18 @@ func (c *crowd) List(ctx context.Context, namespace string, now time.Time) ([]us
 	return out, c.refused, nil
 }
 
-func (c *crowd) stray(v int64) int64 {
+func (c *podUsage) stray(v int64) int64 {
 	return int64(float64(v) * (1 + c.noise*(2*c.random.Float64()-1)))
 }
 
-// strays makes usage stray by that share from now on.
-func (c *crowd) strays(noise float64) {
+// strays makes usage vary by that share from now on.
+func (c *podUsage) strays(noise float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noise, c.random = noise, rand.New(rand.NewPCG(1, 2))
 }
 
-func (c *crowd) refuses(pod string) bool {
+func (c *podUsage) refuses(pod string) bool {
 	for _, r := range c.refused {
 		if r.Pod == pod {
 			return true
