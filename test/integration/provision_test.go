@@ -440,7 +440,7 @@ func TestProvisioningLeavesAloneWhatBelongsToOthers(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: s.deployment.Name, UID: "gone"}},
 	}}
 	create(t, foreign)
-	s.says(s.round(p, false), "the object of a former Deployment")
+	s.says(s.round(p, false), "the object of a previous Deployment")
 	s.says(s.round(p, false))
 	if err := env.Client.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
