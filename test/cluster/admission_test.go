@@ -94,13 +94,13 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		"a container more":    {pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, testkit.Container("more")) }), "other fields of a container"},
 		"a container less":    {pod(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), "other fields of a container"},
 		"containers' order":   {pod(func(p *corev1.PodSpec) { p.Containers[0], p.Containers[1] = p.Containers[1], p.Containers[0] }), "other fields of a container"},
-		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "else in the pod template"},
-		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "else in the pod template"},
-		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "else in the pod template"},
-		"the host's network":  {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "else in the pod template"},
+		"an init container":   {pod(func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{testkit.Container("init")} }), "other fields of the pod template"},
+		"a volume":            {pod(func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v"}} }), "other fields of the pod template"},
+		"the service account": {pod(func(p *corev1.PodSpec) { p.ServiceAccountName = "other" }), "other fields of the pod template"},
+		"the host's network":  {pod(func(p *corev1.PodSpec) { p.HostNetwork = true }), "other fields of the pod template"},
 		"the pod's resources": {pod(func(p *corev1.PodSpec) {
 			p.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
-		}), "else in the pod template"},
+		}), "other fields of the pod template"},
 		"the pods' labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels["b"] = "c" }, "other fields of the pod template"},
 		"the pods' annotations": {func(d *appsv1.Deployment) { d.Spec.Template.Annotations = map[string]string{"a": "b"} }, "other fields of the pod template"},
 		"replicas":              {func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) }, "outside of the pod template"},
@@ -192,7 +192,7 @@ func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
 			after.SetOwnerReferences(references)
 			// A merge patch: lists are replaced as a whole.
 			err := thief.Patch(t.Context(), after, client.MergeFrom(before))
-			t.Run(name+", "+policy, func(t *testing.T) { refused(t, err, policy, "somebody else") })
+			t.Run(name+", "+policy, func(t *testing.T) { refused(t, err, policy, "may not change the owner") })
 		}
 	}
 	after := d.DeepCopy()
