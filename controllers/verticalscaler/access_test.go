@@ -43,7 +43,7 @@ func TestClusterAccess(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{now: noon, access: tc.scope}
+			p := &scope{now: noon, access: tc.scope}
 			vs := checkout()
 			completeStatus(vs, p)
 			if ready := meta.FindStatusCondition(p.status.Conditions, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
@@ -67,7 +67,7 @@ func TestClusterAccess(t *testing.T) {
 func TestClusterAccessComesAndGoes(t *testing.T) {
 	vs := checkout()
 	pass := func(scope scaler.ClusterAccess, after time.Duration) v1beta1.VerticalScalerStatus {
-		p := &pass{now: noon.Add(after), access: scope, status: *vs.Status.DeepCopy()}
+		p := &scope{now: noon.Add(after), access: scope, status: *vs.Status.DeepCopy()}
 		completeStatus(vs, p)
 		return p.status
 	}

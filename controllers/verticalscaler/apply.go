@@ -34,7 +34,7 @@ import (
 )
 
 // apply carries out the plan's step.
-func (r *Reconciler) apply(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) {
+func (r *Reconciler) apply(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) {
 	done, err := r.permit(vs, p)
 	if err == nil {
 		func() {
@@ -43,14 +43,14 @@ func (r *Reconciler) apply(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 		}()
 		err = p.err
 	}
-	if why := putOffBy(err); why != nil {
+	if why := deferralFrom(err); why != nil {
 		log.FromContext(ctx).V(1).Info("The change waits", "reason", why.reason, "message", why.message)
 		p.wait(why)
 		p.err = nil
 	}
 }
 
-func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) {
+func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) {
 	switch step := p.plan.Step.(type) {
 	case plan.Resize:
 		p.err = r.resize(ctx, vs, p, step)
@@ -61,12 +61,12 @@ func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p
 	case plan.Evict:
 		p.err = r.evict(ctx, vs, p, step)
 	case plan.Restore:
-		if p.err = r.giveBack(ctx, vs, p.status.OriginalResources); p.err == nil {
+		if p.err = r.restore(ctx, vs, p.status.OriginalResources); p.err == nil {
 			p.status.OriginalResources = nil
-			p.again = staleCacheRetry
+			p.requeueAfter = staleCacheRetry
 		}
 	case plan.Record:
-		p.again = staleCacheRetry
+		p.requeueAfter = staleCacheRetry
 	default:
 		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", p.plan.Verdict.Reason, "message", p.plan.Verdict.Message)
 	}
@@ -74,7 +74,7 @@ func (r *Reconciler) carryOut(ctx context.Context, vs *v1beta1.VerticalScaler, p
 
 // resize asks for one pod's resize, all its containers at once. The pod must still
 // be the one that the plan saw.
-func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Resize) error {
+func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope, step plan.Resize) error {
 	patch, err := resizePatch(step)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 			what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
 		})
 		p.changes = append(p.changes, changesOf(p.observation.situation, step)...)
-		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
+		log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(p.plan), "sizes", formatChanges(p.changes))
 		return nil
 	}
 	if refused := apierror.Of(err); refused.Reason != "" {
@@ -110,11 +110,11 @@ func (r *Reconciler) resize(ctx context.Context, vs *v1beta1.VerticalScaler, p *
 		situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), verdict)
 		p.plan = plan.Next(*situation, scaler.PlanPolicy(vs, situation.Deployment), p.now)
 		if _, resizes := p.plan.Step.(plan.Resize); resizes {
-			p.again = staleCacheRetry
+			p.requeueAfter = staleCacheRetry
 		}
 		return nil
 	}
-	countAction("resize", outcomeOf(err))
+	countAction("resize", actionOutcome(err))
 	return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
 }
 
@@ -128,7 +128,7 @@ func causeOf(p plan.Plan) string {
 
 // patience is how long a refusal stands. Most end with something that we do not watch: the
 // resync asks again. A quota that we could judge, and did, was only seen late.
-func (r *Reconciler) patience(vs *v1beta1.VerticalScaler, p *pass, reason string) time.Duration {
+func (r *Reconciler) patience(vs *v1beta1.VerticalScaler, p *scope, reason string) time.Duration {
 	if reason == v1beta1.ReasonQuotaExceeded && p.observation.judgesQuotas {
 		return min(lateQuota, r.resync(vs.UID))
 	}
@@ -139,11 +139,11 @@ func (r *Reconciler) patience(vs *v1beta1.VerticalScaler, p *pass, reason string
 const lateQuota = 10 * time.Second
 
 // outcomeOf tells a write that came too late from one that failed.
-func outcomeOf(err error) string {
+func actionOutcome(err error) string {
 	switch {
 	case isConflict(err):
 		return "conflict"
-	case putOffBy(err) != nil:
+	case deferralFrom(err) != nil:
 		return v1beta1.ReasonFrozen
 	}
 	return "failed"
@@ -165,7 +165,7 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 }
 
 // refusedBy says why the step is not taken, and whether the answer was a refusal at all.
-func (p *pass) refusedBy(err error) bool {
+func (p *scope) refusedBy(err error) bool {
 	refused := apierror.Of(err)
 	if refused.Reason == "" {
 		return false
@@ -226,7 +226,7 @@ func resourceList(a quantity.Amounts) corev1.ResourceList {
 //
 // What is found must be the user's: not another scaler's that has not given it back
 // yet, nor what a cache shows that is older than the Deployment.
-func (r *Reconciler) takeOver(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.TakeOver) error {
+func (r *Reconciler) takeOver(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope, step plan.TakeOver) error {
 	other, err := r.otherHolder(ctx, vs, step.UID)
 	if err != nil {
 		return err
@@ -258,14 +258,14 @@ func (r *Reconciler) takeOver(ctx context.Context, vs *v1beta1.VerticalScaler, p
 		vs.ResourceVersion, vs.Finalizers = updated.ResourceVersion, updated.Finalizers
 	}
 	p.status.OriginalResources = scaler.APIOriginals(p.observation.situation.Originals, step.Originals, p.observation.situation.Deployment)
-	p.again = staleCacheRetry
+	p.requeueAfter = staleCacheRetry
 	return nil
 }
 
 // rewrite applies the sizes to the Deployment's pod template, by server-side apply
 // of nothing but these values. It takes them from whoever had them: they are
 // recorded as held, to be given back.
-func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Rewrite) error {
+func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope, step plan.Rewrite) error {
 	sizes := map[string]corev1.ResourceRequirements{}
 	for _, size := range step.Sizes {
 		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
@@ -303,7 +303,7 @@ func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p 
 		})
 		p.changes = append(p.changes, templateChanges(p.observation.situation.Deployment, step.Sizes)...)
 		log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", p.observation.situation.Deployment.Name,
-			"reason", causeOf(p.plan), "sizes", sayChanges(p.changes))
+			"reason", causeOf(p.plan), "sizes", formatChanges(p.changes))
 		return nil
 	}
 	p.plan = p.plan.KeepDecision(p.observation.situation)
@@ -312,14 +312,14 @@ func (r *Reconciler) rewrite(ctx context.Context, vs *v1beta1.VerticalScaler, p 
 		p.plan = p.plan.Blocked(refused.Reason, refused.Message)
 		return nil
 	}
-	countAction("rollout", outcomeOf(err))
+	countAction("rollout", actionOutcome(err))
 	return fmt.Errorf("applying the sizes to Deployment %s: %w", p.observation.situation.Deployment.Name, err)
 }
 
 // keepUnrecorded adds to the sizes what we own of the template without a record of
 // having taken it: the status that said so was lost. An apply that left it out would
 // remove it, and leave a container without requests.
-func (r *Reconciler) keepUnrecorded(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, sizes map[string]corev1.ResourceRequirements) error {
+func (r *Reconciler) keepUnrecorded(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope, sizes map[string]corev1.ResourceRequirements) error {
 	var deployment appsv1.Deployment
 	key := scaler.Target(vs)
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {

@@ -43,17 +43,17 @@ func TestChangesAreToldFromWhatToWhat(t *testing.T) {
 	}
 	after := workload.Resources{Requests: amounts(100, 256), Limits: amounts(200, 512)}
 	resized := changesOf(s, plan.Resize{UID: "2", Sizes: []plan.Size{{Container: "app", Resources: after}, {Container: "log"}, {Container: "gone"}}})
-	if want, got := "app memory 128Mi->256Mi memory limit 256Mi->512Mi", sayChanges(resized); got != want {
+	if want, got := "app memory 128Mi->256Mi memory limit 256Mi->512Mi", formatChanges(resized); got != want {
 		t.Errorf("resized: %q, want %q", got, want)
 	}
 	// Of a template, what is 0 is not ours and stays.
 	rewritten := templateChanges(s.Deployment, []plan.Size{
 		{Container: "app", Resources: workload.Resources{Requests: amounts(0, 256), Limits: amounts(0, 512)}}, {Container: "gone"},
 	})
-	if diff := cmp.Diff(sayChanges(resized), sayChanges(rewritten)); diff != "" {
+	if diff := cmp.Diff(formatChanges(resized), formatChanges(rewritten)); diff != "" {
 		t.Errorf("rewritten (-want +got):\n%s", diff)
 	}
 	if unchanged := templateChanges(s.Deployment, []plan.Size{{Container: "app", Resources: before}}); len(unchanged) != 0 {
-		t.Errorf("nothing changes, but %q", sayChanges(unchanged))
+		t.Errorf("nothing changes, but %q", formatChanges(unchanged))
 	}
 }

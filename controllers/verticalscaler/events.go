@@ -21,10 +21,10 @@ import (
 // happened, on the scaler and on its Deployment.
 const (
 	eventDecided  = "Decided"  // new sizes have been decided
-	eventPutBack  = "Reverted" // a change was to blame, and what was before is put back
+	eventReverted  = "Reverted" // a change was to blame, and what was before is put back
 	eventEvicted  = "Evicted"  // a pod was evicted, so that another one comes with the sizes
 	eventApplied  = "Applied"  // all pods have the decided sizes
-	eventHeld     = "Blocked"  // the sizes cannot be put in force, and a person must act
+	eventBlocked     = "Blocked"  // the sizes cannot be put in force, and a person must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 )
 
@@ -33,7 +33,7 @@ const actionSize = "Size"
 
 // tell records what this pass has changed. It is called once the status that says
 // the same is written, also where the step itself failed: what was decided stands.
-func (r *Reconciler) tell(vs *v1beta1.VerticalScaler, p pass) {
+func (r *Reconciler) recordEvents(vs *v1beta1.VerticalScaler, p scope) {
 	if r.Recorder == nil || isConflict(p.err) {
 		return // after a conflict nothing was decided: the next pass does
 	}
@@ -41,26 +41,26 @@ func (r *Reconciler) tell(vs *v1beta1.VerticalScaler, p pass) {
 	if p.plan.Decided && p.plan.Decision != nil {
 		kind, what := corev1.EventTypeNormal, eventDecided
 		if p.plan.Reverted != "" {
-			kind, what = corev1.EventTypeWarning, eventPutBack
+			kind, what = corev1.EventTypeWarning, eventReverted
 		}
-		r.event(vs, p, kind, what, sayDecided(&p))
+		r.recordEvent(vs, p, kind, what, formatDecided(&p))
 	}
 	if p.evicted != "" {
-		r.event(vs, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
+		r.recordEvent(vs, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
 	}
 	if p.plan.Verdict.State.IsApplied() && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
-		r.event(vs, p, corev1.EventTypeNormal, eventApplied, sayApplied(vs, p.status.Summary))
+		r.recordEvent(vs, p, corev1.EventTypeNormal, eventApplied, formatApplied(vs, p.status.Summary))
 	}
 	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
-		kind := eventHeld
+		kind := eventBlocked
 		if s.Reason == v1beta1.ReasonConflict {
 			kind = eventConflict
 		}
-		r.event(vs, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
+		r.recordEvent(vs, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
 	}
 }
 
-func sayApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
+func formatApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
 	if scaler.Mode(&vs.Spec) == v1beta1.UpdateModeInPlace && vs.Status.OriginalResources == nil && !scaler.EvictsPods(&vs.Spec) {
 		said += ", without our restarting any"
@@ -68,7 +68,7 @@ func sayApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
 	return said
 }
 
-func (r *Reconciler) event(vs *v1beta1.VerticalScaler, p pass, kind, reason, note string) {
+func (r *Reconciler) recordEvent(vs *v1beta1.VerticalScaler, p scope, kind, reason, note string) {
 	note = conditions.Truncated(note)
 	if p.observation.deployment == nil {
 		r.Recorder.Eventf(vs, nil, kind, reason, actionSize, "%s", note)
@@ -95,7 +95,7 @@ func nonEmpty(words ...string) (out []string) {
 }
 
 // sayChanges tells changes for the log: "app cpu 100m->200m limit 200m->400m".
-func sayChanges(changes []change) string {
+func formatChanges(changes []change) string {
 	var parts []string
 	for _, c := range changes {
 		words := []string{c.container}

@@ -23,32 +23,32 @@ func TestEvents(t *testing.T) {
 	stalledBefore := func(s *v1beta1.VerticalScaler) {
 		s.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "QoSChange"}}
 	}
-	qos := []func(*pass){planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }}
+	qos := []func(*scope){planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }}
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		pass   *pass
+		pass   *scope
 		want   []string
 	}{
 		"new sizes are decided": {
-			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided = true }),
+			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided = true }),
 			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
-		"all pods have them":            {checkout(), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"}},
-		"a rollout restarts pods":       {checkout(withMode("Rollout")), aPass(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
-		"all pods have had them before": {checkout(appliedBefore), aPass(), nil},
+		"all pods have them":            {checkout(), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"}},
+		"a rollout restarts pods":       {checkout(withMode("Rollout")), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
+		"all pods have had them before": {checkout(appliedBefore), aScope(), nil},
 		"all pods have them, and there is more to say": {
-			checkout(), aPass(func(p *pass) { p.plan.Verdict.Reason = "HPAConflict" }),
+			checkout(), aScope(func(p *scope) { p.plan.Verdict.Reason = "HPAConflict" }),
 			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"},
 		},
-		"nothing was decided, so nothing is applied": {checkout(), aPass(func(p *pass) { p.plan.Decision = nil }), nil},
-		"a person must act":                          {checkout(), aPass(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
-		"a person must still act":                    {checkout(stalledBefore), aPass(qos...), nil},
+		"nothing was decided, so nothing is applied": {checkout(), aScope(func(p *scope) { p.plan.Decision = nil }), nil},
+		"a person must act":                          {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
+		"a person must still act":                    {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {
-			checkout(), &pass{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
+			checkout(), &scope{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
 			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
 		},
 		"what was decided stands where the step failed": {
-			checkout(), aPass(planned("Resizing", "…"), func(p *pass) { p.plan.Decided, p.err = true, errors.New("no") }),
+			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided, p.err = true, errors.New("no") }),
 			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
 	}
@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			completeStatus(tc.scaler, tc.pass)
-			(&Reconciler{Recorder: recorder}).tell(tc.scaler, *tc.pass)
+			(&Reconciler{Recorder: recorder}).recordEvents(tc.scaler, *tc.pass)
 			close(recorder.Events)
 			var got []string
 			for e := range recorder.Events {
@@ -69,5 +69,5 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
-	(&Reconciler{}).tell(checkout(), *aPass()) // without a recorder nobody is told
+	(&Reconciler{}).recordEvents(checkout(), *aScope()) // without a recorder nobody is told
 }

@@ -32,7 +32,7 @@ const (
 
 // evict asks for the eviction of one pod, which must still be as the plan saw it: one that has
 // got its size meanwhile, or another one by that name, is not evicted.
-func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass, step plan.Evict) error {
+func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope, step plan.Evict) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod}}
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: vs.Namespace, Name: step.Pod},
@@ -51,7 +51,7 @@ func (r *Reconciler) evict(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 	}
 	refused, retryAfter := apierror.OfEviction(err)
 	if refused.Reason == "" {
-		countAction("evict", outcomeOf(err))
+		countAction("evict", actionOutcome(err))
 		return fmt.Errorf("evicting pod %s: %w", step.Pod, err)
 	}
 	countAction("evict", refused.Reason)

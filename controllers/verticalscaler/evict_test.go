@@ -86,8 +86,8 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 				},
 			}).Build()
 			r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
-			plans := func() *pass {
-				p := &pass{now: noon}
+			plans := func() *scope {
+				p := &scope{now: noon}
 				p.observation.situation = toEvict()
 				if _, err := r.recallPods(key, &p.observation.situation); err != nil {
 					p.err = err

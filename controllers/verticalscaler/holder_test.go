@@ -71,7 +71,7 @@ func (liveDeployment) List(context.Context, client.ObjectList, ...client.ListOpt
 func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	r, _, other := holderWorld(t, interceptor.Funcs{})
 	step := plan.TakeOver{UID: "web-1", Originals: []plan.Original{{Container: "app", CPU: true}}}
-	p := &pass{plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
+	p := &scope{plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
 	if err := r.takeOver(t.Context(), other, p, step); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAForgedRecordGivesNothingBackThatAnotherScalerHolds(t *testing.T) {
 			return errors.New("the Deployment is written to")
 		},
 	})
-	if err := r.giveBack(t.Context(), other, &v1beta1.OriginalResources{DeploymentName: "web", UID: "web-1"}); err != nil {
+	if err := r.restore(t.Context(), other, &v1beta1.OriginalResources{DeploymentName: "web", UID: "web-1"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -205,7 +205,7 @@ func ofNamespace(reader client.Reader) func(context.Context, client.Object) []re
 
 // heldByQuota maps a ResourceQuota to the scalers of its namespace that say to wait for
 // one. The others need not know.
-func heldByQuota(reader client.Reader) handler.MapFunc {
+func ofQuota(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		var scalers v1beta1.VerticalScalerList
 		if err := reader.List(ctx, &scalers, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {

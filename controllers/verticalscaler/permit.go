@@ -25,38 +25,38 @@ import (
 // client right before the write (freeze.Guard), and a slot of the budget.
 
 // putOff says why a change has to wait although nothing is wrong with it.
-type putOff struct{ reason, message string }
+type deferral struct{ reason, message string }
 
-func (h *putOff) Error() string { return h.message }
+func (h *deferral) Error() string { return h.message }
 
-var waitsForBudget = &putOff{v1beta1.ReasonWaitingForBudget, "The change waits for its turn: the operator makes so many changes a minute, and so many in a namespace"}
+var budgetDeferral = &deferral{v1beta1.ReasonWaitingForBudget, "The change waits for its turn: the operator makes so many changes a minute, and so many in a namespace"}
 
 // putOffBy tells why an error means that a change has to wait; nil if it does not.
-func putOffBy(err error) *putOff {
-	var h *putOff
+func deferralFrom(err error) *deferral {
+	var h *deferral
 	if errors.As(err, &h) {
 		return h
 	}
 	var frozen *freeze.Error
 	if errors.As(err, &frozen) {
-		return &putOff{v1beta1.ReasonFrozen, frozen.Why}
+		return &deferral{v1beta1.ReasonFrozen, frozen.Why}
 	}
 	return nil
 }
 
 // permit asks for leave to take the plan's step. Where it is given, done must be called
 // once the step is taken.
-func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *pass) (done func(), err error) {
+func (r *Reconciler) permit(vs *v1beta1.VerticalScaler, p *scope) (done func(), err error) {
 	key := client.ObjectKeyFromObject(vs)
 	done = func() {}
 	switch p.plan.Step.(type) {
 	case nil, plan.Record:
-		r.leave(key)
+		r.dequeue(key)
 		return done, nil
 	}
 	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
-		r.leave(key)
-		return nil, &putOff{v1beta1.ReasonFrozen, why}
+		r.dequeue(key)
+		return nil, &deferral{v1beta1.ReasonFrozen, why}
 	}
 	switch p.plan.Step.(type) {
 	case plan.Restore, plan.TakeOver:
@@ -74,13 +74,13 @@ func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done fu
 	granted, isNew := r.Budget.Ask(r.Clock.Now(), key, want)
 	countAsk(granted, isNew, r.Budget.Waiting())
 	if !granted {
-		return nil, waitsForBudget
+		return nil, budgetDeferral
 	}
 	return func() { r.Budget.Done(r.Clock.Now(), key) }, nil
 }
 
 // leave takes the scaler out of the queue for the budget.
-func (r *Reconciler) leave(scaler client.ObjectKey) {
+func (r *Reconciler) dequeue(scaler client.ObjectKey) {
 	if r.Budget != nil {
 		r.Budget.Leave(scaler)
 		waiting.Set(float64(r.Budget.Waiting()))
@@ -89,19 +89,19 @@ func (r *Reconciler) leave(scaler client.ObjectKey) {
 
 // wait puts the step off. Nothing is decided: when the turn comes, the newest
 // recommendation counts.
-func (p *pass) wait(why *putOff) {
+func (p *scope) wait(why *deferral) {
 	p.plan = p.plan.Postponed(p.observation.situation, why.reason, why.message)
-	p.holdsAdmission = true
+	p.keepsNewPods = true
 }
 
 // turns wakes those whose turn in the budget has come.
-type turns struct {
+type budgetSource struct {
 	budget *budget.Budget
 	clock  clock.WithTicker
 }
 
 // Start implements source.Source.
-func (t *turns) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (t *budgetSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		for {
 			wake, at := t.budget.Next(t.clock.Now())
@@ -131,7 +131,7 @@ func (t *turns) Start(ctx context.Context, queue workqueue.TypedRateLimitingInte
 }
 
 // thaws watches the freeze switch and wakes all scalers when it is set anew.
-type thaws struct {
+type freezeSource struct {
 	freeze  *freeze.Switch
 	api     corev1client.ConfigMapsGetter
 	scalers client.Reader
@@ -143,7 +143,7 @@ type thaws struct {
 const firstLook = 10 * time.Second
 
 // Start implements source.Source.
-func (t *thaws) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (t *freezeSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return t.freeze.Watch(ctx, t.api, func() {
 		var all v1beta1.VerticalScalerList
 		if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -157,7 +157,7 @@ func (t *thaws) Start(ctx context.Context, queue workqueue.TypedRateLimitingInte
 }
 
 // WaitForSync implements source.SyncingSource.
-func (t *thaws) WaitForSync(ctx context.Context) error {
+func (t *freezeSource) WaitForSync(ctx context.Context) error {
 	timer := t.clock.NewTimer(firstLook)
 	defer timer.Stop()
 	select {

@@ -33,18 +33,18 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 		Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute}),
 		Freeze: freeze.New(types.NamespacedName{Namespace: "system", Name: "stop"}),
 	}
-	step := func() *pass { return &pass{plan: plan.Plan{Step: plan.Resize{}}} }
-	refused := func(name string, p *pass, reason string, waiting int) {
+	step := func() *scope { return &scope{plan: plan.Plan{Step: plan.Resize{}}} }
+	refused := func(name string, p *scope, reason string, waiting int) {
 		t.Helper()
 		_, err := r.permit(vs(name), p)
-		if why := putOffBy(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
+		if why := deferralFrom(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
 			t.Errorf("%s: %v, not %s", name, err, reason)
 		}
 		if got := r.Budget.Waiting(); got != waiting {
 			t.Errorf("%d wait, not %d", got, waiting)
 		}
 	}
-	granted := func(name string, p *pass, waiting int) {
+	granted := func(name string, p *scope, waiting int) {
 		t.Helper()
 		done, err := r.permit(vs(name), p)
 		if err != nil {
@@ -60,32 +60,32 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	r.Freeze.Set(freeze.State{})
 	granted("a", step(), 0)
 	refused("a", step(), v1beta1.ReasonWaitingForBudget, 1)
-	refused("a", &pass{plan: plan.Plan{Step: plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
+	refused("a", &scope{plan: plan.Plan{Step: plan.Evict{}}}, v1beta1.ReasonWaitingForBudget, 1)
 	refused("b", step(), v1beta1.ReasonWaitingForBudget, 2)
-	granted("a", &pass{}, 1) // no step any more
-	granted("c", &pass{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)
-	granted("c", &pass{plan: plan.Plan{Step: plan.Restore{}}}, 1) // asks by itself
+	granted("a", &scope{}, 1) // no step any more
+	granted("c", &scope{plan: plan.Plan{Step: plan.TakeOver{Originals: []plan.Original{{}}}}}, 1)
+	granted("c", &scope{plan: plan.Plan{Step: plan.Restore{}}}, 1) // asks by itself
 	r.Freeze.Set(freeze.State{Active: true})
 	refused("b", step(), v1beta1.ReasonFrozen, 0)
-	refused("c", &pass{plan: plan.Plan{Step: plan.Restore{}}}, v1beta1.ReasonFrozen, 0)
+	refused("c", &scope{plan: plan.Plan{Step: plan.Restore{}}}, v1beta1.ReasonFrozen, 0)
 	r.Freeze.Set(freeze.State{})
 	clock.Step(time.Minute)
 	granted("b", step(), 0)
-	if putOffBy(errStaleCache) != nil || putOffBy(nil) != nil {
+	if deferralFrom(errStaleCache) != nil || deferralFrom(nil) != nil {
 		t.Error("another error puts changes off")
 	}
 }
 
 func TestWaitingDecidesNothing(t *testing.T) {
 	before := &plan.Decision{Reason: plan.DecidedScaleDown, Time: permitTime}
-	p := pass{plan: plan.Plan{
+	p := scope{plan: plan.Plan{
 		Decision: &plan.Decision{Reason: plan.DecidedScaleUp, AppliedToTemplate: true}, Decided: true, Step: plan.Rewrite{},
 		Verdict: plan.Stalled.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}}
 	p.observation.situation.Decision = before
-	p.wait(waitsForBudget)
+	p.wait(budgetDeferral)
 	want := plan.Plan{
-		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, waitsForBudget.message).Within(time.Minute),
+		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, budgetDeferral.message).Within(time.Minute),
 		Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}
 	if diff := cmp.Diff(want, p.plan); diff != "" {
@@ -98,7 +98,7 @@ func TestWhoseTurnHasComeIsWoken(t *testing.T) {
 	b := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	if err := (&turns{b, clock}).Start(t.Context(), queue); err != nil {
+	if err := (&budgetSource{b, clock}).Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
 	first, second := types.NamespacedName{Namespace: "n", Name: "first"}, types.NamespacedName{Namespace: "n", Name: "second"}

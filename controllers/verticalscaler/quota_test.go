@@ -67,7 +67,7 @@ func TestAQuotaWakesThoseThatItHoldsBack(t *testing.T) {
 		vs("shop", "held", "QuotaExceeded"), vs("shop", "free", "Applied"), vs("other", "held", "QuotaExceeded"),
 		&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}},
 	).Build()
-	got := heldByQuota(reader)(t.Context(), team("2", "1"))
+	got := ofQuota(reader)(t.Context(), team("2", "1"))
 	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "held"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("woken (-want +got):\n%s", diff)

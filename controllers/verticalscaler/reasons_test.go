@@ -23,54 +23,54 @@ import (
 // Whatever a pass has found, each condition that it writes has a reason that is explained
 // to people, and a message; and every place of the status that gives a reason is come to.
 func TestEveryPassSaysWhy(t *testing.T) {
-	type step func(*v1beta1.VerticalScaler, *pass)
-	none := func(*v1beta1.VerticalScaler, *pass) {}
-	found := func(f func(*pass)) step { return func(_ *v1beta1.VerticalScaler, p *pass) { f(p) } }
+	type step func(*v1beta1.VerticalScaler, *scope)
+	none := func(*v1beta1.VerticalScaler, *scope) {}
+	found := func(f func(*scope)) step { return func(_ *v1beta1.VerticalScaler, p *scope) { f(p) } }
 	// One of each row happens, in all combinations.
 	rows := [][]step{
 		{
 			none,
-			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.Suspend = true },
-			func(s *v1beta1.VerticalScaler, _ *pass) {
+			func(s *v1beta1.VerticalScaler, _ *scope) { s.Spec.Suspend = true },
+			func(s *v1beta1.VerticalScaler, _ *scope) {
 				s.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
 			},
-			func(s *v1beta1.VerticalScaler, _ *pass) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend },
+			func(s *v1beta1.VerticalScaler, _ *scope) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend },
 		},
 		{
 			none,
-			found(func(p *pass) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
-			found(func(p *pass) {
+			found(func(p *scope) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
+			found(func(p *scope) {
 				p.observation.problems = collect.Problems{Incomplete: "pod a", Past: "Prometheus is down"}
 			}),
 		},
-		{none, found(func(p *pass) { p.status.Recommendation = nil })},
+		{none, found(func(p *scope) { p.status.Recommendation = nil })},
 		{
 			none,
 			found(planned(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")),
-			found(func(p *pass) {
+			found(func(p *scope) {
 				planned(v1beta1.ReasonResizing, "Pods are being resized")(p)
 				p.plan.Verdict.State = plan.Changing
 			}),
-			found(func(p *pass) { planned(v1beta1.ReasonQoSChange, "pod a: no")(p); p.plan.Verdict.State = plan.Stalled }),
-			found(func(p *pass) { p.plan = plan.Plan{} }),
+			found(func(p *scope) { planned(v1beta1.ReasonQoSChange, "pod a: no")(p); p.plan.Verdict.State = plan.Stalled }),
+			found(func(p *scope) { p.plan = plan.Plan{} }),
 		},
 		{
 			none,
-			found(func(p *pass) { p.observation.winner, p.plan = "elder", plan.Plan{} }),
-			found(func(p *pass) { p.observation, p.plan = observation{}, plan.Plan{} }),
-			found(func(p *pass) { p.observation, p.plan = observation{winner: "elder"}, plan.Plan{} }),
-			found(func(p *pass) { p.observation = observation{deployment: &appsv1.Deployment{}} }),
+			found(func(p *scope) { p.observation.winner, p.plan = "elder", plan.Plan{} }),
+			found(func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} }),
+			found(func(p *scope) { p.observation, p.plan = observation{winner: "elder"}, plan.Plan{} }),
+			found(func(p *scope) { p.observation = observation{deployment: &appsv1.Deployment{}} }),
 		},
-		{none, found(func(p *pass) { p.err = apierrors.NewInternalError(errors.New("etcd")) })},
+		{none, found(func(p *scope) { p.err = apierrors.NewInternalError(errors.New("etcd")) })},
 		{
 			none,
-			found(func(p *pass) { p.access = scaler.ClusterAccess{Namespaces: []string{"shop"}} }),
-			found(func(p *pass) { p.access = scaler.ClusterAccess{NodesForbidden: true} }),
+			found(func(p *scope) { p.access = scaler.ClusterAccess{Namespaces: []string{"shop"}} }),
+			found(func(p *scope) { p.access = scaler.ClusterAccess{NodesForbidden: true} }),
 		},
 	}
 	said := map[string][]string{}
 	for chosen := range combinations(rows) {
-		vs, p := checkout(), aPass()
+		vs, p := checkout(), aScope()
 		for _, step := range chosen {
 			step(vs, p)
 		}

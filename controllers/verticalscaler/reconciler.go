@@ -85,7 +85,7 @@ type UsageProblems interface {
 }
 
 // pass is what one Reconcile found, decided and did.
-type pass struct {
+type scope struct {
 	now         time.Time
 	access      scaler.ClusterAccess
 	status      v1beta1.VerticalScalerStatus // to be written
@@ -94,9 +94,9 @@ type pass struct {
 	changes     []change            // made in this pass, for events
 	undone      map[types.UID]int64 // the pods that count as undone by somebody else, by generation
 	evicted     string              // the pod that was evicted in this pass
-	again       time.Duration
+	requeueAfter       time.Duration
 	// holdsAdmission says that new pods go on getting what they have been getting.
-	holdsAdmission bool
+	keepsNewPods bool
 	err            error
 }
 
@@ -108,9 +108,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.Histories.Forget(request.NamespacedName)
 			r.written.Forget(request.NamespacedName)
 			r.pods.forget(request.NamespacedName)
-			r.leave(request.NamespacedName)
+			r.dequeue(request.NamespacedName)
 			if r.admitted.isBound(request.NamespacedName) {
-				if err := r.unbind(ctx, request.NamespacedName); err != nil && apierror.Of(err).Reason == "" {
+				if err := r.deleteBinding(ctx, request.NamespacedName); err != nil && apierror.Of(err).Reason == "" {
 					return reconcile.Result{}, err
 				}
 			}
@@ -134,30 +134,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !isConflict(p.err) {
 		r.acknowledge(request.NamespacedName, p.undone)
 	}
-	r.tell(&vs, p)
+	r.recordEvents(&vs, p)
 	return r.verdict(&vs, p)
 }
 
 // run makes the pass. It changes nothing on a Deployment that the status does not
 // claim yet, so that whatever we touch can be found again after a crash.
-func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p pass) {
+func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p scope) {
 	p.now, p.access = now, r.Access
 	p.status = *vs.Status.DeepCopy()
 	claimed := scaler.RecordedClaim(vs) == scaler.Claim(vs)
 
-	refused, waits := apierror.Rejection{}, (*putOff)(nil)
+	refused, waits := apierror.Rejection{}, (*deferral)(nil)
 	if err := r.releaseOthers(ctx, vs, &p.status, now); err != nil {
-		waits = putOffBy(err)
+		waits = deferralFrom(err)
 		if refused = apierror.Of(err); refused.Reason == "" && waits == nil {
 			p.err = err
 			return p
 		}
 	}
-	if p.err = r.dismiss(ctx, vs, &p.status); p.err != nil {
+	if p.err = r.deleteUnusedBinding(ctx, vs, &p.status); p.err != nil {
 		return p
 	}
 	if vs.Status.OriginalResources != nil && p.status.OriginalResources == nil {
-		p.again = staleCacheRetry // the finalizer goes once the status says that nothing is held
+		p.requeueAfter = staleCacheRetry // the finalizer goes once the status says that nothing is held
 	}
 	scaler.RecordClaim(&p.status, scaler.Claim(vs))
 	if p.observation, p.err = r.observe(ctx, vs, &p.status); p.err != nil {
@@ -168,7 +168,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	}
 	if p.observation.deployment == nil || p.observation.winner != "" {
 		if waits == nil {
-			r.leave(client.ObjectKeyFromObject(vs))
+			r.dequeue(client.ObjectKeyFromObject(vs))
 		}
 		return p
 	}
@@ -176,7 +176,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 		return p
 	}
 	if refused.Reason != "" {
-		p.holdsAdmission = true
+		p.keepsNewPods = true
 		p.plan = plan.Unreleased(p.observation.situation, refused.Reason, refused.Message)
 		return p
 	}
@@ -186,11 +186,11 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 	}
 	policy := scaler.PlanPolicy(vs, p.observation.situation.Deployment)
 	if scaler.IsPaused(vs) {
-		r.leave(client.ObjectKeyFromObject(vs))
+		r.dequeue(client.ObjectKeyFromObject(vs))
 		policy.Suspended = true
 		p.plan = plan.Next(p.observation.situation, policy, now).Paused(
 			p.observation.situation, v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set")
-		p.holdsAdmission = true
+		p.keepsNewPods = true
 		return p
 	}
 	p.plan = plan.Next(p.observation.situation, policy, now)
@@ -211,7 +211,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 		p.undone = p.observation.undone
 	}
 	if policy.Suspended {
-		p.holdsAdmission = true
+		p.keepsNewPods = true
 	} else {
 		p.err = r.admit(ctx, vs, &p)
 	}
@@ -223,7 +223,7 @@ func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now ti
 
 // learn counts OOM kills, recommends, and saves what must not be lost before
 // anything is changed.
-func (r *Reconciler) learn(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) learn(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
 	if err := r.Histories.Load(ctx, vs); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (r *Reconciler) learn(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 }
 
 // writeStatus writes the status if it says anything new.
-func (r *Reconciler) writeStatus(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) writeStatus(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
 	completeStatus(vs, p)
 	if scaler.EqualStatus(vs.Status, p.status) {
 		return nil
@@ -252,7 +252,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, vs *v1beta1.VerticalScaler
 }
 
 // verdict tells the queue when to come again.
-func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p pass) (reconcile.Result, error) {
+func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p scope) (reconcile.Result, error) {
 	switch {
 	case isConflict(p.err):
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
@@ -263,7 +263,7 @@ func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p pass) (reconcile.Resu
 		return reconcile.Result{}, p.err
 	}
 	after := r.resync(vs.UID)
-	for _, sooner := range []time.Duration{p.again, p.plan.Verdict.RequeueAfter} {
+	for _, sooner := range []time.Duration{p.requeueAfter, p.plan.Verdict.RequeueAfter} {
 		if sooner > 0 {
 			after = min(after, sooner)
 		}

@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(limitRangePredicate())).
-		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(heldByQuota(mgr.GetCache())), builder.WithPredicates(quotaPredicate())).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(ofQuota(mgr.GetCache())), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA(all)), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
@@ -87,10 +87,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		building.WatchesRawSource(vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)})
 	}
 	if r.Budget != nil {
-		building.WatchesRawSource(&turns{r.Budget, clock.RealClock{}})
+		building.WatchesRawSource(&budgetSource{r.Budget, clock.RealClock{}})
 	}
 	if r.Freeze != nil {
-		building.WatchesRawSource(&thaws{r.Freeze, r.FreezeAPI, mgr.GetCache(), clock.RealClock{}})
+		building.WatchesRawSource(&freezeSource{r.Freeze, r.FreezeAPI, mgr.GetCache(), clock.RealClock{}})
 		r.Client = freeze.Guard(r.Client, r.Freeze)
 	}
 	if err := building.Complete(r); err != nil {

@@ -26,7 +26,7 @@ const maxHistory = 10
 
 // completeStatus turns what a pass found, decided and did into the status. It is
 // the only place that does.
-func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
+func completeStatus(vs *v1beta1.VerticalScaler, p *scope) {
 	if isConflict(p.err) {
 		p.status = *vs.Status.DeepCopy() // it rests on an old cache, and is made again at once
 		return
@@ -53,14 +53,14 @@ func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
 	}
 	if s.NewPods != nil { // none while there is nothing to size, and none of another Deployment
 		s.NewPods = scaler.APINewPods(p.plan.NewPods)
-		if p.holdsAdmission && vs.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
+		if p.keepsNewPods && vs.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
 			s.NewPods = vs.Status.NewPods
 		}
 	}
 	if p.plan.Decided && p.plan.Decision != nil {
 		s.History = append([]v1beta1.HistoryEntry{{
 			Time:    metav1.NewTime(p.plan.Decision.Time.Truncate(time.Second)),
-			Message: sayDecided(p),
+			Message: formatDecided(p),
 		}}, s.History...)
 		s.History = s.History[:min(len(s.History), maxHistory)]
 	}
@@ -68,11 +68,11 @@ func completeStatus(vs *v1beta1.VerticalScaler, p *pass) {
 }
 
 // isPlanned says that the pass got as far as a plan.
-func isPlanned(p *pass) bool { return p.plan.Verdict.Reason != "" }
+func isPlanned(p *scope) bool { return p.plan.Verdict.Reason != "" }
 
 // conditionsOf makes all conditions, keeping the transition times of those that
 // stay.
-func conditionsOf(vs *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
+func conditionsOf(vs *v1beta1.VerticalScaler, p *scope) []metav1.Condition {
 	target, provided, applied := targetFound(vs, p), recommendationProvided(p), applied(p)
 	stalled := stalled(p, target, provided)
 	all := []metav1.Condition{
@@ -84,7 +84,7 @@ func conditionsOf(vs *v1beta1.VerticalScaler, p *pass) []metav1.Condition {
 	return conditions.Merge(vs.Status.Conditions, all, vs.Generation, p.now)
 }
 
-func targetFound(vs *v1beta1.VerticalScaler, p *pass) metav1.Condition {
+func targetFound(vs *v1beta1.VerticalScaler, p *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
 	switch o := p.observation; {
 	case o.winner != "":
@@ -102,7 +102,7 @@ func targetFound(vs *v1beta1.VerticalScaler, p *pass) metav1.Condition {
 	return c
 }
 
-func recommendationProvided(p *pass) metav1.Condition {
+func recommendationProvided(p *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionRecommendationProvided, Status: metav1.ConditionFalse}
 	provided := p.status.Recommendation != nil
 	switch problems := p.observation.problems; {
@@ -128,7 +128,7 @@ func recommendationProvided(p *pass) metav1.Condition {
 	return c
 }
 
-func applied(p *pass) metav1.Condition {
+func applied(p *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}
 	switch {
 	case p.observation.deployment == nil && p.err == nil:
@@ -153,7 +153,7 @@ const unfinished = "The pass could not be finished; it is tried again"
 
 // reconciling is True while pods are being changed, but not beside Stalled: one of
 // the two answers whether to wait or to act.
-func reconciling(p *pass, stalled metav1.Condition) metav1.Condition {
+func reconciling(p *scope, stalled metav1.Condition) metav1.Condition {
 	if p.plan.Verdict.State == plan.Changing && stalled.Status != metav1.ConditionTrue {
 		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Verdict.Reason, Message: p.plan.Verdict.Message}
 	}
@@ -161,7 +161,7 @@ func reconciling(p *pass, stalled metav1.Condition) metav1.Condition {
 }
 
 // stalled is True when a person must act.
-func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
+func stalled(p *scope, target, provided metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue}
 	switch {
 	case target.Reason == v1beta1.ReasonConflict:
@@ -177,7 +177,7 @@ func stalled(p *pass, target, provided metav1.Condition) metav1.Condition {
 }
 
 // ready sums the others up. Learning, waiting and suspended are Ready.
-func ready(vs *v1beta1.VerticalScaler, p *pass, target, provided, applied, stalled metav1.Condition) metav1.Condition {
+func ready(vs *v1beta1.VerticalScaler, p *scope, target, provided, applied, stalled metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOperatingNormally}
 	switch {
 	case stalled.Status == metav1.ConditionTrue:
@@ -202,7 +202,7 @@ func ready(vs *v1beta1.VerticalScaler, p *pass, target, provided, applied, stall
 
 // summaryOf makes what kubectl get shows: a pod's requests, now and as they shall
 // be.
-func summaryOf(p *pass) *v1beta1.Summary {
+func summaryOf(p *scope) *v1beta1.Summary {
 	s := p.observation.situation
 	var now, wanted quantity.Amounts
 	for _, c := range s.Deployment.Containers {
@@ -249,13 +249,13 @@ func leastRequests(s plan.Situation, container string) quantity.Amounts {
 // wantedRequests are the decision's where there is one, else the recommendation's
 // while nothing may be changed. What is applied is as wanted, even where a limit or a
 // LimitRange made it a little different.
-func wantedRequests(p *pass, container string) quantity.Amounts {
+func wantedRequests(p *scope, container string) quantity.Amounts {
 	switch {
 	case p.plan.Verdict.State.IsApplied():
 		return quantity.Amounts{}
 	case p.plan.Decision != nil:
 		return p.plan.Decision.Requests[container]
-	case isPutOff(p.plan.Verdict.Reason):
+	case isDeferred(p.plan.Verdict.Reason):
 		for _, rec := range p.observation.situation.Recommendations {
 			if rec.Name == container {
 				return rec.Target
@@ -266,7 +266,7 @@ func wantedRequests(p *pass, container string) quantity.Amounts {
 }
 
 // isPutOff tells the reasons for which nothing has been decided, only recommended.
-func isPutOff(reason string) bool {
+func isDeferred(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen:
 		return true
@@ -287,24 +287,24 @@ func cover(a, over quantity.Amounts) quantity.Amounts {
 }
 
 // sayDecision tells a decision in one line, from what to what.
-func sayDecision(s plan.Situation, d *plan.Decision) string {
-	parts := sayRequests(s, d, false)
+func formatDecision(s plan.Situation, d *plan.Decision) string {
+	parts := formatRequests(s, d, false)
 	if len(parts) == 0 { // the pods that have the least have it already
-		parts = sayRequests(s, d, true)
+		parts = formatRequests(s, d, true)
 	}
 	return conditions.Truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
 }
 
 // sayDecided tells the plan's decision, and what has been seen where it puts something back.
-func sayDecided(p *pass) string {
-	said := sayDecision(p.observation.situation, p.plan.Decision)
+func formatDecided(p *scope) string {
+	said := formatDecision(p.observation.situation, p.plan.Decision)
 	if p.plan.Reverted != "" {
 		said = conditions.Truncated(said + " (" + p.plan.Reverted + ")")
 	}
 	return said
 }
 
-func sayRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {
+func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
 		before, after := leastRequests(s, name), d.Requests[name]
 		if s.Decision != nil {

@@ -61,8 +61,8 @@ func runningPod(name string, containers ...workload.Container) workload.Pod {
 }
 
 // aPass is one that has found all in order.
-func aPass(changes ...func(*pass)) *pass {
-	p := &pass{
+func aScope(changes ...func(*scope)) *scope {
+	p := &scope{
 		now: noon,
 		observation: observation{
 			deployment: &appsv1.Deployment{
@@ -88,13 +88,13 @@ func aPass(changes ...func(*pass)) *pass {
 	return p
 }
 
-func planned(reason, message string) func(*pass) {
-	return func(p *pass) {
+func planned(reason, message string) func(*scope) {
+	return func(p *scope) {
 		p.plan.Verdict = plan.Waiting.Because(reason, message)
 	}
 }
 
-func sayConditions(conditions []metav1.Condition) string {
+func formatConditions(conditions []metav1.Condition) string {
 	var lines []string
 	for _, c := range conditions {
 		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -113,28 +113,28 @@ func TestConditions(t *testing.T) {
 	serverDown := apierrors.NewInternalError(errors.New("etcd"))
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		pass   *pass
+		pass   *scope
 		want   string
 	}{
 		"all is well": {
-			checkout(), aPass(),
+			checkout(), aScope(),
 			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
 		"learning is Ready": {
-			checkout(), aPass(planned("NoRecommendation", "There is no recommendation yet"), func(p *pass) { p.status.Recommendation = nil }),
+			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
 			"Ready=True Learning: Usage is being observed; a few minutes are needed\n" + found +
 				"RecommendationProvided=False CollectingHistory: Usage is being observed; a few minutes are needed\n" +
 				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
 		},
 		"waiting for the Deployment is Ready": {
-			checkout(), &pass{now: noon},
+			checkout(), &scope{now: noon},
 			"Ready=True WaitingForDeployment: Waiting for Deployment shop/checkout to be created\n" +
 				"TargetFound=False DeploymentNotFound: Waiting for Deployment shop/checkout to be created\n" + undecided +
 				"Applied=Unknown WaitingForDeployment: There is no Deployment to size\n" + atRest + noPerson,
 		},
 		"suspended is Ready": {
-			checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), aPass(planned("Suspended", "Nothing is changed")),
+			checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), aScope(planned("Suspended", "Nothing is changed")),
 			"Ready=True Suspended: Nothing is changed while the scaler is suspended\n" + found + enough +
 				"Applied=False Suspended: Nothing is changed\n" + atRest + noPerson,
 		},
@@ -142,43 +142,43 @@ func TestConditions(t *testing.T) {
 			checkout(func(s *v1beta1.VerticalScaler) {
 				s.Annotations = map[string]string{"autoscaling.verticalscaler.io/paused": "true"}
 			}),
-			aPass(planned("Paused", "The annotation is set")),
+			aScope(planned("Paused", "The annotation is set")),
 			"Ready=True Paused: The annotation is set\n" + found + enough +
 				"Applied=False Paused: The annotation is set\n" + atRest + noPerson,
 		},
 		"Recommend is Ready": {
-			checkout(withMode("Recommend")), aPass(planned("RecommendOnly", "updateMode is Recommend")),
+			checkout(withMode("Recommend")), aScope(planned("RecommendOnly", "updateMode is Recommend")),
 			"Ready=True RecommendOnly: Recommendations are made, not applied\n" + found + enough +
 				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noPerson,
 		},
 		"a change is under way": {
-			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Verdict.State = plan.Changing }),
+			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State = plan.Changing }),
 			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
 		"what needs a person is Stalled and not Ready": {
-			checkout(), aPass(planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }),
+			checkout(), aScope(planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }),
 			"Ready=False QoSChange: pod a: …\n" + found + enough +
 				"Applied=False QoSChange: pod a: …\n" + atRest +
 				"Stalled=True QoSChange: pod a: …",
 		},
 		"another scaler is first": {
-			checkout(), &pass{now: noon, observation: observation{deployment: &appsv1.Deployment{}, winner: "elder"}},
+			checkout(), &scope{now: noon, observation: observation{deployment: &appsv1.Deployment{}, winner: "elder"}},
 			"Ready=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" +
 				"TargetFound=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" + undecided +
 				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +
 				"Stalled=True Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 		},
 		"without metrics": {
-			checkout(), aPass(func(p *pass) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
+			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
 			"Ready=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" + found +
 				"RecommendationProvided=False MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served\n" +
 				"Applied=True Applied: All pods have the decided size\n" + atRest +
 				"Stalled=True MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 		},
 		"what is stalled is not Reconciling beside": {
-			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) {
+			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) {
 				p.plan.Verdict.State = plan.Changing
 				p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"}
 			}),
@@ -188,13 +188,13 @@ func TestConditions(t *testing.T) {
 				"Stalled=True MetricsUnavailable: Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 		},
 		"with part of the metrics": {
-			checkout(), aPass(func(p *pass) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
+			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
 			"Ready=True OperatingNormally: The scaler works\n" + found +
 				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and counts for nothing: container app of pod a\n" +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
 		"with too little of the metrics": {
-			checkout(), aPass(planned("NoRecommendation", "There is no recommendation yet"), func(p *pass) {
+			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) {
 				p.status.Recommendation = nil
 				p.observation.problems = collect.Problems{Incomplete: "container app of pod a"}
 			}),
@@ -203,18 +203,18 @@ func TestConditions(t *testing.T) {
 				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
 		},
 		"the Deployment could not be read": {
-			checkout(), &pass{now: noon, err: serverDown},
+			checkout(), &scope{now: noon, err: serverDown},
 			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" +
 				"TargetFound=Unknown Unknown: The Deployment could not be read yet\n" + undecided +
 				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
 		},
 		"the pass failed before it had a plan": {
-			checkout(), aPass(func(p *pass) { p.plan, p.err = plan.Plan{}, serverDown }),
+			checkout(), aScope(func(p *scope) { p.plan, p.err = plan.Plan{}, serverDown }),
 			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" + found + enough +
 				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
 		},
 		"the step failed": {
-			checkout(), aPass(planned("Resizing", "Pods are being resized in place"), func(p *pass) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
+			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
 			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
@@ -223,7 +223,7 @@ func TestConditions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			completeStatus(tc.scaler, tc.pass)
-			if diff := cmp.Diff(tc.want, sayConditions(tc.pass.status.Conditions)); diff != "" {
+			if diff := cmp.Diff(tc.want, formatConditions(tc.pass.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			if tc.pass.status.ObservedGeneration != 3 {
@@ -240,18 +240,18 @@ func TestConditions(t *testing.T) {
 
 // The same pass a minute later writes nothing.
 func TestTheSamePassWritesTheSameStatus(t *testing.T) {
-	for name, changes := range map[string][]func(*pass){
+	for name, changes := range map[string][]func(*scope){
 		"applied":  nil,
-		"stalled":  {planned("QoSChange", "pod a: …"), func(p *pass) { p.plan.Verdict.State = plan.Stalled }},
-		"changing": {planned("Resizing", "…"), func(p *pass) { p.plan.Verdict.State = plan.Changing }},
+		"stalled":  {planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }},
+		"changing": {planned("Resizing", "…"), func(p *scope) { p.plan.Verdict.State = plan.Changing }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := aPass(changes...)
+			first := aScope(changes...)
 			first.now = noon.Add(123 * time.Millisecond)
 			completeStatus(checkout(), first)
 			vs := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
 
-			second := aPass(changes...)
+			second := aScope(changes...)
 			second.now = noon.Add(time.Minute)
 			second.status = *vs.Status.DeepCopy()
 			completeStatus(vs, second)
@@ -263,7 +263,7 @@ func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 }
 
 func TestTransitionTimes(t *testing.T) {
-	before := aPass()
+	before := aScope()
 	completeStatus(checkout(), before)
 	vs := checkout(func(s *v1beta1.VerticalScaler) {
 		s.Generation, s.Status = 4, before.status
@@ -272,11 +272,11 @@ func TestTransitionTimes(t *testing.T) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Foreign%d", i)})
 		}
 	})
-	p := aPass(planned("Resizing", "…"), func(p *pass) { p.now, p.plan.Verdict.State = noon.Add(time.Hour), plan.Changing })
+	p := aScope(planned("Resizing", "…"), func(p *scope) { p.now, p.plan.Verdict.State = noon.Add(time.Hour), plan.Changing })
 	completeStatus(vs, p)
 	changed := map[string]bool{"Applied": true, "Reconciling": true}
 	if len(p.status.Conditions) != 6 {
-		t.Errorf("%d conditions: %s", len(p.status.Conditions), sayConditions(p.status.Conditions))
+		t.Errorf("%d conditions: %s", len(p.status.Conditions), formatConditions(p.status.Conditions))
 	}
 	for _, c := range p.status.Conditions {
 		want := noon
@@ -291,7 +291,7 @@ func TestTransitionTimes(t *testing.T) {
 
 // What is decided must not be lost with a pass that does not get as far as deciding.
 func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
-	decided := scaler.APIDecision(aPass().plan.Decision)
+	decided := scaler.APIDecision(aScope().plan.Decision)
 	known := v1beta1.VerticalScalerStatus{
 		ObservedGeneration: 3,
 		Decision:           decided,
@@ -300,9 +300,9 @@ func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
 		Recommendation:     &v1beta1.Recommendation{},
 	}
 	gone := apierrors.NewInternalError(errors.New("etcd"))
-	for name, p := range map[string]*pass{
+	for name, p := range map[string]*scope{
 		"the Deployment could not be read": {err: gone},
-		"the history could not be saved":   {err: gone, observation: aPass().observation},
+		"the history could not be saved":   {err: gone, observation: aScope().observation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.now, p.status = noon, *known.DeepCopy()
@@ -317,7 +317,7 @@ func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
 	}
 	t.Run("a pass on an old cache says nothing at all", func(t *testing.T) {
 		for _, err := range []error{errStaleCache, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
-			p := aPass(func(p *pass) { p.err = err })
+			p := aScope(func(p *scope) { p.err = err })
 			completeStatus(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
 			if diff := cmp.Diff(known, p.status); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
@@ -327,7 +327,7 @@ func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
 }
 
 func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
-	p := &pass{now: noon, status: v1beta1.VerticalScalerStatus{
+	p := &scope{now: noon, status: v1beta1.VerticalScalerStatus{
 		Decision: &v1beta1.Decision{}, Summary: &v1beta1.Summary{}, Target: &v1beta1.Target{}, Recommendation: &v1beta1.Recommendation{},
 	}}
 	completeStatus(checkout(), p)
@@ -341,19 +341,19 @@ func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	cases := map[string]struct {
-		pass *pass
+		pass *scope
 		want v1beta1.Summary
 	}{
-		"what is applied shows no arrow": {aPass(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
+		"what is applied shows no arrow": {aScope(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
 		"the arrow stays until the last pod has followed": {
-			aPass(planned("Resizing", "…"), func(p *pass) {
+			aScope(planned("Resizing", "…"), func(p *scope) {
 				p.plan.Progress.PodsAtSize = 1
 				p.observation.situation.Pods[1] = runningPod("b", appContainer(amounts(100, 128)))
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "1/2"},
 		},
 		"pods that do not count do not keep the arrow": {
-			aPass(planned("Resizing", "…"), func(p *pass) {
+			aScope(planned("Resizing", "…"), func(p *scope) {
 				old := runningPod("old", appContainer(amounts(1, 1)))
 				old.Current = false
 				p.observation.situation.Pods = append(p.observation.situation.Pods, old)
@@ -361,14 +361,14 @@ func TestSummary(t *testing.T) {
 			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"without pods the template counts": {
-			aPass(planned("NoPods", "…"), func(p *pass) {
+			aScope(planned("NoPods", "…"), func(p *scope) {
 				p.observation.situation.Pods = nil
 				p.plan.Progress.Pods, p.plan.Progress.PodsAtSize = 0, 0
 			}),
 			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "0/0"},
 		},
 		"what only injected containers request does not count": {
-			aPass(planned("Resizing", "…"), func(p *pass) {
+			aScope(planned("Resizing", "…"), func(p *scope) {
 				proxy := workload.Container{Name: "proxy", Resources: workload.Resources{Requests: amounts(100, 128)}}
 				for i := range p.observation.situation.Pods {
 					p.observation.situation.Pods[i].Containers = append(p.observation.situation.Pods[i].Containers, proxy)
@@ -377,27 +377,27 @@ func TestSummary(t *testing.T) {
 			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"what a LimitRange filled in counts as it is": {
-			aPass(planned("NoRecommendation", "…"), func(p *pass) {
+			aScope(planned("NoRecommendation", "…"), func(p *scope) {
 				p.plan.Decision = nil
 				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
 			}),
 			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"what is held back by a hair counts as applied": {
-			aPass(func(p *pass) {
+			aScope(func(p *scope) {
 				p.observation.situation.Pods = []workload.Pod{runningPod("a", appContainer(amounts(199, 256)))}
 			}),
 			v1beta1.Summary{CPU: "199m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"Recommend shows what is recommended": {
-			aPass(planned("RecommendOnly", "…"), func(p *pass) {
+			aScope(planned("RecommendOnly", "…"), func(p *scope) {
 				p.plan.Decision = nil
 				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 0)}}
 			}),
 			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi", Pods: "2/2"},
 		},
 		"without any requests nothing is shown": {
-			aPass(planned("NoRecommendation", "…"), func(p *pass) {
+			aScope(planned("NoRecommendation", "…"), func(p *scope) {
 				p.plan.Decision = nil
 				p.observation.situation.Pods = nil
 				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
@@ -417,7 +417,7 @@ func TestSummary(t *testing.T) {
 func TestHistory(t *testing.T) {
 	vs := checkout()
 	for i := range 13 {
-		p := aPass(func(p *pass) {
+		p := aScope(func(p *scope) {
 			p.status = vs.Status
 			p.now = noon.Add(time.Duration(i) * time.Hour)
 			p.plan.Decided = true
@@ -435,7 +435,7 @@ func TestHistory(t *testing.T) {
 	if want := "LowerBound: app cpu 200m->312m; log cpu 0m->10m"; history[0].Message != want || !history[0].Time.Time.Equal(noon.Add(12*time.Hour)) {
 		t.Errorf("newest = %s %q, want %q", history[0].Time, history[0].Message, want)
 	}
-	p := aPass(func(p *pass) { p.status = vs.Status })
+	p := aScope(func(p *scope) { p.status = vs.Status })
 	completeStatus(vs, p)
 	if diff := cmp.Diff(history, p.status.History); diff != "" {
 		t.Errorf("a pass that decides nothing changes the history:\n%s", diff)
@@ -444,18 +444,18 @@ func TestHistory(t *testing.T) {
 
 // What a decision says must not depend on the order in which the cache lists pods.
 func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
-	s := aPass().observation.situation
+	s := aScope().observation.situation
 	s.Pods = []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), runningPod("b", appContainer(amounts(100, 256)))}
 	d := &plan.Decision{Reason: "ScaleUp", Requests: map[string]quantity.Amounts{"app": amounts(300, 512)}}
 	want := "ScaleUp: app cpu 100m->300m, memory 256Mi->512Mi"
 	for range 2 {
-		if got := sayDecision(s, d); got != want {
+		if got := formatDecision(s, d); got != want {
 			t.Errorf("sayDecision() = %q, want %q", got, want)
 		}
 		s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
 	}
 	s.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(250, 0)}}
-	if got, want := sayDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
+	if got, want := formatDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {
 		t.Errorf("sayDecision() = %q, want %q", got, want)
 	}
 }

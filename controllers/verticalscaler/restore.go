@@ -31,23 +31,23 @@ import (
 // release lets a scaler that is being deleted go: what it holds is given back, then
 // the finalizer is removed. Where the API server refuses that, an event says so: a
 // scaler on its way out has no use for conditions.
-func (r *Reconciler) release(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p pass) {
+func (r *Reconciler) release(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p scope) {
 	p.now = now
 	if !controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
 		return p
 	}
-	if p.err = r.giveBack(ctx, vs, vs.Status.OriginalResources); p.err == nil {
+	if p.err = r.restore(ctx, vs, vs.Status.OriginalResources); p.err == nil {
 		p.err = r.dropFinalizer(ctx, vs, now)
 	}
-	if why := putOffBy(p.err); why != nil { // the turn, or the end of the freeze, wakes it
+	if why := deferralFrom(p.err); why != nil { // the turn, or the end of the freeze, wakes it
 		p.err = nil
 		if why.reason == v1beta1.ReasonFrozen && r.Recorder != nil {
-			r.event(vs, p, corev1.EventTypeWarning, eventHeld, why.reason+": what was taken over is not given back yet: "+why.message)
+			r.recordEvent(vs, p, corev1.EventTypeWarning, eventBlocked, why.reason+": what was taken over is not given back yet: "+why.message)
 		}
 		return p
 	}
 	if refused := apierror.Of(p.err); refused.Reason != "" && r.Recorder != nil {
-		r.event(vs, p, corev1.EventTypeWarning, eventHeld, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
+		r.recordEvent(vs, p, corev1.EventTypeWarning, eventBlocked, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
 	}
 	return p
 }
@@ -71,7 +71,7 @@ func (r *Reconciler) releaseOthers(ctx context.Context, vs *v1beta1.VerticalScal
 		return nil
 	}
 	if held != nil {
-		if err := r.giveBack(ctx, vs, held); err != nil {
+		if err := r.restore(ctx, vs, held); err != nil {
 			return err
 		}
 		status.OriginalResources = nil
@@ -101,7 +101,7 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScal
 // since is theirs, and a forged record can reach nothing. Two writes are needed,
 // since a field that is changed gets its writer as owner: the first restores the
 // values, the second takes our name off them. Either can be repeated.
-func (r *Reconciler) giveBack(ctx context.Context, vs *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
+func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
 	if held == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) giveBack(ctx context.Context, vs *v1beta1.VerticalScaler, h
 	}
 	if patch := restorePatch(&deployment, held, owned); patch != nil {
 		if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
-			r.leave(client.ObjectKeyFromObject(vs))
+			r.dequeue(client.ObjectKeyFromObject(vs))
 			return &freeze.Error{Why: why}
 		}
 		done, err := r.slot(vs, budget.Want{Class: budget.Bounds})
@@ -140,7 +140,7 @@ func (r *Reconciler) giveBack(ctx context.Context, vs *v1beta1.VerticalScaler, h
 		countAction("give-back", "done")
 		log.FromContext(ctx).Info("Gave back the pod template's resources", "Deployment", key)
 	}
-	return r.disown(ctx, &deployment)
+	return r.releaseOwnership(ctx, &deployment)
 }
 
 // restorePatch puts back the values found of those that are still ours; nil if none
@@ -235,7 +235,7 @@ func isRestorable(name corev1.ResourceName, q *resource.Quantity) bool {
 
 // disown takes our name off the Deployment's fields. They then belong to nobody,
 // and the next writer takes them without a conflict.
-func (r *Reconciler) disown(ctx context.Context, d *appsv1.Deployment) error {
+func (r *Reconciler) releaseOwnership(ctx context.Context, d *appsv1.Deployment) error {
 	kept := []metav1.ManagedFieldsEntry{}
 	for _, entry := range d.ManagedFields {
 		if entry.Manager != Name {

@@ -33,33 +33,33 @@ import (
 //
 // That status.newPods is there says that there may be a binding. It is written first,
 // so that a binding is found again after a crash.
-func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *pass) error {
+func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
 	if !scaler.SizesNewPods(&vs.Spec) {
 		return nil
 	}
 	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods)) {
-			p.wait(&putOff{v1beta1.ReasonFrozen, why})
+			p.wait(&deferral{v1beta1.ReasonFrozen, why})
 		}
 		return nil
 	}
 	if vs.Status.NewPods == nil {
 		p.status.NewPods = &v1beta1.NewPods{}
-		p.again = staleCacheRetry
+		p.requeueAfter = staleCacheRetry
 		return nil
 	}
 	key := client.ObjectKeyFromObject(vs)
 	selector := p.observation.deployment.Spec.Selector
 	sizes := vs.Status.NewPods.Containers
 	if scaler.EvictsPods(&vs.Spec) && !equality.Semantic.DeepEqual(sizes, scaler.APINewPods(p.plan.NewPods).Containers) {
-		p.again = staleCacheRetry // the API server is given its time once the status says it
+		p.requeueAfter = staleCacheRetry // the API server is given its time once the status says it
 	}
 	// An eviction rests on what there is now.
 	if _, evicts := p.plan.Step.(plan.Evict); !evicts && r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
 		r.admitted.ask(key, sizes, p.now, false)
 		return nil
 	}
-	changed, err := r.bind(ctx, key, selector)
+	changed, err := r.ensureBinding(ctx, key, selector)
 	if err == nil {
 		r.admitted.remember(key, selector, p.now)
 		r.admitted.ask(key, sizes, p.now, changed)
@@ -95,7 +95,7 @@ func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *p
 var errNoPolicy = errors.New("the policy is not installed")
 
 // bind makes the scaler's binding, or puts it right, and says whether it had to.
-func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) (changed bool, err error) {
+func (r *Reconciler) ensureBinding(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) (changed bool, err error) {
 	policy := client.ObjectKey{Name: admission.PolicyName}
 	if err := r.Live.Get(ctx, policy, &admissionv1.MutatingAdmissionPolicy{}); apierrors.IsNotFound(err) {
 		return false, errNoPolicy
@@ -123,11 +123,11 @@ func (r *Reconciler) bind(ctx context.Context, scaler types.NamespacedName, sele
 
 // dismiss removes the binding of a scaler whose mode needs none any more. Where the API
 // server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
-func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
+func (r *Reconciler) deleteUnusedBinding(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
 	if vs.Status.NewPods == nil || scaler.SizesNewPods(&vs.Spec) || scaler.IsPaused(vs) {
 		return nil
 	}
-	err := r.unbind(ctx, client.ObjectKeyFromObject(vs))
+	err := r.deleteBinding(ctx, client.ObjectKeyFromObject(vs))
 	if refused := apierror.Of(err); refused.Reason != "" {
 		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
 		return nil
@@ -139,7 +139,7 @@ func (r *Reconciler) dismiss(ctx context.Context, vs *v1beta1.VerticalScaler, st
 }
 
 // unbind removes a scaler's binding.
-func (r *Reconciler) unbind(ctx context.Context, scaler types.NamespacedName) error {
+func (r *Reconciler) deleteBinding(ctx context.Context, scaler types.NamespacedName) error {
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admission.BindingName(scaler)}}
 	err := r.Client.Delete(ctx, binding)
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
@@ -169,7 +169,7 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 		if err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{}); !ours || !apierrors.IsNotFound(err) {
 			continue
 		}
-		if err := r.unbind(ctx, key); err != nil {
+		if err := r.deleteBinding(ctx, key); err != nil {
 			return err
 		}
 	}

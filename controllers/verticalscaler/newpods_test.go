@@ -41,8 +41,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	key := client.ObjectKeyFromObject(vs)
 	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	newPass := func() *pass {
-		p := &pass{now: noon, plan: plan.Plan{Verdict: plan.Waiting.Because("NewPodsOnly", ""), NewPods: plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}}}
+	newPass := func() *scope {
+		p := &scope{now: noon, plan: plan.Plan{Verdict: plan.Waiting.Because("NewPodsOnly", ""), NewPods: plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}}}
 		p.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: selector}}
 		return p
 	}
@@ -63,8 +63,8 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	t.Run("not before the status says that there may be one", func(t *testing.T) {
 		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
 		first.Status.NewPods = nil
-		if err := r.admit(t.Context(), first, p); err != nil || p.status.NewPods == nil || p.again == 0 || len(bindings(r)) > 0 {
-			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.again, bindings(r))
+		if err := r.admit(t.Context(), first, p); err != nil || p.status.NewPods == nil || p.requeueAfter == 0 || len(bindings(r)) > 0 {
+			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.requeueAfter, bindings(r))
 		}
 	})
 	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}
 		off, status := vs.DeepCopy(), vs.Status.DeepCopy()
 		off.Spec.UpdatePolicy.UpdateMode = "Recommend"
-		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
+		if err := r.deleteUnusedBinding(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
 		}
 	})
@@ -111,7 +111,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		off := vs.DeepCopy()
 		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Recommend", map[string]string{v1beta1.PausedAnnotation: "true"}
 		status := off.Status.DeepCopy()
-		if err := r.dismiss(t.Context(), off, status); err != nil || status.NewPods == nil || len(bindings(r)) != 1 {
+		if err := r.deleteUnusedBinding(t.Context(), off, status); err != nil || status.NewPods == nil || len(bindings(r)) != 1 {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
 		}
 	})
