@@ -45,7 +45,7 @@ func TestClusterAccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &scope{now: noon, access: tc.scope}
 			vs := checkout()
-			completeStatus(vs, p)
+			completeFor(vs, p)
 			if ready := meta.FindStatusCondition(p.status.Conditions, "Ready"); ready == nil || ready.Status != metav1.ConditionTrue {
 				t.Errorf("Ready is %+v", ready)
 			}
@@ -66,17 +66,17 @@ func TestClusterAccess(t *testing.T) {
 // The same scope says the same, and another one takes the place of what was said.
 func TestClusterAccessComesAndGoes(t *testing.T) {
 	vs := checkout()
-	pass := func(scope scaler.ClusterAccess, after time.Duration) v1beta1.VerticalScalerStatus {
-		p := &scope{now: noon.Add(after), access: scope, status: *vs.Status.DeepCopy()}
-		completeStatus(vs, p)
+	pass := func(cluster scaler.ClusterAccess, after time.Duration) v1beta1.VerticalScalerStatus {
+		p := &scope{now: noon.Add(after), access: cluster, status: *vs.Status.DeepCopy()}
+		completeFor(vs, p)
 		return p.status
 	}
 	vs.Status = pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, 0)
 	if again := pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, time.Hour); !scaler.EqualStatus(vs.Status, again) {
 		t.Errorf("an hour later (-before +after):\n%s", cmp.Diff(vs.Status, again))
 	}
-	for name, scope := range map[string]scaler.ClusterAccess{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
-		if scaler.EqualStatus(vs.Status, pass(scope, time.Hour)) {
+	for name, access := range map[string]scaler.ClusterAccess{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
+		if scaler.EqualStatus(vs.Status, pass(access, time.Hour)) {
 			t.Errorf("%s: the status stays", name)
 		}
 	}

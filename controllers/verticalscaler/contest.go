@@ -25,73 +25,93 @@ import (
 )
 
 const (
-	// maxPodsAsked is how many pods are read to find out who resizes them.
+	// maxPodsAsked is how many pods are read to find the field managers that resize them.
 	maxPodsAsked = 10
-	// maxWriters is how many are named, as many as the status holds.
+	// maxWriters is how many field managers are named, as many as the status allows.
 	maxWriters = 8
-	// resizeSubresource is how pods get other resources than they were made with.
+	// resizeSubresource is the subresource that changes the resources of a running pod.
 	resizeSubresource = "resize"
 )
 
-// writersOf asks the API server who has what is contested: the cache leaves that out.
-// It lists by name, since that is a right that we have of pods and Deployments alike.
+// writersOf asks the API server which field managers wrote the contested values. The cache
+// leaves managed fields out. It lists by name, because the operator may list pods and
+// Deployments.
 func (r *Reconciler) writersOf(ctx context.Context, vs *v1beta1.VerticalScaler, c plan.Contest) (*plan.Writers, error) {
-	var names []string
-	ours := false
-	add := func(entries []metav1.ManagedFieldsEntry, where []string, leaves []ownership.Leaf) error {
-		more, err := ownership.WritersOf(entries, where, leaves, Name)
-		names = append(names, more...)
-		return err
-	}
+	names, ours := []string(nil), false
 	if len(c.Template) > 0 {
-		var found appsv1.DeploymentList
-		if err := r.listLive(ctx, &found, scaler.Target(vs)); err != nil {
+		var err error
+		if names, ours, err = r.templateWriters(ctx, scaler.Target(vs), c.Template); err != nil {
 			return nil, err
-		}
-		for i := range found.Items {
-			d := &found.Items[i]
-			leaves := contestedLeaves(d.Spec.Template.Spec.Containers, c.Template)
-			if err := add(d.ManagedFields, ownership.InTemplate, leaves); err != nil {
-				return nil, err
-			}
-			owned, err := ownership.Of(d.ManagedFields, Name)
-			if err != nil {
-				return nil, fmt.Errorf("reading what is ours of Deployment %s: %w", scaler.Target(vs), err)
-			}
-			ours = hasAll(owned, leaves)
 		}
 	}
 	pods := slices.Sorted(maps.Keys(c.Pods))
 	for _, name := range pods[:min(len(pods), maxPodsAsked)] {
-		var found corev1.PodList
-		if err := r.listLive(ctx, &found, types.NamespacedName{Namespace: vs.Namespace, Name: name}); err != nil {
+		more, known, err := r.podWriters(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: name}, c.Pods[name])
+		if err != nil {
 			return nil, err
 		}
-		for i := range found.Items {
-			pod := &found.Items[i]
-			// What a pod was made with is nobody's revert.
-			resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
-				return entry.Subresource != resizeSubresource
-			})
-			leaves := contestedLeaves(pod.Spec.Containers, c.Pods[name])
-			if err := add(resizes, ownership.InPod, leaves); err != nil {
-				return nil, err
-			}
-			for _, leaf := range leaves { // resized by nobody else, but by anybody at all?
-				by, err := ownership.WritersOf(resizes, ownership.InPod, []ownership.Leaf{leaf}, "")
-				if err != nil {
-					return nil, err
-				}
-				ours = ours && len(by) > 0
-			}
-		}
+		names, ours = append(names, more...), ours && known
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	return &plan.Writers{Names: names[:min(len(names), maxWriters)], Ours: ours, Partly: len(pods) > maxPodsAsked}, nil
 }
 
-// hasAll says whether there are leaves, and all of them are in the set.
+// templateWriters names the other field managers of the template's contested values, and
+// reports whether the operator owns all of them.
+func (r *Reconciler) templateWriters(ctx context.Context, key types.NamespacedName, sizes []plan.Size) (names []string, ours bool, err error) {
+	var found appsv1.DeploymentList
+	if err := r.listLive(ctx, &found, key); err != nil {
+		return nil, false, err
+	}
+	for i := range found.Items {
+		d := &found.Items[i]
+		leaves := contestedLeaves(d.Spec.Template.Spec.Containers, sizes)
+		more, err := ownership.WritersOf(d.ManagedFields, ownership.InTemplate, leaves, Name)
+		if err != nil {
+			return nil, false, err
+		}
+		owned, err := ownership.Of(d.ManagedFields, Name)
+		if err != nil {
+			return nil, false, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+		}
+		names, ours = append(names, more...), hasAll(owned, leaves)
+	}
+	return names, ours, nil
+}
+
+// podWriters names the other field managers that resized the contested values of a pod, and
+// reports whether each value was resized at all.
+func (r *Reconciler) podWriters(ctx context.Context, key types.NamespacedName, sizes []plan.Size) (names []string, resized bool, err error) {
+	var found corev1.PodList
+	if err := r.listLive(ctx, &found, key); err != nil {
+		return nil, false, err
+	}
+	resized = true
+	for i := range found.Items {
+		pod := &found.Items[i]
+		// The values that a pod was created with revert nothing.
+		resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+			return entry.Subresource != resizeSubresource
+		})
+		leaves := contestedLeaves(pod.Spec.Containers, sizes)
+		more, err := ownership.WritersOf(resizes, ownership.InPod, leaves, Name)
+		if err != nil {
+			return nil, false, err
+		}
+		names = append(names, more...)
+		for _, leaf := range leaves {
+			by, err := ownership.WritersOf(resizes, ownership.InPod, []ownership.Leaf{leaf}, "")
+			if err != nil {
+				return nil, false, err
+			}
+			resized = resized && len(by) > 0
+		}
+	}
+	return names, resized, nil
+}
+
+// hasAll reports whether there are leaves and the set has all of them.
 func hasAll(owned *fieldpath.Set, leaves []ownership.Leaf) bool {
 	return len(leaves) > 0 && !slices.ContainsFunc(leaves, func(leaf ownership.Leaf) bool {
 		return !ownership.HasResource(owned, leaf.Container, leaf.List, leaf.Resource)
@@ -101,12 +121,12 @@ func hasAll(owned *fieldpath.Set, leaves []ownership.Leaf) bool {
 func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, key types.NamespacedName) error {
 	err := r.Live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
 	if err != nil {
-		return fmt.Errorf("reading who has what of %s: %w", key, err)
+		return fmt.Errorf("reading the field managers of %s: %w", key, err)
 	}
 	return nil
 }
 
-// contestedLeaves are those of the sizes' entries that the containers have otherwise.
+// contestedLeaves are the entries of the sizes that differ from the containers' values.
 func contestedLeaves(containers []corev1.Container, sizes []plan.Size) (leaves []ownership.Leaf) {
 	for _, size := range sizes {
 		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == size.Container })
@@ -138,28 +158,4 @@ func resourcesIn(containers []workload.Container, sizes []plan.Size) map[string]
 		}
 	}
 	return out
-}
-
-// isUndone says whether somebody else has changed what we last resized the pod to.
-func (m remembered) isUndone(pod workload.Pod) bool {
-	if pod.Generation <= m.generation {
-		return false
-	}
-	for name, ours := range m.sizes {
-		if c, ok := pod.Container(name); ok && c.Resources != ours {
-			return true
-		}
-	}
-	return false
-}
-
-// acknowledge forgets what was undone, once the status counts it.
-func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.UID]int64) {
-	for uid, seen := range undone {
-		r.pods.remember(scaler, uid, func(what *remembered) {
-			if what.generation < seen { // else it has been resized again
-				what.sizes = nil
-			}
-		})
-	}
 }

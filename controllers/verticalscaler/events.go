@@ -17,65 +17,64 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// The events that are recorded, by reason. Each tells of something that has
-// happened, on the scaler and on its Deployment.
+// The events that are recorded on the scaler and on its Deployment, by reason.
 const (
-	eventDecided  = "Decided"  // new sizes have been decided
-	eventReverted  = "Reverted" // a change was to blame, and what was before is put back
-	eventEvicted  = "Evicted"  // a pod was evicted, so that another one comes with the sizes
+	eventDecided  = "Decided"  // new sizes are decided
+	eventReverted = "Reverted" // a change made pods worse, and is reverted
+	eventEvicted  = "Evicted"  // a pod was evicted; its replacement starts with the decided sizes
 	eventApplied  = "Applied"  // all pods have the decided sizes
-	eventBlocked     = "Blocked"  // the sizes cannot be put in force, and a person must act
+	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
 )
 
-// actionSize is what all these events are about.
+// actionSize is the action of all these events.
 const actionSize = "Size"
 
-// tell records what this pass has changed. It is called once the status that says
-// the same is written, also where the step itself failed: what was decided stands.
-func (r *Reconciler) recordEvents(vs *v1beta1.VerticalScaler, p scope) {
-	if r.Recorder == nil || isConflict(p.err) {
-		return // after a conflict nothing was decided: the next pass does
-	}
-	before, after := vs.Status.Conditions, p.status.Conditions
-	if p.plan.Decided && p.plan.Decision != nil {
+// recordEvents records what this reconcile has changed. It is called after the status with
+// the same content is written, even if the step failed: the decision stands.
+func (r *Reconciler) recordEvents(s *scope) {
+	before, after := s.scaler.Status.Conditions, s.status.Conditions
+	if s.plan.Decided && s.plan.Decision != nil {
 		kind, what := corev1.EventTypeNormal, eventDecided
-		if p.plan.Reverted != "" {
+		if s.plan.Reverted != "" {
 			kind, what = corev1.EventTypeWarning, eventReverted
 		}
-		r.recordEvent(vs, p, kind, what, formatDecided(&p))
+		r.recordEvent(s, kind, what, formatDecided(s))
 	}
-	if p.evicted != "" {
-		r.recordEvent(vs, p, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s, so that another one comes with the decided size", p.evicted))
+	if s.evicted != "" {
+		r.recordEvent(s, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", s.evicted))
 	}
-	if p.plan.Verdict.State.IsApplied() && p.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
-		r.recordEvent(vs, p, corev1.EventTypeNormal, eventApplied, formatApplied(vs, p.status.Summary))
+	if s.plan.Verdict.State.IsApplied() && s.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
+		r.recordEvent(s, corev1.EventTypeNormal, eventApplied, formatApplied(s.scaler, s.status.Summary))
 	}
-	if s := meta.FindStatusCondition(after, v1beta1.ConditionStalled); s != nil && s.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != s.Reason {
+	if stalled := meta.FindStatusCondition(after, v1beta1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue && reasonOf(before, v1beta1.ConditionStalled) != stalled.Reason {
 		kind := eventBlocked
-		if s.Reason == v1beta1.ReasonConflict {
+		if stalled.Reason == v1beta1.ReasonConflict {
 			kind = eventConflict
 		}
-		r.recordEvent(vs, p, corev1.EventTypeWarning, kind, s.Reason+": "+s.Message)
+		r.recordEvent(s, corev1.EventTypeWarning, kind, stalled.Reason+": "+stalled.Message)
 	}
 }
 
 func formatApplied(vs *v1beta1.VerticalScaler, summary *v1beta1.Summary) string {
-	said := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
+	text := fmt.Sprintf("%s on %s pods", strings.Join(nonEmpty("cpu "+summary.CPU, "memory "+summary.Memory), ", "), summary.Pods)
 	if scaler.Mode(&vs.Spec) == v1beta1.UpdateModeInPlace && vs.Status.OriginalResources == nil && !scaler.EvictsPods(&vs.Spec) {
-		said += ", without our restarting any"
+		text += "; the operator restarted none of them"
 	}
-	return said
+	return text
 }
 
-func (r *Reconciler) recordEvent(vs *v1beta1.VerticalScaler, p scope, kind, reason, note string) {
-	note = conditions.Truncated(note)
-	if p.observation.deployment == nil {
-		r.Recorder.Eventf(vs, nil, kind, reason, actionSize, "%s", note)
+func (r *Reconciler) recordEvent(s *scope, kind, reason, note string) {
+	if r.Recorder == nil {
 		return
 	}
-	r.Recorder.Eventf(vs, p.observation.deployment, kind, reason, actionSize, "%s", note)
-	r.Recorder.Eventf(p.observation.deployment, vs, kind, reason, actionSize, "%s", note)
+	note = conditions.Truncated(note)
+	if s.observation.deployment == nil {
+		r.Recorder.Eventf(s.scaler, nil, kind, reason, actionSize, "%s", note)
+		return
+	}
+	r.Recorder.Eventf(s.scaler, s.observation.deployment, kind, reason, actionSize, "%s", note)
+	r.Recorder.Eventf(s.observation.deployment, s.scaler, kind, reason, actionSize, "%s", note)
 }
 
 func reasonOf(conditions []metav1.Condition, kind string) string {
@@ -94,7 +93,7 @@ func nonEmpty(words ...string) (out []string) {
 	return out
 }
 
-// sayChanges tells changes for the log: "app cpu 100m->200m limit 200m->400m".
+// formatChanges lists changes for the log: "app cpu 100m->200m limit 200m->400m".
 func formatChanges(changes []change) string {
 	var parts []string
 	for _, c := range changes {

@@ -33,12 +33,12 @@ func TestEvents(t *testing.T) {
 			checkout(), aScope(planned("Resizing", "…"), func(p *scope) { p.plan.Decided = true }),
 			[]string{"Normal Decided ScaleUp: app cpu 200m, memory 256Mi"},
 		},
-		"all pods have them":            {checkout(), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"}},
+		"all pods have them":            {checkout(), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods; the operator restarted none of them"}},
 		"a rollout restarts pods":       {checkout(withMode("Rollout")), aScope(), []string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods"}},
 		"all pods have had them before": {checkout(appliedBefore), aScope(), nil},
 		"all pods have them, and there is more to say": {
 			checkout(), aScope(func(p *scope) { p.plan.Verdict.Reason = "HPAConflict" }),
-			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods, without our restarting any"},
+			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods; the operator restarted none of them"},
 		},
 		"nothing was decided, so nothing is applied": {checkout(), aScope(func(p *scope) { p.plan.Decision = nil }), nil},
 		"a person must act":                          {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
@@ -55,8 +55,8 @@ func TestEvents(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
-			completeStatus(tc.scaler, tc.pass)
-			(&Reconciler{Recorder: recorder}).recordEvents(tc.scaler, *tc.pass)
+			completeFor(tc.scaler, tc.pass)
+			(&Reconciler{Recorder: recorder}).recordEvents(tc.pass)
 			close(recorder.Events)
 			var got []string
 			for e := range recorder.Events {
@@ -69,5 +69,7 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
-	(&Reconciler{}).recordEvents(checkout(), *aScope()) // without a recorder nobody is told
+	quiet := aScope()
+	completeFor(checkout(), quiet)
+	(&Reconciler{}).recordEvents(quiet) // without a recorder nobody is told
 }

@@ -87,13 +87,14 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			}).Build()
 			r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
 			plans := func() *scope {
-				p := &scope{now: noon}
+				p := &scope{scaler: vs, now: noon}
 				p.observation.situation = toEvict()
 				if _, err := r.recallPods(key, &p.observation.situation); err != nil {
 					p.err = err
 					return p
 				}
-				p.plan = plan.Next(p.observation.situation, scaler.PlanPolicy(vs, p.observation.situation.Deployment), noon)
+				p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
+				p.plan = p.next()
 				return p
 			}
 			p := plans()
@@ -101,7 +102,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			if !evicts {
 				t.Fatalf("%s: %s", p.plan.Verdict.Reason, p.plan.Verdict.Message)
 			}
-			err := r.evict(t.Context(), vs, p, step)
+			err := r.evict(t.Context(), p, step)
 			if (err != nil) != tc.fails {
 				t.Errorf("failed: %v", err)
 			}

@@ -71,8 +71,8 @@ func (liveDeployment) List(context.Context, client.ObjectList, ...client.ListOpt
 func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	r, _, other := holderWorld(t, interceptor.Funcs{})
 	step := plan.TakeOver{UID: "web-1", Originals: []plan.Original{{Container: "app", CPU: true}}}
-	p := &scope{plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
-	if err := r.takeOver(t.Context(), other, p, step); err != nil {
+	p := &scope{scaler: other, plan: plan.Plan{Verdict: plan.Changing.Because("RollingOut", ""), Step: step}}
+	if err := r.takeOver(t.Context(), p, step); err != nil {
 		t.Fatal(err)
 	}
 	if p.status.OriginalResources != nil || p.plan.Verdict.Reason != "Conflict" || p.plan.Verdict.State == plan.Changing {
@@ -97,7 +97,7 @@ func TestADeletionThatIsRefusedIsTold(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "verticalscalers"}, "holder", errors.New(`User "x" cannot patch resource "verticalscalers"`))
 		},
 	})
-	if p := r.release(t.Context(), holder, time.Unix(1000, 0)); p.err == nil {
+	if err := r.release(t.Context(), &scope{scaler: holder, now: time.Unix(1000, 0)}); err == nil {
 		t.Error("the scaler is let go")
 	}
 	recorder, ok := r.Recorder.(*events.FakeRecorder)

@@ -6,11 +6,12 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -203,23 +205,24 @@ func ofNamespace(reader client.Reader) func(context.Context, client.Object) []re
 	}
 }
 
-// heldByQuota maps a ResourceQuota to the scalers of its namespace that say to wait for
-// one. The others need not know.
-func ofQuota(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		var scalers v1beta1.VerticalScalerList
-		if err := reader.List(ctx, &scalers, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list scalers", "namespace", obj.GetNamespace())
-			return nil
+// ofQuota maps a ResourceQuota to the scalers of its namespace that may wait for one.
+func ofQuota(all handler.MapFunc, mayWait func(types.NamespacedName) bool) handler.MapFunc {
+	return func(ctx context.Context, quota client.Object) []reconcile.Request {
+		return slices.DeleteFunc(all(ctx, quota), func(request reconcile.Request) bool { return !mayWait(request.NamespacedName) })
+	}
+}
+
+// ofVPA maps a VerticalPodAutoscaler to the scalers that claim what it sizes, as ofHPA
+// does.
+func (l *lookup) ofVPA(all handler.MapFunc) func(context.Context, workload.VPA) []reconcile.Request {
+	return func(ctx context.Context, vpa workload.VPA) []reconcile.Request {
+		switch vpa.Target.Kind {
+		case "Deployment":
+			return requests(l.claimants(ctx, types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Target.Name}))
+		case v1beta1.ScaledDeploymentKind:
+			return all(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: vpa.Namespace}})
 		}
-		var keys []types.NamespacedName
-		for i := range scalers.Items {
-			applied := meta.FindStatusCondition(scalers.Items[i].Status.Conditions, v1beta1.ConditionApplied)
-			if applied != nil && applied.Reason == v1beta1.ReasonQuotaExceeded {
-				keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
-			}
-		}
-		return requests(keys)
+		return nil
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 var (
 	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "verticalscaler_actions_total",
-		Help: "Changes asked of the API server, by kind (resize, rollout, evict, give-back) and outcome (done, conflict, failed, Frozen, or the reason of the refusal).",
+		Help: "Changes asked of the API server, by kind (resize, rollout, evict, restore) and outcome (done, conflict, failed, Frozen, or the reason of the rejection).",
 	}, []string{"action", "outcome"})
 
 	asks = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -21,7 +21,7 @@ var (
 
 	waiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "verticalscaler_budget_waiting",
-		Help: "Scalers whose next change waits for its turn in the budget.",
+		Help: "Scalers whose next change waits for the budget.",
 	})
 )
 

@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,74 +24,79 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// admit sees to it that the API server sizes new pods, as the status says. What they get
-// stays the same while changes are frozen. The budget has nothing to do with it: no pod
-// that runs is changed.
+// sizeNewPods is a phase: it makes the API server give new pods the sizes in the status. The
+// sizes stay the same while changes are frozen. The budget does not count them, because no
+// running pod changes.
 //
-// That status.newPods is there says that there may be a binding. It is written first,
-// so that a binding is found again after a crash.
-func (r *Reconciler) admit(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
-	if !scaler.SizesNewPods(&vs.Spec) {
-		return nil
+// status.newPods says that there may be a binding. It is written first, so that a restarted
+// operator finds the binding.
+func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err error) {
+	if s.policy.Suspended || !scaler.SizesNewPods(&s.scaler.Spec) {
+		return false, nil
 	}
-	if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
-		if vs.Status.NewPods == nil || !equality.Semantic.DeepEqual(vs.Status.NewPods, scaler.APINewPods(p.plan.NewPods)) {
-			p.wait(&deferral{v1beta1.ReasonFrozen, why})
+	current, wanted := s.scaler.Status.NewPods, scaler.APINewPods(s.plan.NewPods)
+	if why, frozen := r.Freeze.Frozen(s.scaler.Namespace); frozen {
+		if current == nil || !equality.Semantic.DeepEqual(current, wanted) {
+			s.deferBy(&deferral{v1beta1.ReasonFrozen, why})
 		}
-		return nil
+		return false, nil
 	}
-	if vs.Status.NewPods == nil {
-		p.status.NewPods = &v1beta1.NewPods{}
-		p.requeueAfter = staleCacheRetry
-		return nil
+	if current == nil {
+		s.status.NewPods = &v1beta1.NewPods{}
+		s.requeueAfter = staleCacheRetry
+		return false, nil
 	}
-	key := client.ObjectKeyFromObject(vs)
-	selector := p.observation.deployment.Spec.Selector
-	sizes := vs.Status.NewPods.Containers
-	if scaler.EvictsPods(&vs.Spec) && !equality.Semantic.DeepEqual(sizes, scaler.APINewPods(p.plan.NewPods).Containers) {
-		p.requeueAfter = staleCacheRetry // the API server is given its time once the status says it
+	if scaler.EvictsPods(&s.scaler.Spec) && !equality.Semantic.DeepEqual(current.Containers, wanted.Containers) {
+		s.requeueAfter = staleCacheRetry // The API server gets its time after the status is written.
 	}
-	// An eviction rests on what there is now.
-	if _, evicts := p.plan.Step.(plan.Evict); !evicts && r.admitted.isFresh(key, selector, p.now, r.ResyncPeriod) {
-		r.admitted.ask(key, sizes, p.now, false)
-		return nil
+	key, selector := client.ObjectKeyFromObject(s.scaler), s.observation.deployment.Spec.Selector
+	// Before an eviction, the binding is always read again.
+	if _, evicts := s.plan.Step.(plan.Evict); !evicts && r.admitted.isFresh(key, selector, s.now, r.ResyncPeriod) {
+		r.admitted.ask(key, current.Containers, s.now, false)
+		return false, nil
 	}
 	changed, err := r.ensureBinding(ctx, key, selector)
-	if err == nil {
-		r.admitted.remember(key, selector, p.now)
-		r.admitted.ask(key, sizes, p.now, changed)
-		if changed {
-			p.plan = p.plan.Relearning()
-		}
-		return r.sweepBindings(ctx)
+	if err != nil {
+		return false, r.planUnsized(s, err)
 	}
+	r.admitted.remember(key, selector, s.now)
+	r.admitted.ask(key, current.Containers, s.now, changed)
+	if changed {
+		s.plan = s.plan.Relearning()
+	}
+	return false, r.sweepBindings(ctx)
+}
+
+// planUnsized makes the plan report why the API server does not size new pods. It returns the
+// error of a request that failed for another reason.
+func (r *Reconciler) planUnsized(s *scope, err error) error {
 	var reason, message string
-	switch refused := apierror.Of(err); {
+	switch rejection := apierror.Of(err); {
 	case meta.IsNoMatchError(err):
 		reason = v1beta1.ReasonAdmissionUnavailable
 		message = "The API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36: use another updateMode"
 	case errors.Is(err, errNoPolicy):
 		reason = v1beta1.ReasonAdmissionUnavailable
-		message = "There is no MutatingAdmissionPolicy " + admission.PolicyName + ": install config/components/new-pods"
-	case refused.Reason != "":
-		reason = refused.Reason
-		message = "The operator lacks the rights of config/components/new-pods, so that the API server does not size new pods: " + refused.Message
+		message = "MutatingAdmissionPolicy " + admission.PolicyName + " does not exist: install config/components/new-pods"
+	case rejection.Reason != "":
+		reason = rejection.Reason
+		message = "The operator lacks the permissions of config/components/new-pods, so the API server does not size new pods: " + rejection.Message
 	default:
 		return err
 	}
-	if scaler.EvictsPods(&vs.Spec) {
-		p.plan = p.plan.UnsizedBeside(reason, message)
+	if scaler.EvictsPods(&s.scaler.Spec) {
+		s.plan = s.plan.UnsizedBeside(reason, message)
 	} else {
-		p.plan = p.plan.Unsized(reason, message)
+		s.plan = s.plan.Unsized(reason, message)
 	}
-	r.admitted.forget(key)
+	r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
 	return nil
 }
 
-// errNoPolicy says that a binding would do nothing.
+// errNoPolicy says that a binding would have no effect.
 var errNoPolicy = errors.New("the policy is not installed")
 
-// bind makes the scaler's binding, or puts it right, and says whether it had to.
+// ensureBinding creates or corrects the scaler's binding, and reports whether it did.
 func (r *Reconciler) ensureBinding(ctx context.Context, scaler types.NamespacedName, selector *metav1.LabelSelector) (changed bool, err error) {
 	policy := client.ObjectKey{Name: admission.PolicyName}
 	if err := r.Live.Get(ctx, policy, &admissionv1.MutatingAdmissionPolicy{}); apierrors.IsNotFound(err) {
@@ -121,15 +123,15 @@ func (r *Reconciler) ensureBinding(ctx context.Context, scaler types.NamespacedN
 	return true, nil
 }
 
-// dismiss removes the binding of a scaler whose mode needs none any more. Where the API
-// server refuses that, it stays, and puts nothing into pods: the status holds no sizes.
+// deleteUnusedBinding deletes the binding of a scaler whose mode does not need one. A binding
+// that cannot be deleted has no effect, because the status has no sizes.
 func (r *Reconciler) deleteUnusedBinding(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) error {
 	if vs.Status.NewPods == nil || scaler.SizesNewPods(&vs.Spec) || scaler.IsPaused(vs) {
 		return nil
 	}
 	err := r.deleteBinding(ctx, client.ObjectKeyFromObject(vs))
 	if refused := apierror.Of(err); refused.Reason != "" {
-		log.FromContext(ctx).Info("The binding cannot be removed", "reason", refused.Reason, "message", refused.Message)
+		log.FromContext(ctx).Info("Cannot delete the binding", "reason", refused.Reason, "message", refused.Message)
 		return nil
 	}
 	if err == nil {
@@ -138,7 +140,7 @@ func (r *Reconciler) deleteUnusedBinding(ctx context.Context, vs *v1beta1.Vertic
 	return err
 }
 
-// unbind removes a scaler's binding.
+// deleteBinding deletes a scaler's binding.
 func (r *Reconciler) deleteBinding(ctx context.Context, scaler types.NamespacedName) error {
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admission.BindingName(scaler)}}
 	err := r.Client.Delete(ctx, binding)
@@ -149,16 +151,16 @@ func (r *Reconciler) deleteBinding(ctx context.Context, scaler types.NamespacedN
 	return nil
 }
 
-// sweepBindings removes, once, the bindings of scalers that went while no operator was
-// there. Nothing owns them: they belong to no namespace.
+// sweepBindings deletes, once, the bindings of scalers that were deleted while no operator was
+// running. A binding is cluster-scoped, so a scaler cannot own it.
 func (r *Reconciler) sweepBindings(ctx context.Context) error {
-	if r.admitted.isSwept() {
+	if r.admitted.swept.Load() {
 		return nil
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
 	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); apierror.Of(err).Reason != "" {
-		log.FromContext(ctx).Info("Bindings left behind cannot be looked for", "message", apierror.Of(err).Message)
-		r.admitted.setSwept()
+		log.FromContext(ctx).Info("Cannot list leftover bindings", "message", apierror.Of(err).Message)
+		r.admitted.swept.Store(true)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("listing the bindings: %w", err)
@@ -173,91 +175,6 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 			return err
 		}
 	}
-	r.admitted.setSwept()
+	r.admitted.swept.Store(true)
 	return nil
-}
-
-// admissionMemory remembers which bindings were found to be right, and when.
-type admissionMemory struct {
-	mu    sync.Mutex
-	bound map[types.NamespacedName]boundAt
-	asks  map[types.NamespacedName]askedAt
-	swept bool
-}
-
-type boundAt struct {
-	selector *metav1.LabelSelector
-	at       time.Time
-}
-
-// askedAt is since when the API server has been asked for sizes, with a binding.
-type askedAt struct {
-	sizes []v1beta1.NewPodContainer
-	since time.Time
-}
-
-// ask notes that the status and a binding ask for these sizes.
-func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time, anew bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last, ok := m.asks[scaler]; ok && !anew && equality.Semantic.DeepEqual(last.sizes, sizes) {
-		return
-	}
-	if m.asks == nil {
-		m.asks = map[types.NamespacedName]askedAt{}
-	}
-	m.asks[scaler] = askedAt{slices.Clone(sizes), now}
-}
-
-// asked is since when the API server has been asked for what the status says; zero for not.
-func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok := m.asks[scaler]
-	if !ok || status == nil || !equality.Semantic.DeepEqual(last.sizes, status.Containers) {
-		return time.Time{}
-	}
-	return last.since
-}
-
-func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time, most time.Duration) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok := m.bound[scaler]
-	return ok && now.Sub(last.at) < most && equality.Semantic.DeepEqual(last.selector, selector)
-}
-
-func (m *admissionMemory) remember(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.bound == nil {
-		m.bound = map[types.NamespacedName]boundAt{}
-	}
-	m.bound[scaler] = boundAt{selector.DeepCopy(), now}
-}
-
-func (m *admissionMemory) forget(scaler types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.bound, scaler)
-	delete(m.asks, scaler)
-}
-
-func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.bound[scaler]
-	return ok
-}
-
-func (m *admissionMemory) isSwept() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.swept
-}
-
-func (m *admissionMemory) setSwept() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.swept = true
 }

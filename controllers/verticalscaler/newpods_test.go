@@ -30,6 +30,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
+func sizeFor(t *testing.T, r *Reconciler, vs *v1beta1.VerticalScaler, s *scope) error {
+	t.Helper()
+	s.scaler = vs
+	_, err := r.sizeNewPods(t.Context(), s)
+	return err
+}
+
 func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
@@ -63,13 +70,13 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	t.Run("not before the status says that there may be one", func(t *testing.T) {
 		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
 		first.Status.NewPods = nil
-		if err := r.admit(t.Context(), first, p); err != nil || p.status.NewPods == nil || p.requeueAfter == 0 || len(bindings(r)) > 0 {
+		if err := sizeFor(t, r, first, p); err != nil || p.status.NewPods == nil || p.requeueAfter == 0 || len(bindings(r)) > 0 {
 			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.requeueAfter, bindings(r))
 		}
 	})
 	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
 		r, p := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(gone, selector)), newPass()
-		if err := r.admit(t.Context(), vs, p); err != nil || p.plan.Verdict.State.IsStalled() {
+		if err := sizeFor(t, r, vs, p); err != nil || p.plan.Verdict.State.IsStalled() {
 			t.Fatal(err, p.plan.Verdict.Message)
 		}
 		if got := strings.Join(bindings(r), " "); got != vs.Name {
@@ -95,13 +102,13 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
 			before.Status.NewPods = tc.admission
 			p.status = *before.Status.DeepCopy()
-			if err := r.admit(t.Context(), before, p); err != nil || len(bindings(r)) > 0 {
+			if err := sizeFor(t, r, before, p); err != nil || len(bindings(r)) > 0 {
 				t.Errorf("%s: %v, bindings of %v", name, err, bindings(r))
 			}
 			if got := p.plan.Verdict.Reason == "Frozen"; got != tc.waits {
 				t.Errorf("%s: %s", name, p.plan.Verdict.Reason)
 			}
-			if completeStatus(before, p); !equality.Semantic.DeepEqual(p.status.NewPods, tc.admission) {
+			if completeFor(before, p); !equality.Semantic.DeepEqual(p.status.NewPods, tc.admission) {
 				t.Errorf("%s: new pods get %+v", name, p.status.NewPods)
 			}
 		}
@@ -133,7 +140,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 			r, p := reconciler(interceptor.Funcs{}, tc.objects...), newPass()
 			r.admitted.remember(key, selector, noon) // as it was a moment ago
 			p.plan.Verdict.Reason, p.plan.Step, p.plan.NewPods.EffectiveSince = "Recreating", plan.Evict{Pod: "web-1"}, noon
-			if err := r.admit(t.Context(), recreate, p); err != nil {
+			if err := sizeFor(t, r, recreate, p); err != nil {
 				t.Fatal(err)
 			}
 			if _, got := p.plan.Step.(plan.Evict); got != tc.evicts || p.plan.Verdict.Reason != tc.reason || p.plan.NewPods.EffectiveSince.IsZero() == tc.evicts {
@@ -157,7 +164,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 				}
 				return c.Get(ctx, key, obj, options...)
 			}}), newPass()
-			if err := r.admit(t.Context(), vs, p); err != nil {
+			if err := sizeFor(t, r, vs, p); err != nil {
 				t.Fatal(err)
 			}
 			if p.plan.Verdict.Reason != tc.reason || !p.plan.Verdict.State.IsStalled() || p.plan.NewPods.Sizes != nil {

@@ -16,98 +16,124 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// observation is everything that a pass needs to know.
+// observation is everything that a reconcile needs to know.
 type observation struct {
 	// deployment is the target; nil while it does not exist.
 	deployment *appsv1.Deployment
 	// winner names the scaler that sizes the Deployment instead of this one; empty
 	// if this one does.
 	winner string
-	// situation is what the plan rests on, less the recommendations.
+	// situation is the input of the plan. The learn phase adds the recommendations.
 	situation plan.Situation
-	// judgesQuotas says that the situation tells of all the ResourceQuotas.
+	// judgesQuotas says that the situation has all the ResourceQuotas.
 	judgesQuotas bool
-	// undone are the pods that somebody else has resized since we did, by generation.
+	// undone are the pods that another controller has resized after our last resize, by
+	// generation.
 	undone map[types.UID]int64
-	// problems is what is wrong with the usage.
+	// problems are the problems with the usage.
 	problems collect.Problems
 }
 
-// observe reads the target and its surroundings from the cache.
-func (r *Reconciler) observe(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus) (o observation, err error) {
-	if o.winner, err = r.winnerOver(ctx, vs); err != nil {
-		return o, err
+// observe is a phase: it reads the target and its surroundings from the cache. The reconcile
+// is done if there is no Deployment to size.
+func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err error) {
+	key, o := client.ObjectKeyFromObject(s.scaler), &s.observation
+	if o.winner, err = r.winnerOver(ctx, s.scaler); err != nil {
+		return false, err
 	}
+	if o.deployment, err = r.deploymentOf(ctx, s.scaler); err != nil {
+		return false, err
+	}
+	if o.winner != "" {
+		r.Histories.Forget(key) // No usage is collected for this scaler meanwhile.
+	}
+	if o.deployment == nil || o.winner != "" {
+		if deferralFrom(s.unreleased) == nil {
+			r.dequeue(key)
+		}
+		return true, nil
+	}
+	if r.Usage != nil {
+		o.problems = r.Usage.ProblemsOf(key)
+	}
+	situation := plan.Situation{Deployment: workload.ReadDeployment(o.deployment)}
+	if situation.Pods, err = inventory.PodsOf(ctx, r.Client, o.deployment); err != nil {
+		return false, err
+	}
+	if o.undone, err = r.recallPods(key, &situation); err != nil {
+		return false, err
+	}
+	if o.judgesQuotas, err = r.readSurroundings(ctx, o.deployment, &situation); err != nil {
+		return false, err
+	}
+	r.addRecorded(s, &situation)
+	o.situation = situation
+	return false, nil
+}
+
+// deploymentOf reads the Deployment that the scaler names; nil if it does not exist.
+func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScaler) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment); err != nil {
 		if apierrors.IsNotFound(err) {
-			return o, nil
+			return nil, nil
 		}
-		return o, fmt.Errorf("reading Deployment %s: %w", scaler.Target(vs), err)
+		return nil, fmt.Errorf("reading Deployment %s: %w", scaler.Target(vs), err)
 	}
-	o.deployment = &deployment
-	if o.winner != "" {
-		return o, nil
-	}
-	if r.Usage != nil {
-		o.problems = r.Usage.ProblemsOf(client.ObjectKeyFromObject(vs))
-	}
+	return &deployment, nil
+}
 
-	s := plan.Situation{Deployment: workload.ReadDeployment(&deployment)}
-	if s.Pods, err = inventory.PodsOf(ctx, r.Client, &deployment); err != nil {
-		return o, err
-	}
-	if o.undone, err = r.recallPods(client.ObjectKeyFromObject(vs), &s); err != nil {
-		return o, err
-	}
+// readSurroundings adds what else decides about the size of the Deployment's pods. It reports
+// whether all ResourceQuotas of the namespace could be read.
+func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.Deployment, s *plan.Situation) (judgesQuotas bool, err error) {
+	namespace := client.InNamespace(deployment.Namespace)
 	var ranges corev1.LimitRangeList
-	if err := r.Client.List(ctx, &ranges, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the LimitRanges of namespace %s: %w", vs.Namespace, err)
+	if err := r.Client.List(ctx, &ranges, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the LimitRanges of namespace %s: %w", deployment.Namespace, err)
+	}
+	var quotas corev1.ResourceQuotaList
+	if err := r.Client.List(ctx, &quotas, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", deployment.Namespace, err)
+	}
+	var hpas autoscalingv2.HorizontalPodAutoscalerList
+	if err := r.Client.List(ctx, &hpas, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", deployment.Namespace, err)
 	}
 	s.Bounds = workload.ReadLimitRanges(ranges.Items)
-	var quotas corev1.ResourceQuotaList
-	if err := r.Client.List(ctx, &quotas, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", vs.Namespace, err)
-	}
-	s.Quotas, o.judgesQuotas = workload.ReadQuotas(quotas.Items)
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, client.InNamespace(vs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", vs.Namespace, err)
-	}
-	s.Scaled = workload.ReadHPAs(hpas.Items, &deployment)
-	s.Sized = workload.SizedBy(r.VPAs.Of(vs.Namespace), &deployment)
-
+	s.Quotas, judgesQuotas = workload.ReadQuotas(quotas.Items)
+	s.Scaled = workload.ReadHPAs(hpas.Items, deployment)
+	s.Sized = workload.SizedBy(r.VPAs.Of(deployment.Namespace), deployment)
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()
 	}
-
-	// A decision is about one Deployment. One made anew under the same name starts
-	// from its own template; only the history is inherited.
-	if status.Target != nil && status.Target.UID != deployment.UID {
-		status.Decision, status.RevertedChanges = nil, nil
-	}
-	if scaler.EvictsPods(&vs.Spec) {
-		s.NewPods = scaler.NewPods(vs.Status.NewPods)
-		s.NewPods.AskedSince = r.admitted.asked(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
-	}
-	s.Decision = scaler.Decision(status.Decision)
-	s.RevertedChanges = scaler.RevertedChanges(status.RevertedChanges)
-	s.Originals = scaler.Originals(status.OriginalResources, deployment.UID)
-	o.situation = s
-	return o, nil
+	return judgesQuotas, nil
 }
 
-// recallPods adds what only we know of the pods, and refuses to go on with pods
-// older than our own last resize of them. It returns those that somebody else has
-// resized since.
+// addRecorded adds what the status records. A decision belongs to one Deployment: one that was
+// recreated under the same name starts from its own template, and inherits only the history.
+func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
+	if target := s.status.Target; target != nil && target.UID != situation.Deployment.UID {
+		s.status.Decision, s.status.RevertedChanges = nil, nil
+	}
+	if scaler.EvictsPods(&s.scaler.Spec) {
+		newPods := s.scaler.Status.NewPods
+		situation.NewPods = scaler.NewPods(newPods)
+		situation.NewPods.AskedSince = r.admitted.asked(client.ObjectKeyFromObject(s.scaler), newPods)
+	}
+	situation.Decision = scaler.Decision(s.status.Decision)
+	situation.RevertedChanges = scaler.RevertedChanges(s.status.RevertedChanges)
+	situation.Originals = scaler.Originals(s.status.OriginalResources, situation.Deployment.UID)
+}
+
+// recallPods adds what only the operator knows of the pods. It returns an error if the cache is
+// older than our own last write, and otherwise the pods that another controller has resized
+// since.
 func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) (undone map[types.UID]int64, err error) {
 	alive := map[types.UID]bool{s.Deployment.UID: true}
 	for _, pod := range s.Pods {
@@ -117,18 +143,13 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 	if known[s.Deployment.UID].isNewerThan(s.Deployment.Generation, now) {
 		return nil, errStaleCache
 	}
-	if refused := known[s.Deployment.UID].eviction; refused != nil && now.Before(refused.Until) {
-		s.RejectedEviction = refused
+	if rejected := known[s.Deployment.UID].eviction; rejected != nil && now.Before(rejected.Until) {
+		s.RejectedEviction = rejected
 	}
 	for _, pod := range s.Pods {
-		what, ok := known[pod.UID]
-		if !ok {
-			continue
-		}
-		if what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor {
-			return nil, errStaleCache
-		}
-		if what.isNewerThan(pod.Generation, now) {
+		what := known[pod.UID]
+		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor
+		if evictedNow || what.isNewerThan(pod.Generation, now) {
 			return nil, errStaleCache
 		}
 		if what.isUndone(pod) {
@@ -137,21 +158,18 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 			}
 			undone[pod.UID], s.Undone[pod.UID] = pod.Generation, true
 		}
-		for _, refused := range what.refused {
-			if !now.Before(refused.until) {
-				continue
-			}
+		if rejected := what.rejectedAt(now); len(rejected) > 0 {
 			if s.RejectedResizes == nil {
 				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 			}
-			s.RejectedResizes[pod.UID] = append(s.RejectedResizes[pod.UID], refused.RejectedResize)
+			s.RejectedResizes[pod.UID] = rejected
 		}
 	}
 	return undone, nil
 }
 
-// winnerOver names the scaler that comes before this one among those that name the
-// same Deployment: the oldest, then the first by name.
+// winnerOver names the scaler that takes precedence among those of the same Deployment: the
+// oldest, then the first by name. It is empty if that is this one.
 func (r *Reconciler) winnerOver(ctx context.Context, vs *v1beta1.VerticalScaler) (string, error) {
 	first := vs
 	rivals, err := r.lookup.lookUp(ctx, targetIndex, scaler.Target(vs))
@@ -184,32 +202,4 @@ func comesBefore(a, b *v1beta1.VerticalScaler) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
-}
-
-// recommendations counts the OOM kills that the pods tell of, and recommends.
-func (r *Reconciler) recommendations(vs *v1beta1.VerticalScaler, o observation, status *v1beta1.VerticalScalerStatus) (recs []recommend.Container) {
-	r.Histories.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
-		var names []string
-		for _, c := range o.situation.Deployment.Containers {
-			names = append(names, c.Name)
-		}
-		book.Retain(names)
-		for _, pod := range o.situation.Pods {
-			for _, kill := range pod.Kills {
-				if _, ok := o.situation.Deployment.Container(kill.Container); !ok {
-					continue
-				}
-				container := book.Container(kill.Container)
-				// A kill that the decision in force has answered is not counted again by a
-				// history that was lost: the limit that the pod tells of is newer than the
-				// kill, and would be raised once more.
-				answered := o.situation.Decision != nil && o.situation.Decision.Reason == plan.DecidedOOMKill && !kill.At.After(o.situation.Decision.Time)
-				if container != nil && (!answered || !container.NewestKill().IsZero()) {
-					container.RecordOOM(kill.At, kill.HitBytes, r.Params.History)
-				}
-			}
-		}
-		recs = scaler.Recommendations(&vs.Spec, names, book, status.Recommendation, r.Params)
-	})
-	return recs
 }

@@ -36,7 +36,8 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	step := func() *scope { return &scope{plan: plan.Plan{Step: plan.Resize{}}} }
 	refused := func(name string, p *scope, reason string, waiting int) {
 		t.Helper()
-		_, err := r.permit(vs(name), p)
+		p.scaler = vs(name)
+		_, err := r.permit(p)
 		if why := deferralFrom(fmt.Errorf("wrapped: %w", err)); why == nil || why.reason != reason {
 			t.Errorf("%s: %v, not %s", name, err, reason)
 		}
@@ -46,7 +47,8 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 	}
 	granted := func(name string, p *scope, waiting int) {
 		t.Helper()
-		done, err := r.permit(vs(name), p)
+		p.scaler = vs(name)
+		done, err := r.permit(p)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -83,7 +85,7 @@ func TestWaitingDecidesNothing(t *testing.T) {
 		Verdict: plan.Stalled.Because(v1beta1.ReasonRollingOut, "").Within(time.Minute), Progress: plan.Progress{PodsAtSize: 1, Pods: 2},
 	}}
 	p.observation.situation.Decision = before
-	p.wait(budgetDeferral)
+	p.deferBy(budgetDeferral)
 	want := plan.Plan{
 		Decision: before, Verdict: plan.Waiting.Because(v1beta1.ReasonWaitingForBudget, budgetDeferral.message).Within(time.Minute),
 		Progress: plan.Progress{PodsAtSize: 1, Pods: 2},

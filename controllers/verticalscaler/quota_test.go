@@ -57,19 +57,21 @@ func TestAQuotaWakesThoseThatItHoldsBack(t *testing.T) {
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	vs := func(namespace, name, reason string) *v1beta1.VerticalScaler {
-		return &v1beta1.VerticalScaler{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Status:     v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{{Type: "Applied", Reason: reason}}},
-		}
+	vs := func(namespace, name string) *v1beta1.VerticalScaler {
+		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		vs("shop", "held", "QuotaExceeded"), vs("shop", "free", "Applied"), vs("other", "held", "QuotaExceeded"),
-		&v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}},
+		vs("shop", "waiting"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
 	).Build()
-	got := ofQuota(reader)(t.Context(), team("2", "1"))
-	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "held"}}}
+	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
+	var memory quotaMemory
+	memory.remember(key("waiting"), "QuotaExceeded")
+	memory.remember(key("applied"), "Applied")
+	memory.remember(key("failed"), "Applied")
+	memory.forget(key("failed")) // as at the start of a reconcile
+	got := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
+	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

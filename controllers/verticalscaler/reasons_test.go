@@ -34,7 +34,9 @@ func TestEveryPassSaysWhy(t *testing.T) {
 			func(s *v1beta1.VerticalScaler, _ *scope) {
 				s.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
 			},
-			func(s *v1beta1.VerticalScaler, _ *scope) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend },
+			func(s *v1beta1.VerticalScaler, _ *scope) {
+				s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
+			},
 		},
 		{
 			none,
@@ -74,7 +76,7 @@ func TestEveryPassSaysWhy(t *testing.T) {
 		for _, step := range chosen {
 			step(vs, p)
 		}
-		completeStatus(vs, p)
+		completeFor(vs, p)
 		if n := len(p.status.Conditions); n < 6 {
 			t.Fatalf("there are %d conditions", n)
 		}

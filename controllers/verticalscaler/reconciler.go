@@ -6,10 +6,7 @@ package verticalscaler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
-	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,242 +25,298 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 const (
-	// DefaultResyncPeriod is how often a scaler is reconciled that nothing wakes.
+	// DefaultResyncPeriod is how often a scaler is reconciled without any event.
 	DefaultResyncPeriod = 10 * time.Minute
-	// staleCacheRetry is when to look again after our cache was found to be old.
+	// staleCacheRetry is when to reconcile again after the cache was found to be old.
 	staleCacheRetry = 50 * time.Millisecond
 )
 
-// Reconciler keeps Deployments at the size that their scalers find.
+// Reconciler applies the recommendations of VerticalScalers to their Deployments.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Histories are what is known of the usage.
+	// Histories stores the usage histories.
 	Histories *checkpoint.Store
-	// Usage tells what is missing of a scaler's usage; nil for nothing.
+	// Usage reports which usage of a scaler is missing; nil for none.
 	Usage UsageProblems
-	// Params are those of the recommendation.
+	// Params are the parameters of recommendations.
 	Params recommend.Params
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Clock is the time; the real one if unset.
 	Clock clock.PassiveClock
-	// ResyncPeriod is how often a scaler is reconciled that nothing wakes.
+	// ResyncPeriod is how often a scaler is reconciled without any event.
 	ResyncPeriod time.Duration
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
-	// Budget says how much may be changed at once; nil for all of it. It outlives a
+	// Budget limits how much may change at once; nil for no limit. It outlives a
 	// manager.
 	Budget *budget.Budget
-	// Freeze is the switch that stops changes; nil for none.
+	// Freeze is the switch that stops all changes; nil for none.
 	Freeze *freeze.Switch
 	// FreezeAPI is where the switch is watched.
 	FreezeAPI corev1client.ConfigMapsGetter
-	// Nodes tells the size of the largest node; nil where nodes are not read.
+	// Nodes knows the size of the largest node; nil if nodes are not read.
 	Nodes *inventory.Nodes
-	// VPAs knows the VerticalPodAutoscalers; nil where nobody looks out for them.
+	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
 
 	lookup   *lookup
 	pods     podMemory
 	admitted admissionMemory
+	quotas   quotaMemory
 	written  *ownwrites.Memory
 }
 
-// UsageProblems tells what keeps a scaler's usage from being complete.
+// UsageProblems reports what keeps a scaler's usage from being complete.
 type UsageProblems interface {
 	ProblemsOf(scaler types.NamespacedName) collect.Problems
 }
 
-// pass is what one Reconcile found, decided and did.
+// scope carries the values of one reconcile from phase to phase.
 type scope struct {
-	now         time.Time
-	access      scaler.ClusterAccess
-	status      v1beta1.VerticalScalerStatus // to be written
+	scaler *v1beta1.VerticalScaler
+	now    time.Time
+	access scaler.ClusterAccess
+
+	// status is the status to write.
+	status v1beta1.VerticalScalerStatus
+	// unreleased says why the original values of a Deployment could not be restored; nil if
+	// they could, or if there are none.
+	unreleased error
+	// observation is what the target and its surroundings are like.
 	observation observation
-	plan        plan.Plan
-	changes     []change            // made in this pass, for events
-	undone      map[types.UID]int64 // the pods that count as undone by somebody else, by generation
-	evicted     string              // the pod that was evicted in this pass
-	requeueAfter       time.Duration
-	// holdsAdmission says that new pods go on getting what they have been getting.
+	// policy is the spec in the terms of the plan.
+	policy plan.Policy
+	// plan is what to do. It has no verdict until the plan phase.
+	plan plan.Plan
+	// keepsNewPods says that new pods get the same sizes as before.
 	keepsNewPods bool
-	err            error
+
+	// changes are the sizes that this reconcile has changed, for the log.
+	changes []change
+	// undone are the pods that the status counts as resized by another controller, by
+	// generation.
+	undone map[types.UID]int64
+	// evicted is the name of the pod that this reconcile has evicted.
+	evicted string
+	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
+	requeueAfter time.Duration
+
+	// outcome is how the reconcile ended.
+	outcome outcome
+	// err is the error that ended it; nil if it is settled.
+	err error
 }
+
+// phase is one step of a reconcile. It returns done if the later phases must not run.
+type phase func(ctx context.Context, s *scope) (done bool, err error)
 
 // Reconcile moves one Deployment a step closer to its recommendation.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var vs v1beta1.VerticalScaler
 	if err := r.Client.Get(ctx, request.NamespacedName, &vs); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Histories.Forget(request.NamespacedName)
-			r.written.Forget(request.NamespacedName)
-			r.pods.forget(request.NamespacedName)
-			r.dequeue(request.NamespacedName)
-			if r.admitted.isBound(request.NamespacedName) {
-				if err := r.deleteBinding(ctx, request.NamespacedName); err != nil && apierror.Of(err).Reason == "" {
-					return reconcile.Result{}, err
-				}
-			}
+			return reconcile.Result{}, r.forget(ctx, request.NamespacedName)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, err
 	}
-	now := r.Clock.Now()
-	if r.written.IsNewerThan(&vs, now) {
-		// A pass over our own past would compare with a status that is no longer
-		// there, and might find that nothing is to be written.
+	s := &scope{scaler: &vs, now: r.Clock.Now(), access: r.Access, status: *vs.Status.DeepCopy()}
+	if r.written.IsNewerThan(&vs, s.now) {
+		// A reconcile of an old object would compare with a status that is no longer
+		// there, and might not write what has changed.
 		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if vs.DeletionTimestamp != nil {
-		return r.verdict(&vs, r.release(ctx, &vs, now))
+		s.classify(r.release(ctx, s))
+		return r.result(s)
 	}
-	p := r.run(ctx, &vs, now)
-	if lost := r.writeStatus(ctx, &vs, &p); lost != nil {
-		p.err = lost // outranks the pass's own: a verdict nobody can read must be reached again
-		return r.verdict(&vs, p)
+	r.quotas.forget(request.NamespacedName)
+	s.classify(r.run(ctx, s))
+	if s.outcome == conflicted {
+		return r.result(s)
 	}
-	if !isConflict(p.err) {
-		r.acknowledge(request.NamespacedName, p.undone)
+	if err := r.writeStatus(ctx, s); err != nil {
+		s.classify(err) // It outranks the error of a phase: the status must be written again.
+		return r.result(s)
 	}
-	r.recordEvents(&vs, p)
-	return r.verdict(&vs, p)
+	r.acknowledge(request.NamespacedName, s.undone)
+	if s.outcome == settled {
+		r.quotas.remember(request.NamespacedName, s.plan.Verdict.Reason)
+	}
+	r.recordEvents(s)
+	return r.result(s)
 }
 
-// run makes the pass. It changes nothing on a Deployment that the status does not
-// claim yet, so that whatever we touch can be found again after a crash.
-func (r *Reconciler) run(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p scope) {
-	p.now, p.access = now, r.Access
-	p.status = *vs.Status.DeepCopy()
-	claimed := scaler.RecordedClaim(vs) == scaler.Claim(vs)
-
-	refused, waits := apierror.Rejection{}, (*deferral)(nil)
-	if err := r.releaseOthers(ctx, vs, &p.status, now); err != nil {
-		waits = deferralFrom(err)
-		if refused = apierror.Of(err); refused.Reason == "" && waits == nil {
-			p.err = err
-			return p
+// run runs the phases in order.
+func (r *Reconciler) run(ctx context.Context, s *scope) error {
+	for _, phase := range []phase{r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply} {
+		if done, err := phase(ctx, s); done || err != nil {
+			return err
 		}
 	}
-	if p.err = r.deleteUnusedBinding(ctx, vs, &p.status); p.err != nil {
-		return p
-	}
-	if vs.Status.OriginalResources != nil && p.status.OriginalResources == nil {
-		p.requeueAfter = staleCacheRetry // the finalizer goes once the status says that nothing is held
-	}
-	scaler.RecordClaim(&p.status, scaler.Claim(vs))
-	if p.observation, p.err = r.observe(ctx, vs, &p.status); p.err != nil {
-		return p
-	}
-	if p.observation.winner != "" {
-		r.Histories.Forget(client.ObjectKeyFromObject(vs)) // nobody feeds it meanwhile
-	}
-	if p.observation.deployment == nil || p.observation.winner != "" {
-		if waits == nil {
-			r.dequeue(client.ObjectKeyFromObject(vs))
-		}
-		return p
-	}
-	if p.err = r.learn(ctx, vs, &p); p.err != nil {
-		return p
-	}
-	if refused.Reason != "" {
-		p.keepsNewPods = true
-		p.plan = plan.Unreleased(p.observation.situation, refused.Reason, refused.Message)
-		return p
-	}
-	if waits != nil {
-		p.wait(waits)
-		return p
-	}
-	policy := scaler.PlanPolicy(vs, p.observation.situation.Deployment)
-	if scaler.IsPaused(vs) {
-		r.dequeue(client.ObjectKeyFromObject(vs))
-		policy.Suspended = true
-		p.plan = plan.Next(p.observation.situation, policy, now).Paused(
-			p.observation.situation, v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set")
-		p.keepsNewPods = true
-		return p
-	}
-	p.plan = plan.Next(p.observation.situation, policy, now)
-	if p.plan.Contest != nil {
-		writers, err := r.writersOf(ctx, vs, *p.plan.Contest)
-		if err != nil {
-			p.err = err // what is contested is so without names, too
-			return p
-		}
-		p.observation.situation.Writers = writers
-		p.plan = plan.Next(p.observation.situation, policy, now)
-	}
-	if !claimed {
-		p.plan = p.plan.Unclaimed(p.observation.situation)
-		return p // the claim's own arrival in the cache wakes the next pass
-	}
-	if !policy.Suspended {
-		p.undone = p.observation.undone
-	}
-	if policy.Suspended {
-		p.keepsNewPods = true
-	} else {
-		p.err = r.admit(ctx, vs, &p)
-	}
-	if p.err == nil {
-		r.apply(ctx, vs, &p)
-	}
-	return p
-}
-
-// learn counts OOM kills, recommends, and saves what must not be lost before
-// anything is changed.
-func (r *Reconciler) learn(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
-	if err := r.Histories.Load(ctx, vs); err != nil {
-		return err
-	}
-	recs := r.recommendations(vs, p.observation, &p.status)
-	p.observation.situation.Recommendations = recs
-	p.status.Recommendation = scaler.APIRecommendation(recs)
-	if len(recs) == 0 {
-		return nil
-	}
-	return r.Histories.Save(ctx, vs, recs, p.now)
-}
-
-// writeStatus writes the status if it says anything new.
-func (r *Reconciler) writeStatus(ctx context.Context, vs *v1beta1.VerticalScaler, p *scope) error {
-	completeStatus(vs, p)
-	if scaler.EqualStatus(vs.Status, p.status) {
-		return nil
-	}
-	updated := vs.DeepCopy()
-	updated.Status = p.status
-	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	r.written.Remember(updated, p.now)
 	return nil
 }
 
-// verdict tells the queue when to come again.
-func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p scope) (reconcile.Result, error) {
-	switch {
-	case isConflict(p.err):
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
-	case apierrors.IsNotFound(p.err):
-		// What we wrote to has gone meanwhile, and its event says so.
-		return reconcile.Result{RequeueAfter: r.resync(vs.UID)}, nil
-	case p.err != nil:
-		return reconcile.Result{}, p.err
+// claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
+// on a Deployment changes before the status claims it, so that a restarted operator finds
+// what it has changed.
+func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error) {
+	if err := r.deleteUnusedBinding(ctx, s.scaler, &s.status); err != nil {
+		return false, err
 	}
-	after := r.resync(vs.UID)
-	for _, sooner := range []time.Duration{p.requeueAfter, p.plan.Verdict.RequeueAfter} {
+	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
+		s.requeueAfter = staleCacheRetry // The finalizer is removed after the status is written.
+	}
+	scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
+	return false, nil
+}
+
+// learn is a phase: it records OOM kills, recommends, and saves the history before
+// anything is changed.
+func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
+	if err := r.Histories.Load(ctx, s.scaler); err != nil {
+		return false, err
+	}
+	situation := &s.observation.situation
+	var containers []string
+	for _, c := range situation.Deployment.Containers {
+		containers = append(containers, c.Name)
+	}
+	var recs []recommend.Container
+	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(book history.Book) {
+		book.Retain(containers)
+		recordOOMKills(book, *situation, r.Params.History)
+		recs = scaler.Recommendations(&s.scaler.Spec, containers, book, s.status.Recommendation, r.Params)
+	})
+	situation.Recommendations = recs
+	s.status.Recommendation = scaler.APIRecommendation(recs)
+	if len(recs) == 0 {
+		return false, nil
+	}
+	return false, r.Histories.Save(ctx, s.scaler, recs, s.now)
+}
+
+// recordOOMKills adds the OOM kills that the pods report to the history.
+func recordOOMKills(book history.Book, situation plan.Situation, params history.Params) {
+	for _, pod := range situation.Pods {
+		for _, kill := range pod.Kills {
+			if _, ok := situation.Deployment.Container(kill.Container); !ok {
+				continue
+			}
+			container := book.Container(kill.Container)
+			// The current decision may be the answer to this kill. A history that was lost
+			// does not count the kill again: the pod reports a limit that is newer than the
+			// kill, and the limit would be raised once more.
+			d := situation.Decision
+			answered := d != nil && d.Reason == plan.DecidedOOMKill && !kill.At.After(d.Time)
+			if container != nil && (!answered || !container.NewestKill().IsZero()) {
+				container.RecordOOM(kill.At, kill.HitBytes, params)
+			}
+		}
+	}
+}
+
+// plan is a phase: it decides what to do.
+func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) {
+	if s.unreleased != nil {
+		s.planUnreleased()
+		return true, nil
+	}
+	s.policy = scaler.PlanPolicy(s.scaler, s.observation.situation.Deployment)
+	if scaler.IsPaused(s.scaler) {
+		r.dequeue(client.ObjectKeyFromObject(s.scaler))
+		s.policy.Suspended, s.keepsNewPods = true, true
+		s.plan = s.next().Paused(s.observation.situation, v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set")
+		return true, nil
+	}
+	s.plan = s.next()
+	if s.plan.Contest != nil {
+		if s.observation.situation.Writers, err = r.writersOf(ctx, s.scaler, *s.plan.Contest); err != nil {
+			return false, err // The values are contested, even if their writers are unknown.
+		}
+		s.plan = s.next()
+	}
+	if scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler) {
+		s.plan = s.plan.Unclaimed(s.observation.situation)
+		return true, nil // The claim triggers the next reconcile once it is in the cache.
+	}
+	if s.policy.Suspended {
+		s.keepsNewPods = true
+	} else {
+		s.undone = s.observation.undone
+	}
+	return false, nil
+}
+
+// next is the plan for what is known now.
+func (s *scope) next() plan.Plan { return plan.Next(s.observation.situation, s.policy, s.now) }
+
+// planUnreleased is the plan while the original values of a Deployment cannot be restored.
+func (s *scope) planUnreleased() {
+	if why := deferralFrom(s.unreleased); why != nil {
+		s.deferBy(why)
+		return
+	}
+	s.keepsNewPods = true
+	rejection := apierror.Of(s.unreleased)
+	s.plan = plan.Unreleased(s.observation.situation, rejection.Reason, rejection.Message)
+}
+
+// isPlanned reports whether the reconcile got as far as a plan.
+func (s *scope) isPlanned() bool { return s.plan.Verdict.Reason != "" }
+
+// outcome is how a reconcile ended.
+type outcome int
+
+const (
+	settled    outcome = iota // the plan says what is next
+	failed                    // a request failed; the queue retries
+	conflicted                // the cache was old; nothing is known
+	gone                      // the object of a write was deleted; its event triggers a reconcile
+)
+
+// classify sorts the end of a reconcile into an outcome. It is the only place that looks
+// at the kind of an error. A step that must wait makes the plan wait.
+func (s *scope) classify(err error) {
+	s.outcome, s.err = settled, err
+	why := deferralFrom(err)
+	switch {
+	case err == nil:
+	case isConflict(err):
+		s.outcome = conflicted
+	case apierrors.IsNotFound(err):
+		s.outcome = gone
+	case why != nil && s.isPlanned():
+		s.err = nil
+		s.deferBy(why)
+	default:
+		s.outcome = failed
+	}
+}
+
+// result tells the queue when to reconcile next.
+func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
+	after := r.resync(s.scaler.UID)
+	switch s.outcome {
+	case conflicted:
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+	case gone:
+		return reconcile.Result{RequeueAfter: after}, nil
+	case failed:
+		return reconcile.Result{}, s.err
+	case settled:
+	}
+	for _, sooner := range []time.Duration{s.requeueAfter, s.plan.Verdict.RequeueAfter} {
 		if sooner > 0 {
 			after = min(after, sooner)
 		}
@@ -271,8 +324,8 @@ func (r *Reconciler) verdict(vs *v1beta1.VerticalScaler, p scope) (reconcile.Res
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// resync spreads the scalers' resyncs over a fifth of the period, each always at
-// the same place, so that they do not come in herds.
+// resync spreads the resyncs of the scalers over a fifth of the period. A scaler always has
+// the same place in it.
 func (r *Reconciler) resync(uid types.UID) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
@@ -280,84 +333,28 @@ func (r *Reconciler) resync(uid types.UID) time.Duration {
 	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*share))
 }
 
-// errStaleCache says that the cache has not caught up with our own write yet.
+// forget drops what is remembered of a deleted scaler, and its binding.
+func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error {
+	r.Histories.Forget(key)
+	r.written.Forget(key)
+	r.pods.forget(key)
+	r.quotas.forget(key)
+	r.dequeue(key)
+	if !r.admitted.isBound(key) {
+		return nil
+	}
+	if err := r.deleteBinding(ctx, key); apierror.Of(err).Reason == "" {
+		return err
+	}
+	return nil
+}
+
+// errStaleCache says that the cache does not show our own last write yet.
 var errStaleCache = errors.New("the cache is older than our own last write")
 
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache)
 }
 
-// staleFor is how long a cache is believed to be merely late.
+// staleFor is how long a cache is expected to be late at most.
 const staleFor = ownwrites.StaleFor
-
-// podMemory remembers of pods what only we know: how new they must be after our
-// last resize, and which resizes the API server has refused; and of the Deployment
-// how new it must be after our last rewrite. It is lost with a
-// restart, which costs one more request per pod at most.
-type podMemory struct {
-	mu   sync.Mutex
-	pods map[types.NamespacedName]map[types.UID]remembered // by scaler
-}
-
-type remembered struct {
-	generation int64
-	at         time.Time // when it led to that generation
-	// sizes is what the pod had after it, of the containers that were resized.
-	sizes   map[string]workload.Resources
-	refused []refusedUntil
-	// evicted says that the pod was evicted, at that time.
-	evicted bool
-	// eviction is the last one that was refused, of the Deployment's pods.
-	eviction *plan.RejectedEviction
-}
-
-// isNewerThan says whether our last write led to a later generation than the one at
-// hand.
-func (m remembered) isNewerThan(generation int64, now time.Time) bool {
-	return generation < m.generation && now.Sub(m.at) < staleFor
-}
-
-type refusedUntil struct {
-	plan.RejectedResize
-	until time.Time
-}
-
-// remember changes what is remembered of a pod.
-func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.pods == nil {
-		m.pods = map[types.NamespacedName]map[types.UID]remembered{}
-	}
-	if m.pods[scaler] == nil {
-		m.pods[scaler] = map[types.UID]remembered{}
-	}
-	what := m.pods[scaler][pod]
-	what.refused = slices.Clone(what.refused) // the old list may have been handed out
-	change(&what)
-	m.pods[scaler][pod] = what
-}
-
-func (m *podMemory) forget(scaler types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.pods, scaler)
-}
-
-// recall returns what is remembered of the scaler's pods, less those that are gone.
-func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := map[types.UID]remembered{}
-	for uid, what := range m.pods[scaler] {
-		if !alive[uid] {
-			delete(m.pods[scaler], uid)
-			continue
-		}
-		out[uid] = what
-	}
-	if len(m.pods[scaler]) == 0 {
-		delete(m.pods, scaler)
-	}
-	return out
-}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,57 +29,65 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
-// release lets a scaler that is being deleted go: what it holds is given back, then
-// the finalizer is removed. Where the API server refuses that, an event says so: a
-// scaler on its way out has no use for conditions.
-func (r *Reconciler) release(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) (p scope) {
-	p.now = now
-	if !controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
-		return p
+// release restores the original values of a scaler that is being deleted, and removes the
+// finalizer. An event reports a rejection, because a scaler that is being deleted has no
+// use for conditions.
+func (r *Reconciler) release(ctx context.Context, s *scope) error {
+	if !controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
+		return nil
 	}
-	if p.err = r.restore(ctx, vs, vs.Status.OriginalResources); p.err == nil {
-		p.err = r.dropFinalizer(ctx, vs, now)
+	err := r.restore(ctx, s.scaler, s.scaler.Status.OriginalResources)
+	if err == nil {
+		err = r.dropFinalizer(ctx, s.scaler, s.now)
 	}
-	if why := deferralFrom(p.err); why != nil { // the turn, or the end of the freeze, wakes it
-		p.err = nil
-		if why.reason == v1beta1.ReasonFrozen && r.Recorder != nil {
-			r.recordEvent(vs, p, corev1.EventTypeWarning, eventBlocked, why.reason+": what was taken over is not given back yet: "+why.message)
+	if why := deferralFrom(err); why != nil { // The budget or the end of the freeze triggers a reconcile.
+		if why.reason == v1beta1.ReasonFrozen {
+			r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, why.reason+": Waiting to restore the original values: "+why.message)
 		}
-		return p
+		return nil
 	}
-	if refused := apierror.Of(p.err); refused.Reason != "" && r.Recorder != nil {
-		r.recordEvent(vs, p, corev1.EventTypeWarning, eventBlocked, refused.Reason+": what was taken over cannot be given back: "+refused.Message)
+	if rejection := apierror.Of(err); rejection.Reason != "" {
+		r.recordEvent(s, corev1.EventTypeWarning, eventBlocked, rejection.Reason+": Cannot restore the original values: "+rejection.Message)
 	}
-	return p
+	return err
 }
 
-// releaseOthers gives back what the scaler holds but may hold no longer: that of a
-// Deployment which it does not name any more or is not first to name, or all of it
-// where neither the mode nor the fallback is Rollout.
-func (r *Reconciler) releaseOthers(ctx context.Context, vs *v1beta1.VerticalScaler, status *v1beta1.VerticalScalerStatus, now time.Time) error {
-	held := status.OriginalResources
-	retargeted := scaler.RecordedClaim(vs) != "" && scaler.RecordedClaim(vs) != scaler.Claim(vs)
-	if retargeted {
-		status.Decision, status.Target, status.Recommendation, status.Summary = nil, nil, nil, nil
+// restorePrevious is a phase: it restores the original values that the scaler may no longer
+// replace. That happens if the scaler names another Deployment, if another scaler takes
+// precedence, or if neither the mode nor the fallback is Rollout.
+func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, err error) {
+	if claim := scaler.RecordedClaim(s.scaler); claim != "" && claim != scaler.Claim(s.scaler) {
+		s.status.Decision, s.status.Target, s.status.Recommendation, s.status.Summary = nil, nil, nil, nil
 	}
-	winner, err := r.winnerOver(ctx, vs)
+	err = r.restoreUnmanaged(ctx, s)
+	if deferralFrom(err) != nil || apierror.Of(err).Reason != "" {
+		s.unreleased = err // The plan reports it.
+		return false, nil
+	}
+	return false, err
+}
+
+func (r *Reconciler) restoreUnmanaged(ctx context.Context, s *scope) error {
+	winner, err := r.winnerOver(ctx, s.scaler)
 	if err != nil {
 		return err
 	}
-	keeps := held != nil && held.DeploymentName == vs.Spec.DeploymentName &&
-		scaler.WritesTemplate(&vs.Spec) && winner == ""
-	if keeps || scaler.IsPaused(vs) {
+	original := s.status.OriginalResources
+	keeps := original != nil && original.DeploymentName == s.scaler.Spec.DeploymentName &&
+		scaler.WritesTemplate(&s.scaler.Spec) && winner == ""
+	if keeps || scaler.IsPaused(s.scaler) {
 		return nil
 	}
-	if held != nil {
-		if err := r.restore(ctx, vs, held); err != nil {
+	if original != nil {
+		if err := r.restore(ctx, s.scaler, original); err != nil {
 			return err
 		}
-		status.OriginalResources = nil
+		s.status.OriginalResources = nil
+		return nil
 	}
-	// Also with Rollout: a scaler that stands back, or that has not begun, holds nothing.
-	if held == nil && controllerutil.ContainsFinalizer(vs, v1beta1.RestoreFinalizer) {
-		return r.dropFinalizer(ctx, vs, now)
+	// The finalizer is only for original values, even with Rollout.
+	if controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
+		return r.dropFinalizer(ctx, s.scaler, s.now)
 	}
 	return nil
 }
@@ -94,36 +103,36 @@ func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScal
 	return nil
 }
 
-// giveBack puts the values found back into the Deployment's pod template and gives
-// up their ownership.
+// restore writes the original values to the Deployment's pod template and releases the
+// ownership of the fields.
 //
-// Only values that are still ours are put back: what somebody else has taken over
-// since is theirs, and a forged record can reach nothing. Two writes are needed,
-// since a field that is changed gets its writer as owner: the first restores the
-// values, the second takes our name off them. Either can be repeated.
-func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, held *v1beta1.OriginalResources) error {
-	if held == nil {
+// Only fields that are still ours are restored. Another field manager keeps what it has taken
+// over, and a forged record has no effect. That needs two writes, because the writer of a
+// changed field owns it: the first restores the values, the second removes our ownership. Both
+// can be repeated.
+func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, original *v1beta1.OriginalResources) error {
+	if original == nil {
 		return nil
 	}
 	var deployment appsv1.Deployment
-	key := types.NamespacedName{Namespace: vs.Namespace, Name: held.DeploymentName}
+	key := types.NamespacedName{Namespace: vs.Namespace, Name: original.DeploymentName}
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
-		return fmt.Errorf("reading Deployment %s to give it back: %w", key, err)
+		return fmt.Errorf("reading Deployment %s to restore its original values: %w", key, err)
 	}
-	if deployment.UID != held.UID {
-		return nil // made anew since: nothing of ours is on it
+	if deployment.UID != original.UID {
+		return nil // It was recreated, and has nothing of ours.
 	}
-	if other, err := r.otherHolder(ctx, vs, held.UID); err != nil || other != "" {
-		return err // what is ours on it is the other's to give back
+	if other, err := r.otherHolder(ctx, vs, original.UID); err != nil || other != "" {
+		return err // The other scaler restores the values.
 	}
 	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
-	if patch := restorePatch(&deployment, held, owned); patch != nil {
+	if patch := restorePatch(&deployment, original, owned); patch != nil {
 		if why, frozen := r.Freeze.Frozen(vs.Namespace); frozen {
 			r.dequeue(client.ObjectKeyFromObject(vs))
 			return &freeze.Error{Why: why}
@@ -135,19 +144,19 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, he
 		defer done()
 		err = r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
 		if err != nil {
-			return fmt.Errorf("giving back the resources of Deployment %s: %w", key, err)
+			return fmt.Errorf("restoring the original values of Deployment %s: %w", key, err)
 		}
-		countAction("give-back", "done")
-		log.FromContext(ctx).Info("Gave back the pod template's resources", "Deployment", key)
+		countAction("restore", "done")
+		log.FromContext(ctx).Info("Restored the original values of the pod template", "Deployment", key)
 	}
 	return r.releaseOwnership(ctx, &deployment)
 }
 
-// restorePatch puts back the values found of those that are still ours; nil if none
-// is. A value that was not set is removed.
-func restorePatch(d *appsv1.Deployment, held *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
+// restorePatch restores the original values of the fields that are still ours; nil if there
+// are none. A value that was not set is removed.
+func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
 	var containers []map[string]any
-	for _, h := range held.Containers {
+	for _, h := range original.Containers {
 		for _, c := range d.Spec.Template.Spec.Containers {
 			if c.Name != h.ContainerName {
 				continue
@@ -170,48 +179,27 @@ func restorePatch(d *appsv1.Deployment, held *v1beta1.OriginalResources, owned *
 	return patch
 }
 
-// restoredResources is what a container's resources get back; nil for nothing.
-func restoredResources(c corev1.Container, h v1beta1.OriginalContainerResources, owned *fieldpath.Set) map[string]map[string]any {
+// restoredResources are the original values of a container's fields that are still ours; nil
+// if there are none.
+func restoredResources(c corev1.Container, original v1beta1.OriginalContainerResources, owned *fieldpath.Set) map[string]map[string]any {
 	out := map[string]map[string]any{}
-	put := func(list, name string, q resource.Quantity) {
-		if out[list] == nil {
-			out[list] = map[string]any{}
-		}
-		out[list][name] = q.String()
-		if q.IsZero() {
-			out[list][name] = nil
-		}
-	}
 	for _, r := range []struct {
 		name           corev1.ResourceName
 		request, limit *resource.Quantity
 	}{
-		{corev1.ResourceCPU, h.Requests.CPU, h.Limits.CPU},
-		{corev1.ResourceMemory, h.Requests.Memory, h.Limits.Memory},
+		{corev1.ResourceCPU, original.Requests.CPU, original.Limits.CPU},
+		{corev1.ResourceMemory, original.Requests.Memory, original.Limits.Memory},
 	} {
-		request, isRequest := c.Resources.Requests[r.name], isRestorable(r.name, r.request) && ownership.HasResource(owned, c.Name, "requests", string(r.name))
-		limit, isLimit := c.Resources.Limits[r.name], isRestorable(r.name, r.limit) && ownership.HasResource(owned, c.Name, "limits", string(r.name))
-		if isRequest {
-			request = *r.request
+		request, limit := r.request, r.limit
+		if !isRestorable(r.name, request) || !ownership.HasResource(owned, c.Name, "requests", string(r.name)) {
+			request = nil
 		}
-		if isLimit {
-			limit = *r.limit
+		if !isRestorable(r.name, limit) || !ownership.HasResource(owned, c.Name, "limits", string(r.name)) {
+			limit = nil
 		}
-		// Where somebody else has changed one of the two since, the other must still
-		// go with it: the API server would refuse it, and we would never be done.
-		if !limit.IsZero() && request.Cmp(limit) > 0 {
-			if isRequest {
-				request = limit
-			} else {
-				limit = request
-			}
-		}
-		if isRequest {
-			put("requests", string(r.name), request)
-		}
-		if isLimit {
-			put("limits", string(r.name), limit)
-		}
+		request, limit = fitted(request, limit, c.Resources.Requests[r.name], c.Resources.Limits[r.name])
+		setQuantity(out, "requests", r.name, request)
+		setQuantity(out, "limits", r.name, limit)
 	}
 	if len(out) == 0 {
 		return nil
@@ -219,8 +207,38 @@ func restoredResources(c corev1.Container, h v1beta1.OriginalContainerResources,
 	return out
 }
 
-// isRestorable says whether a value that was recorded can be put back. One that
-// nobody could have had was written by somebody else.
+// fitted makes a restored request and a restored limit, nil for none, fit together and to the
+// current values. If another field manager has changed one of the two, the API server would
+// always reject the other.
+func fitted(request, limit *resource.Quantity, currentRequest, currentLimit resource.Quantity) (fittedRequest, fittedLimit *resource.Quantity) {
+	least, most := ptr.Deref(request, currentRequest), ptr.Deref(limit, currentLimit)
+	switch {
+	case most.IsZero() || least.Cmp(most) <= 0:
+		return request, limit
+	case request != nil:
+		return &most, limit
+	case limit != nil:
+		return request, &least
+	}
+	return nil, nil
+}
+
+// setQuantity sets an entry of a merge patch. Nil leaves the field alone, zero removes it.
+func setQuantity(patch map[string]map[string]any, list string, name corev1.ResourceName, q *resource.Quantity) {
+	if q == nil {
+		return
+	}
+	if patch[list] == nil {
+		patch[list] = map[string]any{}
+	}
+	patch[list][string(name)] = nil
+	if !q.IsZero() {
+		patch[list][string(name)] = q.String()
+	}
+}
+
+// isRestorable reports whether a recorded value can be restored. A value that no template can
+// have was forged.
 func isRestorable(name corev1.ResourceName, q *resource.Quantity) bool {
 	if q == nil {
 		return false
@@ -233,8 +251,8 @@ func isRestorable(name corev1.ResourceName, q *resource.Quantity) bool {
 	return err == nil
 }
 
-// disown takes our name off the Deployment's fields. They then belong to nobody,
-// and the next writer takes them without a conflict.
+// releaseOwnership removes us from the field managers of the Deployment. The fields have no
+// manager then, and the next writer takes them without a conflict.
 func (r *Reconciler) releaseOwnership(ctx context.Context, d *appsv1.Deployment) error {
 	kept := []metav1.ManagedFieldsEntry{}
 	for _, entry := range d.ManagedFields {
@@ -256,7 +274,7 @@ func (r *Reconciler) releaseOwnership(ctx context.Context, d *appsv1.Deployment)
 		return fmt.Errorf("encoding the managed fields: %w", err)
 	}
 	if err := r.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Name)); err != nil {
-		return fmt.Errorf("giving up the ownership of Deployment %s/%s: %w", d.Namespace, d.Name, err)
+		return fmt.Errorf("releasing the ownership of Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
 	return nil
 }

@@ -4,10 +4,10 @@
 // Package verticalscaler reconciles VerticalScalers: the un-owned pattern, in which
 // the Deployment neither belongs to the scaler nor knows it.
 //
-// A Deployment's event finds its scalers through the claim that each pass records
-// in the scaler's status (lookup.go). A pass observes, recommends, plans, applies
-// one step and writes the status once (reconciler.go). Deciding lives in the pure
-// packages recommend and plan; here is the I/O around it.
+// A Deployment's event finds its scalers through the claim that each reconcile records in the
+// scaler's status (lookup.go). A reconcile observes, learns, plans, applies one step and writes
+// the status once (reconciler.go). The pure packages recommend and plan decide; this package
+// does the I/O.
 package verticalscaler
 
 import (
@@ -41,12 +41,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Name is the controller's name, in logs, metrics and as the field manager of all
-// that it writes.
+// Name is the name of the controller, and the field manager of everything that it writes.
 const Name = ownership.Scalers
 
-// workers is the number of scalers reconciled at once. Passes mostly wait for the
-// API server.
+// workers is the number of scalers reconciled at once. A reconcile mostly waits for the API
+// server.
 const workers = 8
 
 // SetupWithManager wires the watches. Pods must be indexed already, see
@@ -72,14 +71,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(limitRangePredicate())).
-		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(ofQuota(mgr.GetCache())), builder.WithPredicates(quotaPredicate())).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(ofQuota(all, r.quotas.mayWait)), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA(all)), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
-			// The priority queue starves what it met at the start: a hundred scalers of
-			// the initial list had no pass in ten seconds while fifty others kept
-			// changing.
+			// The priority queue starves the initial list: a hundred of its scalers were not
+			// reconciled in ten seconds while fifty others kept changing.
 			UsePriorityQueue: ptr.To(false),
 			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Minute),
 		})
@@ -99,12 +97,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 	return nil
 }
 
-// scalerPredicate lets through what a user changed, and one change of our own: a
-// new claim. The pass that it wakes sees every Deployment event that came before
-// the claim could be looked up.
+// scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
+// triggers a reconcile that sees all Deployment events from before the claim was in the index.
 func scalerPredicate() (predicate.Predicate, error) {
-	// Changes of a paused scaler wait, but not the news that it was paused or
-	// deleted.
+	// A paused scaler is reconciled only if it was just paused or deleted.
 	notPaused, err := pausepredicate.NewPause[client.Object](v1beta1.PausedAnnotation)
 	if err != nil {
 		return nil, fmt.Errorf("making the pause predicate: %w", err)
@@ -118,15 +114,15 @@ func scalerPredicate() (predicate.Predicate, error) {
 	return predicate.Or(urgent, predicate.And(notPaused, changed)), nil
 }
 
-// rivalryPredicate lets through what may change who is first among several scalers
-// of one Deployment.
+// rivalryPredicate passes the changes that may decide which of several scalers of one
+// Deployment takes precedence.
 func rivalryPredicate() predicate.Predicate {
 	return updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Spec.DeploymentName != after.Spec.DeploymentName
 	})
 }
 
-// deploymentPredicate lets through what we read of a Deployment.
+// deploymentPredicate passes changes of what the reconciler reads of a Deployment.
 func deploymentPredicate() predicate.Predicate {
 	return updates(func(before, after *appsv1.Deployment) bool {
 		return before.UID != after.UID ||
@@ -136,7 +132,7 @@ func deploymentPredicate() predicate.Predicate {
 	})
 }
 
-// podPredicate lets through what we read of a pod.
+// podPredicate passes changes of what the reconciler reads of a pod.
 func podPredicate() predicate.Predicate {
 	return updates(func(before, after *corev1.Pod) bool {
 		return before.Generation != after.Generation ||
@@ -145,16 +141,16 @@ func podPredicate() predicate.Predicate {
 	})
 }
 
-// limitRangePredicate lets through what a LimitRange allows. It has no generation.
+// limitRangePredicate passes changes of what a LimitRange allows. It has no generation.
 func limitRangePredicate() predicate.Predicate {
 	return updates(func(before, after *corev1.LimitRange) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 
-// quotaPredicate lets through what may free a scaler that a quota holds back. The status
-// of a quota changes with every pod of its namespace, so all else is dropped: more that is
-// used, and a quota that comes, hold up whoever runs into them, in a pass of their own.
+// quotaPredicate passes the changes that may let a scaler continue. Everything else is dropped,
+// because the status of a quota changes with every pod of its namespace. A new quota, or one
+// that is used up, blocks a scaler in its own reconcile.
 func quotaPredicate() predicate.Predicate {
 	freeing := updates(func(before, after *corev1.ResourceQuota) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
@@ -163,14 +159,14 @@ func quotaPredicate() predicate.Predicate {
 	return predicate.And(freeing, predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
 }
 
-// hpaPredicate lets through what an HPA is about, not what it is doing.
+// hpaPredicate passes changes of the spec of an HPA.
 func hpaPredicate() predicate.Predicate {
 	return updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
 		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	})
 }
 
-// updates passes creations and deletions, and those updates that are told to matter.
+// updates passes all creations and deletions, and the updates that matter.
 func updates[T client.Object](matters func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -5,6 +5,7 @@ package verticalscaler
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,199 +22,205 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// maxHistory is the number of changes that the status remembers.
+// maxHistory is the number of entries in the status history.
 const maxHistory = 10
 
-// completeStatus turns what a pass found, decided and did into the status. It is
-// the only place that does.
-func completeStatus(vs *v1beta1.VerticalScaler, p *scope) {
-	if isConflict(p.err) {
-		p.status = *vs.Status.DeepCopy() // it rests on an old cache, and is made again at once
-		return
+// writeStatus writes the status unless it is equal to the one that was read.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	completeStatus(s)
+	if scaler.EqualStatus(s.scaler.Status, s.status) {
+		return nil
 	}
-	s := &p.status
-	s.ObservedGeneration = vs.Generation
-	o := p.observation
+	updated := s.scaler.DeepCopy()
+	updated.Status = s.status
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	r.written.Remember(updated, s.now)
+	return nil
+}
+
+// completeStatus turns the values of a reconcile into the status.
+func completeStatus(s *scope) {
+	status := &s.status
+	status.ObservedGeneration = s.scaler.Generation
+	o := s.observation
 	switch {
-	case p.err != nil && o.deployment == nil:
-		// The pass ended before it saw the Deployment: what was known stands.
+	case s.err != nil && o.deployment == nil:
+		// The reconcile failed before it read the Deployment: the last known status stands.
 	case o.deployment == nil:
-		s.Target, s.Summary, s.Decision, s.RevertedChanges = nil, nil, nil, nil
+		status.Target, status.Summary, status.Decision, status.RevertedChanges = nil, nil, nil, nil
 	default:
 		d := workload.ReadDeployment(o.deployment)
-		s.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
+		status.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
 		if o.winner != "" {
-			s.Summary, s.Recommendation, s.Decision, s.RevertedChanges = nil, nil, nil, nil
+			status.Summary, status.Recommendation, status.Decision, status.RevertedChanges = nil, nil, nil, nil
 		}
-		if isPlanned(p) { // else the decision stands
-			s.Decision = scaler.APIDecision(p.plan.Decision)
-			s.RevertedChanges = scaler.APIRevertedChanges(p.plan.RevertedChanges)
-			s.Summary = summaryOf(p)
-		}
-	}
-	if s.NewPods != nil { // none while there is nothing to size, and none of another Deployment
-		s.NewPods = scaler.APINewPods(p.plan.NewPods)
-		if p.keepsNewPods && vs.Status.NewPods != nil || p.err != nil && !isPlanned(p) {
-			s.NewPods = vs.Status.NewPods
+		if s.isPlanned() { // else the decision stands
+			status.Decision = scaler.APIDecision(s.plan.Decision)
+			status.RevertedChanges = scaler.APIRevertedChanges(s.plan.RevertedChanges)
+			status.Summary = summaryOf(s)
 		}
 	}
-	if p.plan.Decided && p.plan.Decision != nil {
-		s.History = append([]v1beta1.HistoryEntry{{
-			Time:    metav1.NewTime(p.plan.Decision.Time.Truncate(time.Second)),
-			Message: formatDecided(p),
-		}}, s.History...)
-		s.History = s.History[:min(len(s.History), maxHistory)]
+	if status.NewPods != nil { // none while there is nothing to size, and none of another Deployment
+		status.NewPods = scaler.APINewPods(s.plan.NewPods)
+		if s.keepsNewPods && s.scaler.Status.NewPods != nil || s.err != nil && !s.isPlanned() {
+			status.NewPods = s.scaler.Status.NewPods
+		}
 	}
-	s.Conditions = conditionsOf(vs, p)
+	if s.plan.Decided && s.plan.Decision != nil {
+		status.History = append([]v1beta1.HistoryEntry{{
+			Time:    metav1.NewTime(s.plan.Decision.Time.Truncate(time.Second)),
+			Message: formatDecided(s),
+		}}, status.History...)
+		status.History = status.History[:min(len(status.History), maxHistory)]
+	}
+	status.Conditions = conditionsOf(s)
 }
 
-// isPlanned says that the pass got as far as a plan.
-func isPlanned(p *scope) bool { return p.plan.Verdict.Reason != "" }
-
-// conditionsOf makes all conditions, keeping the transition times of those that
-// stay.
-func conditionsOf(vs *v1beta1.VerticalScaler, p *scope) []metav1.Condition {
-	target, provided, applied := targetFound(vs, p), recommendationProvided(p), applied(p)
-	stalled := stalled(p, target, provided)
+// conditionsOf returns all conditions. A condition whose status is unchanged keeps its
+// transition time.
+func conditionsOf(s *scope) []metav1.Condition {
+	target, provided, applied := targetFound(s), recommendationProvided(s), applied(s)
+	stalled := stalled(s, target, provided)
 	all := []metav1.Condition{
-		ready(vs, p, target, provided, applied, stalled), target, provided, applied, reconciling(p, stalled), stalled,
+		ready(s, target, provided, applied, stalled), target, provided, applied, reconciling(s, stalled), stalled,
 	}
-	if c, ok := p.access.Condition(); ok {
+	if c, ok := s.access.Condition(); ok {
 		all = append(all, c)
 	}
-	return conditions.Merge(vs.Status.Conditions, all, vs.Generation, p.now)
+	return conditions.Merge(s.scaler.Status.Conditions, all, s.scaler.Generation, s.now)
 }
 
-func targetFound(vs *v1beta1.VerticalScaler, p *scope) metav1.Condition {
+func targetFound(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
-	switch o := p.observation; {
+	switch o := s.observation; {
 	case o.winner != "":
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, scaler.Target(vs))
-	case o.deployment == nil && p.err != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment could not be read yet"
+		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, scaler.Target(s.scaler))
+	case o.deployment == nil && s.err != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment has not been read yet"
 	case o.deployment == nil:
 		c.Reason = v1beta1.ReasonDeploymentNotFound
-		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(vs))
+		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(s.scaler))
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonDeploymentFound
-		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(vs))
+		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(s.scaler))
 	}
 	return c
 }
 
-func recommendationProvided(p *scope) metav1.Condition {
+func recommendationProvided(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionRecommendationProvided, Status: metav1.ConditionFalse}
-	provided := p.status.Recommendation != nil
-	switch problems := p.observation.problems; {
-	case p.observation.deployment == nil || p.observation.winner != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonWaitingForDeployment, "Usage is observed once there is a Deployment to size"
+	provided := s.status.Recommendation != nil
+	switch problems := s.observation.problems; {
+	case s.observation.deployment == nil || s.observation.winner != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonWaitingForDeployment, "Usage is collected once the Deployment exists"
 	case problems.Outage != "":
 		c.Reason = v1beta1.ReasonMetricsUnavailable
 		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
 	case problems.Incomplete != "" && provided:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonMetricsIncomplete
-		c.Message = "Some usage is missing and counts for nothing: " + problems.Incomplete
+		c.Message = "Some usage is missing and is ignored: " + problems.Incomplete
 	case problems.Incomplete != "":
 		c.Reason = v1beta1.ReasonMetricsIncomplete
 		c.Message = "Usage is missing: " + problems.Incomplete
 	case provided:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage to recommend from"
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation"
 	default:
-		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Usage is being observed; a few minutes are needed"
+		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Collecting usage; the first recommendation takes a few minutes"
 	}
-	if past := p.observation.problems.Past; past != "" && p.observation.deployment != nil && p.observation.winner == "" {
-		c.Message += "; usage of the past is not known yet: " + past
+	if past := s.observation.problems.Past; past != "" && s.observation.deployment != nil && s.observation.winner == "" {
+		c.Message += "; past usage is not loaded yet: " + past
 	}
 	return c
 }
 
-func applied(p *scope) metav1.Condition {
+func applied(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}
 	switch {
-	case p.observation.deployment == nil && p.err == nil:
+	case s.observation.deployment == nil && s.err == nil:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"
-	case p.observation.winner != "":
+	case s.observation.winner != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
-	case !isPlanned(p):
+	case !s.isPlanned():
 		c.Message = unfinished
 	default:
 		c.Status = metav1.ConditionFalse
-		if p.plan.Verdict.State.IsApplied() {
+		if s.plan.Verdict.State.IsApplied() {
 			c.Status = metav1.ConditionTrue
 		}
-		c.Reason, c.Message = p.plan.Verdict.Reason, p.plan.Verdict.Message
+		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
 	}
 	return c
 }
 
-// unfinished is the message of a pass that failed before it had a plan. The error
-// itself may read differently each time; the log has it.
-const unfinished = "The pass could not be finished; it is tried again"
+// unfinished is the message of a reconcile that failed before it had a plan. The error itself
+// is in the log, because its text may change with each retry.
+const unfinished = "The last reconcile failed and is retried; see the operator's log"
 
-// reconciling is True while pods are being changed, but not beside Stalled: one of
-// the two answers whether to wait or to act.
-func reconciling(p *scope, stalled metav1.Condition) metav1.Condition {
-	if p.plan.Verdict.State == plan.Changing && stalled.Status != metav1.ConditionTrue {
-		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: p.plan.Verdict.Reason, Message: p.plan.Verdict.Message}
+// reconciling is True while pods are being changed, but never together with Stalled: a user
+// either waits or acts.
+func reconciling(s *scope, stalled metav1.Condition) metav1.Condition {
+	if s.plan.Verdict.State == plan.Changing && stalled.Status != metav1.ConditionTrue {
+		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.plan.Verdict.Reason, Message: s.plan.Verdict.Message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change is under way"}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
 }
 
-// stalled is True when a person must act.
-func stalled(p *scope, target, provided metav1.Condition) metav1.Condition {
+// stalled is True if a user must act.
+func stalled(s *scope, target, provided metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue}
 	switch {
 	case target.Reason == v1beta1.ReasonConflict:
 		c.Reason, c.Message = target.Reason, target.Message
-	case p.plan.Verdict.State.IsStalled():
-		c.Reason, c.Message = p.plan.Verdict.Reason, p.plan.Verdict.Message
+	case s.plan.Verdict.State.IsStalled():
+		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonOperatingNormally, "Nothing waits for a person"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonOperatingNormally, "No action required"
 	}
 	return c
 }
 
-// ready sums the others up. Learning, waiting and suspended are Ready.
-func ready(vs *v1beta1.VerticalScaler, p *scope, target, provided, applied, stalled metav1.Condition) metav1.Condition {
+// ready sums up the other conditions. Learning, waiting and suspended scalers are Ready.
+func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOperatingNormally}
 	switch {
 	case stalled.Status == metav1.ConditionTrue:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, stalled.Reason, stalled.Message
-	case p.err != nil && !isPlanned(p):
+	case s.err != nil && !s.isPlanned():
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, unfinished
 	case target.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, target.Message
-	case scaler.IsPaused(vs):
+	case scaler.IsPaused(s.scaler):
 		c.Reason, c.Message = v1beta1.ReasonPaused, applied.Message
-	case vs.Spec.Suspend:
+	case s.scaler.Spec.Suspend:
 		c.Reason, c.Message = v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended"
-	case scaler.Mode(&vs.Spec) == v1beta1.UpdateModeRecommend:
-		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are made, not applied"
+	case scaler.Mode(&s.scaler.Spec) == v1beta1.UpdateModeRecommend:
+		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are not applied"
 	case provided.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message
 	default:
-		c.Message = "The scaler works"
+		c.Message = "Operating normally"
 	}
 	return c
 }
 
-// summaryOf makes what kubectl get shows: a pod's requests, now and as they shall
-// be.
-func summaryOf(p *scope) *v1beta1.Summary {
-	s := p.observation.situation
+// summaryOf is what kubectl get shows: the current and the wanted requests of a pod.
+func summaryOf(s *scope) *v1beta1.Summary {
+	situation := s.observation.situation
 	var now, wanted quantity.Amounts
-	for _, c := range s.Deployment.Containers {
-		least := leastRequests(s, c.Name)
+	for _, c := range situation.Deployment.Containers {
+		least := leastRequests(situation, c.Name)
 		now = sum(now, least)
-		wanted = sum(wanted, cover(least, wantedRequests(p, c.Name)))
+		wanted = sum(wanted, cover(least, wantedRequests(s, c.Name)))
 	}
 	return &v1beta1.Summary{
 		CPU:    arrow(quantity.FormatCPU, now.CPUMillis, wanted.CPUMillis),
 		Memory: arrow(quantity.FormatMemory, now.MemoryBytes, wanted.MemoryBytes),
-		Pods:   fmt.Sprintf("%d/%d", p.plan.Progress.PodsAtSize, p.plan.Progress.Pods),
+		Pods:   fmt.Sprintf("%d/%d", s.plan.Progress.PodsAtSize, s.plan.Progress.Pods),
 	}
 }
 
@@ -249,14 +256,14 @@ func leastRequests(s plan.Situation, container string) quantity.Amounts {
 // wantedRequests are the decision's where there is one, else the recommendation's
 // while nothing may be changed. What is applied is as wanted, even where a limit or a
 // LimitRange made it a little different.
-func wantedRequests(p *scope, container string) quantity.Amounts {
+func wantedRequests(s *scope, container string) quantity.Amounts {
 	switch {
-	case p.plan.Verdict.State.IsApplied():
+	case s.plan.Verdict.State.IsApplied():
 		return quantity.Amounts{}
-	case p.plan.Decision != nil:
-		return p.plan.Decision.Requests[container]
-	case isDeferred(p.plan.Verdict.Reason):
-		for _, rec := range p.observation.situation.Recommendations {
+	case s.plan.Decision != nil:
+		return s.plan.Decision.Requests[container]
+	case isDeferred(s.plan.Verdict.Reason):
+		for _, rec := range s.observation.situation.Recommendations {
 			if rec.Name == container {
 				return rec.Target
 			}
@@ -265,7 +272,7 @@ func wantedRequests(p *scope, container string) quantity.Amounts {
 	return quantity.Amounts{}
 }
 
-// isPutOff tells the reasons for which nothing has been decided, only recommended.
+// isDeferred reports whether the reason means that sizes are recommended and not decided.
 func isDeferred(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen:
@@ -278,7 +285,7 @@ func sum(a, b quantity.Amounts) quantity.Amounts {
 	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
 }
 
-// cover puts the amounts that are set over those of a.
+// cover replaces the amounts of a by those that are set in over.
 func cover(a, over quantity.Amounts) quantity.Amounts {
 	return quantity.Amounts{
 		CPUMillis:   cmp.Or(over.CPUMillis, a.CPUMillis),
@@ -286,7 +293,7 @@ func cover(a, over quantity.Amounts) quantity.Amounts {
 	}
 }
 
-// sayDecision tells a decision in one line, from what to what.
+// formatDecision is a decision in one line, from what to what.
 func formatDecision(s plan.Situation, d *plan.Decision) string {
 	parts := formatRequests(s, d, false)
 	if len(parts) == 0 { // the pods that have the least have it already
@@ -295,13 +302,13 @@ func formatDecision(s plan.Situation, d *plan.Decision) string {
 	return conditions.Truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
 }
 
-// sayDecided tells the plan's decision, and what has been seen where it puts something back.
-func formatDecided(p *scope) string {
-	said := formatDecision(p.observation.situation, p.plan.Decision)
-	if p.plan.Reverted != "" {
-		said = conditions.Truncated(said + " (" + p.plan.Reverted + ")")
+// formatDecided is the plan's decision, and the evidence if it reverts a change.
+func formatDecided(s *scope) string {
+	text := formatDecision(s.observation.situation, s.plan.Decision)
+	if s.plan.Reverted != "" {
+		text = conditions.Truncated(text + " (" + s.plan.Reverted + ")")
 	}
-	return said
+	return text
 }
 
 func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {

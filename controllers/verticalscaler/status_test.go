@@ -60,7 +60,13 @@ func runningPod(name string, containers ...workload.Container) workload.Pod {
 	return workload.Pod{Name: name, UID: "uid", Running: true, Current: true, Containers: containers}
 }
 
-// aPass is one that has found all in order.
+// completeFor completes the status of a scaler.
+func completeFor(vs *v1beta1.VerticalScaler, s *scope) {
+	s.scaler = vs
+	completeStatus(s)
+}
+
+// aScope is one that has found all in order.
 func aScope(changes ...func(*scope)) *scope {
 	p := &scope{
 		now: noon,
@@ -105,10 +111,10 @@ func formatConditions(conditions []metav1.Condition) string {
 func TestConditions(t *testing.T) {
 	const (
 		found     = "TargetFound=True DeploymentFound: Deployment shop/checkout is found\n"
-		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage to recommend from\n"
-		atRest    = "Reconciling=False OperatingNormally: No change is under way\n"
-		noPerson  = "Stalled=False OperatingNormally: Nothing waits for a person"
-		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is observed once there is a Deployment to size\n"
+		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage for a recommendation\n"
+		atRest    = "Reconciling=False OperatingNormally: No change in progress\n"
+		noPerson  = "Stalled=False OperatingNormally: No action required"
+		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is collected once the Deployment exists\n"
 	)
 	serverDown := apierrors.NewInternalError(errors.New("etcd"))
 	cases := map[string]struct {
@@ -118,13 +124,13 @@ func TestConditions(t *testing.T) {
 	}{
 		"all is well": {
 			checkout(), aScope(),
-			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
 		"learning is Ready": {
 			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
-			"Ready=True Learning: Usage is being observed; a few minutes are needed\n" + found +
-				"RecommendationProvided=False CollectingHistory: Usage is being observed; a few minutes are needed\n" +
+			"Ready=True Learning: Collecting usage; the first recommendation takes a few minutes\n" + found +
+				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes\n" +
 				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
 		},
 		"waiting for the Deployment is Ready": {
@@ -148,12 +154,12 @@ func TestConditions(t *testing.T) {
 		},
 		"Recommend is Ready": {
 			checkout(withMode("Recommend")), aScope(planned("RecommendOnly", "updateMode is Recommend")),
-			"Ready=True RecommendOnly: Recommendations are made, not applied\n" + found + enough +
+			"Ready=True RecommendOnly: Recommendations are not applied\n" + found + enough +
 				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noPerson,
 		},
 		"a change is under way": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State = plan.Changing }),
-			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
@@ -189,8 +195,8 @@ func TestConditions(t *testing.T) {
 		},
 		"with part of the metrics": {
 			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
-			"Ready=True OperatingNormally: The scaler works\n" + found +
-				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and counts for nothing: container app of pod a\n" +
+			"Ready=True OperatingNormally: Operating normally\n" + found +
+				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and is ignored: container app of pod a\n" +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
 		},
 		"with too little of the metrics": {
@@ -204,25 +210,25 @@ func TestConditions(t *testing.T) {
 		},
 		"the Deployment could not be read": {
 			checkout(), &scope{now: noon, err: serverDown},
-			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" +
-				"TargetFound=Unknown Unknown: The Deployment could not be read yet\n" + undecided +
-				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
+			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" +
+				"TargetFound=Unknown Unknown: The Deployment has not been read yet\n" + undecided +
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noPerson,
 		},
 		"the pass failed before it had a plan": {
 			checkout(), aScope(func(p *scope) { p.plan, p.err = plan.Plan{}, serverDown }),
-			"Ready=Unknown Unknown: The pass could not be finished; it is tried again\n" + found + enough +
-				"Applied=Unknown Unknown: The pass could not be finished; it is tried again\n" + atRest + noPerson,
+			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + found + enough +
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noPerson,
 		},
 		"the step failed": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
-			"Ready=True OperatingNormally: The scaler works\n" + found + enough +
+			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
 				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			completeStatus(tc.scaler, tc.pass)
+			completeFor(tc.scaler, tc.pass)
 			if diff := cmp.Diff(tc.want, formatConditions(tc.pass.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -248,13 +254,13 @@ func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first := aScope(changes...)
 			first.now = noon.Add(123 * time.Millisecond)
-			completeStatus(checkout(), first)
+			completeFor(checkout(), first)
 			vs := checkout(func(s *v1beta1.VerticalScaler) { s.Status = first.status })
 
 			second := aScope(changes...)
 			second.now = noon.Add(time.Minute)
 			second.status = *vs.Status.DeepCopy()
-			completeStatus(vs, second)
+			completeFor(vs, second)
 			if !scaler.EqualStatus(first.status, second.status) {
 				t.Errorf("statuses (-first +second):\n%s", cmp.Diff(first.status, second.status))
 			}
@@ -264,7 +270,7 @@ func TestTheSamePassWritesTheSameStatus(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	before := aScope()
-	completeStatus(checkout(), before)
+	completeFor(checkout(), before)
 	vs := checkout(func(s *v1beta1.VerticalScaler) {
 		s.Generation, s.Status = 4, before.status
 		// What a hostile status may hold on top is dropped: it must not fill the list.
@@ -273,7 +279,7 @@ func TestTransitionTimes(t *testing.T) {
 		}
 	})
 	p := aScope(planned("Resizing", "…"), func(p *scope) { p.now, p.plan.Verdict.State = noon.Add(time.Hour), plan.Changing })
-	completeStatus(vs, p)
+	completeFor(vs, p)
 	changed := map[string]bool{"Applied": true, "Reconciling": true}
 	if len(p.status.Conditions) != 6 {
 		t.Errorf("%d conditions: %s", len(p.status.Conditions), formatConditions(p.status.Conditions))
@@ -306,7 +312,7 @@ func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.now, p.status = noon, *known.DeepCopy()
-			completeStatus(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
+			completeFor(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
 			if diff := cmp.Diff(decided, p.status.Decision); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
@@ -315,12 +321,11 @@ func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a pass on an old cache says nothing at all", func(t *testing.T) {
+	t.Run("a reconcile on an old cache says nothing at all", func(t *testing.T) {
 		for _, err := range []error{errStaleCache, apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old"))} {
-			p := aScope(func(p *scope) { p.err = err })
-			completeStatus(checkout(func(s *v1beta1.VerticalScaler) { s.Status = *known.DeepCopy() }), p)
-			if diff := cmp.Diff(known, p.status); diff != "" {
-				t.Errorf("status (-want +got):\n%s", diff)
+			s := aScope()
+			if s.classify(err); s.outcome != conflicted {
+				t.Errorf("%v: outcome %d", err, s.outcome)
 			}
 		}
 	})
@@ -330,7 +335,7 @@ func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
 	p := &scope{now: noon, status: v1beta1.VerticalScalerStatus{
 		Decision: &v1beta1.Decision{}, Summary: &v1beta1.Summary{}, Target: &v1beta1.Target{}, Recommendation: &v1beta1.Recommendation{},
 	}}
-	completeStatus(checkout(), p)
+	completeFor(checkout(), p)
 	if p.status.Decision != nil || p.status.Summary != nil || p.status.Target != nil {
 		t.Errorf("status = %+v", p.status)
 	}
@@ -425,7 +430,7 @@ func TestHistory(t *testing.T) {
 				"log": amounts(10, 0), "app": amounts(300+int64(i), 256),
 			}}
 		})
-		completeStatus(vs, p)
+		completeFor(vs, p)
 		vs.Status = p.status
 	}
 	history := vs.Status.History
@@ -436,7 +441,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("newest = %s %q, want %q", history[0].Time, history[0].Message, want)
 	}
 	p := aScope(func(p *scope) { p.status = vs.Status })
-	completeStatus(vs, p)
+	completeFor(vs, p)
 	if diff := cmp.Diff(history, p.status.History); diff != "" {
 		t.Errorf("a pass that decides nothing changes the history:\n%s", diff)
 	}

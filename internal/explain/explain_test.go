@@ -80,7 +80,7 @@ func checkout(changes ...change) explain.Evidence {
 	}
 	conditions(
 		"Ready True OperatingNormally Operating normally", "TargetFound True DeploymentFound Deployment shop/checkout is found",
-		"RecommendationProvided True EnoughHistory There is enough usage to recommend from", "Applied True Applied All pods have the decided size",
+		"RecommendationProvided True EnoughHistory There is enough usage for a recommendation", "Applied True Applied All pods have the decided size",
 		"Reconciling False OperatingNormally No change is in progress", "Stalled False OperatingNormally No action required",
 	)(&e)
 	for _, change := range changes {
@@ -168,13 +168,13 @@ func cases() map[string]explain.Evidence {
 		"conflict": checkout(undecided, func(e *explain.Evidence) { e.Scaler.Status.Summary = nil }, conditions(
 			"Ready False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
 			"TargetFound False Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
-			"RecommendationProvided Unknown WaitingForDeployment Usage is observed once there is a Deployment to size",
+			"RecommendationProvided Unknown WaitingForDeployment Usage is collected once the Deployment exists",
 			"Applied False Conflict Another scaler sizes the Deployment",
 			"Stalled True Conflict VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two")),
 		"deployment-not-found": checkout(undecided, func(e *explain.Evidence) { e.Deployment, e.Pods, e.Scaler.Status.Summary = nil, nil, nil }, conditions(
 			"Ready True WaitingForDeployment Waiting for Deployment shop/checkout to be created",
 			"TargetFound False DeploymentNotFound Waiting for Deployment shop/checkout to be created",
-			"RecommendationProvided Unknown WaitingForDeployment Usage is observed once there is a Deployment to size",
+			"RecommendationProvided Unknown WaitingForDeployment Usage is collected once the Deployment exists",
 			"Applied Unknown WaitingForDeployment There is no Deployment to size")),
 		"metrics-unavailable": checkout(conditions(
 			"Ready False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
@@ -186,7 +186,7 @@ func cases() map[string]explain.Evidence {
 				ContainerName: "*", ControlledResources: []v1beta1.ControlledResource{"cpu"},
 				MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("50m"))}, MaxAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("2"))},
 			}}}
-		}, conditions("Ready True RecommendOnly Recommendations are made, not applied", "Applied False RecommendOnly updateMode is Recommend: recommendations are not applied")),
+		}, conditions("Ready True RecommendOnly Recommendations are not applied", "Applied False RecommendOnly updateMode is Recommend: recommendations are not applied")),
 		"not-observed": {Scaler: &v1beta1.VerticalScaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", Generation: 1},
 			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "checkout"}, Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},

@@ -236,7 +236,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 			return err.Error()
 		}
 		for _, event := range list.Items {
-			if event.Regarding.UID == rolled.UID && event.Reason == "Blocked" && strings.Contains(event.Note, "Frozen: what was taken over is not given back yet") {
+			if event.Regarding.UID == rolled.UID && event.Reason == "Blocked" && strings.Contains(event.Note, "Frozen: Waiting to restore the original values") {
 				return ""
 			}
 		}

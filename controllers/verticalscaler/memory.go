@@ -1,0 +1,220 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// perScaler remembers one value per scaler. A restart loses it. A value is replaced, never
+// changed, so that it may be read without the lock.
+type perScaler[T any] struct {
+	mu     sync.Mutex
+	values map[types.NamespacedName]T
+}
+
+func (m *perScaler[T]) get(scaler types.NamespacedName) (value T, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	value, ok = m.values[scaler]
+	return value, ok
+}
+
+// replace stores what change returns for the value so far.
+func (m *perScaler[T]) replace(scaler types.NamespacedName, change func(T) T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[types.NamespacedName]T{}
+	}
+	m.values[scaler] = change(m.values[scaler])
+}
+
+func (m *perScaler[T]) forget(scaler types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, scaler)
+}
+
+// podMemory remembers which generation of a pod our last resize led to, which resizes the
+// API server has rejected, and which generation of the Deployment our last rewrite led to.
+// A restart costs at most one more request per pod.
+type podMemory struct {
+	perScaler[map[types.UID]remembered]
+}
+
+// remembered is what is known of a pod or a Deployment.
+type remembered struct {
+	generation int64
+	// at is when the last write led to that generation.
+	at time.Time
+	// sizes is what the resized containers of the pod had after it.
+	sizes    map[string]workload.Resources
+	rejected []rejectedUntil
+	// evicted says that the pod was evicted, at that time.
+	evicted bool
+	// eviction is the last rejected eviction of the Deployment's pods.
+	eviction *plan.RejectedEviction
+}
+
+type rejectedUntil struct {
+	plan.RejectedResize
+
+	until time.Time
+}
+
+// isNewerThan reports whether our last write led to a later generation than that one.
+func (m remembered) isNewerThan(generation int64, now time.Time) bool {
+	return generation < m.generation && now.Sub(m.at) < staleFor
+}
+
+// isUndone reports whether another controller has changed our last resize of the pod.
+func (m remembered) isUndone(pod workload.Pod) bool {
+	if pod.Generation <= m.generation {
+		return false
+	}
+	for name, ours := range m.sizes {
+		if c, ok := pod.Container(name); ok && c.Resources != ours {
+			return true
+		}
+	}
+	return false
+}
+
+// rejectedAt returns the rejected resizes that still count.
+func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize) {
+	for _, last := range m.rejected {
+		if now.Before(last.until) {
+			rejected = append(rejected, last.RejectedResize)
+		}
+	}
+	return rejected
+}
+
+// remember changes what is remembered of a pod.
+func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {
+	m.replace(scaler, func(pods map[types.UID]remembered) map[types.UID]remembered {
+		what := pods[pod]
+		what.rejected = slices.Clone(what.rejected)
+		change(&what)
+		pods = maps.Clone(pods)
+		if pods == nil {
+			pods = map[types.UID]remembered{}
+		}
+		pods[pod] = what
+		return pods
+	})
+}
+
+// recall returns what is remembered of the scaler's pods, and forgets deleted pods.
+func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
+	if _, ok := m.get(scaler); !ok {
+		return nil
+	}
+	m.replace(scaler, func(pods map[types.UID]remembered) map[types.UID]remembered {
+		pods = maps.Clone(pods)
+		maps.DeleteFunc(pods, func(uid types.UID, _ remembered) bool { return !alive[uid] })
+		return pods
+	})
+	pods, _ := m.get(scaler)
+	return pods
+}
+
+// acknowledge forgets the resizes that another controller has changed, once the status
+// counts them.
+func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.UID]int64) {
+	for uid, seen := range undone {
+		r.pods.remember(scaler, uid, func(what *remembered) {
+			if what.generation < seen { // otherwise it has been resized again
+				what.sizes = nil
+			}
+		})
+	}
+}
+
+// admissionMemory remembers which bindings were found to be right, and when.
+type admissionMemory struct {
+	perScaler[admitted]
+
+	// swept says that bindings of deleted scalers have been looked for.
+	swept atomic.Bool
+}
+
+// admitted is what is known of one scaler's binding.
+type admitted struct {
+	// selector is that of the binding when it was last read; nil if there is no binding.
+	selector *metav1.LabelSelector
+	// readAt is when that was.
+	readAt time.Time
+	// sizes are what the status asks the API server for.
+	sizes []v1beta1.NewPodContainer
+	// askedSince is since when there has been a binding beside them; zero if it is unknown.
+	askedSince time.Time
+}
+
+// ask notes that the status and a binding ask for these sizes. A changed binding asks again.
+func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time, changed bool) {
+	m.replace(scaler, func(last admitted) admitted {
+		if last.askedSince.IsZero() || changed || !equality.Semantic.DeepEqual(last.sizes, sizes) {
+			last.sizes, last.askedSince = slices.Clone(sizes), now
+		}
+		return last
+	})
+}
+
+// asked is since when the API server has been asked for the sizes in the status; zero if it
+// has not.
+func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
+	last, _ := m.get(scaler)
+	if status == nil || !equality.Semantic.DeepEqual(last.sizes, status.Containers) {
+		return time.Time{}
+	}
+	return last.askedSince
+}
+
+// isFresh reports whether a binding with that selector was read a short time ago.
+func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time, longest time.Duration) bool {
+	last, _ := m.get(scaler)
+	return last.selector != nil && now.Sub(last.readAt) < longest && equality.Semantic.DeepEqual(last.selector, selector)
+}
+
+// remember notes that the binding is right.
+func (m *admissionMemory) remember(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time) {
+	m.replace(scaler, func(last admitted) admitted {
+		last.selector, last.readAt = selector.DeepCopy(), now
+		return last
+	})
+}
+
+func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {
+	last, _ := m.get(scaler)
+	return last.selector != nil
+}
+
+// quotaMemory remembers which scalers wait for a ResourceQuota.
+type quotaMemory struct{ perScaler[bool] }
+
+// remember notes the reason of a finished reconcile.
+func (m *quotaMemory) remember(scaler types.NamespacedName, reason string) {
+	m.replace(scaler, func(bool) bool { return reason == v1beta1.ReasonQuotaExceeded })
+}
+
+// mayWait reports whether the scaler waits for a ResourceQuota, or whether that is unknown:
+// before its first reconcile, during a reconcile, and after one that failed.
+func (m *quotaMemory) mayWait(scaler types.NamespacedName) bool {
+	waits, known := m.get(scaler)
+	return waits || !known
+}

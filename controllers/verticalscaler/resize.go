@@ -1,0 +1,134 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// resize resizes one pod, all its containers at once. The pod must still be the one that
+// the plan saw.
+func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
+	patch, err := resizePatch(step)
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.scaler.Namespace, Name: step.Pod}}
+	err = r.Client.SubResource("resize").Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+	if rejection := apierror.Of(err); rejection.Reason != "" {
+		countAction("resize", rejection.Reason)
+		log.FromContext(ctx).Info("Resize rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)
+		r.replanResize(s, step, rejection)
+		return nil
+	}
+	if err != nil {
+		countAction("resize", actionOutcome(err))
+		return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
+	}
+	countAction("resize", "done")
+	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+		what.generation, what.at = pod.Generation, s.now
+		what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
+	})
+	s.changes = append(s.changes, changesOf(s.observation.situation, step)...)
+	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
+	return nil
+}
+
+// replanResize plans again after a rejected resize. The rejection becomes the plan's reason,
+// or the next reconcile resizes another pod.
+func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror.Rejection) {
+	rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
+	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
+		what.rejected = slices.DeleteFunc(what.rejected, func(old rejectedUntil) bool { return !s.now.Before(old.until) })
+		what.rejected = append(what.rejected, rejectedUntil{rejected, s.now.Add(r.rejectionPeriod(s, rejection.Reason))})
+	})
+	situation := &s.observation.situation
+	situation.RejectedResizes = maps.Clone(situation.RejectedResizes)
+	if situation.RejectedResizes == nil {
+		situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+	}
+	situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), rejected)
+	s.plan = s.next()
+	if _, resizes := s.plan.Step.(plan.Resize); resizes {
+		s.requeueAfter = staleCacheRetry
+	}
+}
+
+// rejectionPeriod is how long a rejected resize is not tried again. Most rejections end with
+// something that the operator does not watch, so the resync tries again. A quota that the
+// plan could check was only seen late.
+func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
+	if reason == v1beta1.ReasonQuotaExceeded && s.observation.judgesQuotas {
+		return min(lateQuota, r.resync(s.scaler.UID))
+	}
+	return r.resync(s.scaler.UID)
+}
+
+// lateQuota is how long a quota may take to arrive in the cache.
+const lateQuota = 10 * time.Second
+
+// resizePatch is the strategic merge patch that holds the pod's identity and the
+// containers' resources, and nothing else.
+func resizePatch(step plan.Resize) ([]byte, error) {
+	type container struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	var body struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+		Spec struct {
+			Containers []container `json:"containers"`
+		} `json:"spec"`
+	}
+	body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion
+	for _, size := range step.Sizes {
+		body.Spec.Containers = append(body.Spec.Containers, container{
+			Name: size.Container,
+			Resources: corev1.ResourceRequirements{
+				Requests: resourceList(size.Requests),
+				Limits:   resourceList(size.Limits),
+			},
+		})
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the resize of pod %s: %w", step.Pod, err)
+	}
+	return patch, nil
+}
+
+func resourceList(a quantity.Amounts) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	if a.CPUMillis > 0 {
+		list[corev1.ResourceCPU] = quantity.CPU(a.CPUMillis)
+	}
+	if a.MemoryBytes > 0 {
+		list[corev1.ResourceMemory] = quantity.Memory(a.MemoryBytes)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
