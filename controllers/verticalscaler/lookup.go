@@ -27,23 +27,22 @@ import (
 )
 
 const (
-	// claimIndex indexes scalers by the claim in their status: the reverse lookup.
+	// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
 	claimIndex = "status.claim"
-	// targetIndex indexes scalers by the Deployment that their spec names, to find
-	// those that name the same one.
+	// targetIndex indexes scalers by the Deployment that their spec names, to find several
+	// scalers of one Deployment.
 	targetIndex = "spec.target"
 )
 
-// lookup answers from the cache which scalers a Deployment concerns.
+// lookup finds the scalers of a Deployment in the cache.
 //
-// Its answers are keys. The stock indexed List copies every object that it hits,
-// which costs twenty times as much per event, and more with every scaler that
-// shares the Deployment.
+// It returns keys. The indexed List of the cache copies every object that it finds, which
+// costs twenty times as much per event, and more with every scaler of the Deployment.
 type lookup struct {
-	// indexer is the store of the scalers' informer; nil where the cache watches
-	// several namespaces one by one and so has no single store.
+	// indexer is the store of the scalers' informer; nil if the cache watches several namespaces
+	// and has one store for each.
 	indexer toolscache.Indexer
-	// reader is asked where there is no indexer.
+	// reader is used if there is no indexer.
 	reader client.Reader
 }
 
@@ -107,7 +106,7 @@ func (l *lookup) rivals(ctx context.Context, deployment types.NamespacedName) []
 func (l *lookup) keys(ctx context.Context, index string, deployment types.NamespacedName) []types.NamespacedName {
 	keys, err := l.lookUp(ctx, index, deployment)
 	if err != nil {
-		// A lost event costs time, not correctness: the resync asks again.
+		// The resync makes up for a lost event.
 		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment, "index", index)
 		return nil
 	}
@@ -154,8 +153,8 @@ func (l *lookup) ofPod(ctx context.Context, pod client.Object) []reconcile.Reque
 	return requests(l.claimants(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}))
 }
 
-// ofRival maps a scaler to the others that name the same Deployment: one of them
-// may have to take over, or to step back.
+// ofRival maps a scaler to the other scalers of the same Deployment, because their precedence
+// may have changed.
 func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Request {
 	vs, ok := obj.(*v1beta1.VerticalScaler)
 	if !ok {
@@ -171,8 +170,8 @@ func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Req
 	return requests(others)
 }
 
-// ofHPA maps an HPA to the scalers that claim the Deployment that it scales. Which one
-// a ScaledDeployment's is, is not for the HPA to say: then it is all of the namespace.
+// ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a
+// ScaledDeployment does not name the Deployment, and is mapped to all scalers of the namespace.
 func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)

@@ -167,7 +167,7 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 	}
 	for i := range bindings.Items {
 		key, ours := admission.ScalerOf(&bindings.Items[i])
-		// Where a namespace is not watched, the answer is another error.
+		// In a namespace that is not watched, the error is another one.
 		if err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{}); !ours || !apierrors.IsNotFound(err) {
 			continue
 		}

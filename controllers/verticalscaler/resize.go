@@ -86,8 +86,8 @@ func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 // lateQuota is how long a quota may take to arrive in the cache.
 const lateQuota = 10 * time.Second
 
-// resizePatch is the strategic merge patch that holds the pod's identity and the
-// containers' resources, and nothing else.
+// resizePatch is a strategic merge patch of the containers' resources, with the identity of
+// the pod as the precondition.
 func resizePatch(step plan.Resize) ([]byte, error) {
 	type container struct {
 		Name      string                      `json:"name"`

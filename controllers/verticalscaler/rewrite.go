@@ -47,7 +47,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, step plan.TakeOver)
 		if s.block(err) {
 			return nil
 		}
-		return fmt.Errorf("reading Deployment %s to record what it holds: %w", scaler.Target(s.scaler), err)
+		return fmt.Errorf("reading Deployment %s to record its original values: %w", scaler.Target(s.scaler), err)
 	}
 	if live.ResourceVersion != step.ResourceVersion {
 		return errStaleCache
