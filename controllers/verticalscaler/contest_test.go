@@ -62,7 +62,7 @@ func TestWhetherWhatDiffersIsStillOurs(t *testing.T) {
 	}
 }
 
-func TestWhetherAPodWasUndone(t *testing.T) {
+func TestWhetherAResizeWasChangedByAnotherController(t *testing.T) {
 	small := workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}
 	large := workload.Resources{Requests: quantity.Amounts{CPUMillis: 300}}
 	ours := remembered{generation: 3, sizes: map[string]workload.Resources{"app": large, "gone": large}}
@@ -74,12 +74,12 @@ func TestWhetherAPodWasUndone(t *testing.T) {
 		pod    workload.Pod
 		want   bool
 	}{
-		"not as we left it":                      {ours, pod(3, large), false},
-		"not where the cache is older":           {ours, pod(2, small), false},
-		"not where something else was changed":   {ours, pod(4, large), false},
-		"where somebody else has resized it":     {ours, pod(4, small), true},
-		"not one that we have never resized":     {remembered{}, pod(4, small), false},
-		"not once that has been counted already": {remembered{generation: 3}, pod(4, small), false},
+		"not as we left it":                       {ours, pod(3, large), false},
+		"not where the cache is older":            {ours, pod(2, small), false},
+		"not where something else was changed":    {ours, pod(4, large), false},
+		"where another controller has resized it": {ours, pod(4, small), true},
+		"not one that we have never resized":      {remembered{}, pod(4, small), false},
+		"not once that has been counted already":  {remembered{generation: 3}, pod(4, small), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.memory.isUndone(tc.pod); got != tc.want {

@@ -26,7 +26,7 @@ func TestEvents(t *testing.T) {
 	qos := []func(*scope){planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }}
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		pass   *scope
+		scope  *scope
 		want   []string
 	}{
 		"new sizes are decided": {
@@ -41,8 +41,8 @@ func TestEvents(t *testing.T) {
 			[]string{"Normal Applied cpu 200m, memory 256Mi on 2/2 pods; the operator restarted none of them"},
 		},
 		"nothing was decided, so nothing is applied": {checkout(), aScope(func(p *scope) { p.plan.Decision = nil }), nil},
-		"a person must act":                          {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
-		"a person must still act":                    {checkout(stalledBefore), aScope(qos...), nil},
+		"a user must act":       {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
+		"a user must still act": {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {
 			checkout(), &scope{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
 			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
@@ -55,8 +55,8 @@ func TestEvents(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
-			completeFor(tc.scaler, tc.pass)
-			(&Reconciler{Recorder: recorder}).recordEvents(tc.pass)
+			completeFor(tc.scaler, tc.scope)
+			(&Reconciler{Recorder: recorder}).recordEvents(tc.scope)
 			close(recorder.Events)
 			var got []string
 			for e := range recorder.Events {
@@ -71,5 +71,5 @@ func TestEvents(t *testing.T) {
 	}
 	quiet := aScope()
 	completeFor(checkout(), quiet)
-	(&Reconciler{}).recordEvents(quiet) // without a recorder nobody is told
+	(&Reconciler{}).recordEvents(quiet) // without a recorder, no events
 }

@@ -69,7 +69,7 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 		"it is granted":                      {nil, "Recreating", false, 0, false},
 		"a budget is asked later":            {budget, "DisruptionBudget", false, 30 * time.Second, false},
 		"but not as late as it may say":      {slow, "DisruptionBudget", false, 5 * time.Minute, false},
-		"several budgets need a person":      {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which"}}, "ManyDisruptionBudgets", true, 10 * time.Minute, false},
+		"several budgets need a user":        {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which"}}, "ManyDisruptionBudgets", true, 10 * time.Minute, false},
 		"so does a right that is missing":    {apierrors.NewForbidden(pods, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), "Forbidden", true, 10 * time.Minute, false},
 		"another pod by that name is spared": {apierrors.NewConflict(pods, "web-1", errors.New("the UID in the precondition")), "Recreating", false, 0, true},
 		"a pod that has gone is no matter":   {apierrors.NewNotFound(pods, "web-1"), "Recreating", false, 0, true},
@@ -119,10 +119,10 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 			if tc.fails {
 				return
 			}
-			// A pass that follows at once, for whatever reason, over the same cache.
+			// Another reconcile follows at once on the same cache.
 			switch next := plans(); {
 			case tc.answer == nil && !errors.Is(next.err, errStaleCache):
-				t.Errorf("the pod is still there in the cache, and the pass goes on: %v, %+v", next.err, next.plan.Step)
+				t.Errorf("the pod is still in the cache, and the reconcile goes on: %v, %+v", next.err, next.plan.Step)
 			case tc.answer != nil && (next.plan.Step != nil || next.plan.Verdict.Reason != tc.reason):
 				t.Errorf("asked again at once: %s, %+v", next.plan.Verdict.Reason, next.plan.Step)
 			}

@@ -80,7 +80,7 @@ func TestWhatAnotherScalerHoldsIsNotTheUsers(t *testing.T) {
 	}
 }
 
-func TestAForgedRecordGivesNothingBackThatAnotherScalerHolds(t *testing.T) {
+func TestAForgedRecordRestoresNothingOfAnotherScaler(t *testing.T) {
 	r, _, other := holderWorld(t, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return errors.New("the Deployment is written to")
@@ -91,7 +91,7 @@ func TestAForgedRecordGivesNothingBackThatAnotherScalerHolds(t *testing.T) {
 	}
 }
 
-func TestADeletionThatIsRefusedIsTold(t *testing.T) {
+func TestARejectedDeletionIsReported(t *testing.T) {
 	r, holder, _ := holderWorld(t, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "verticalscalers"}, "holder", errors.New(`User "x" cannot patch resource "verticalscalers"`))

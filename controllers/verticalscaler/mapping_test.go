@@ -35,7 +35,7 @@ import (
 // That no event is lost is a statement about interleavings, so it is tested as one.
 // A small world holds what the API server stores, what each watch has delivered and
 // what the queue holds. From every state all that could happen next is tried: the
-// next step of each user, the next delivery of each watch, the next pass of the
+// next step of each user, the next delivery of each watch, the next reconcile of the
 // real Reconciler, and once, a crash. The predicates, the index and the map
 // functions are the real ones. There is no resync: what only the net would catch
 // counts as lost.
@@ -58,7 +58,7 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 			users: [][]step{{createScaler("a", "web")}, {createDeployment("web"), changeDeployment("web"), deleteDeployment("web")}},
 			crash: true,
 		},
-		"Deployment deleted and made anew under the same name": {
+		"Deployment deleted and recreated under the same name": {
 			users: [][]step{{createScaler("a", "web")}, {createDeployment("web"), deleteDeployment("web"), createDeployment("web"), changeDeployment("web")}},
 			crash: true,
 		},
@@ -73,7 +73,7 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 			users: [][]step{{createScaler("a", "web"), retarget("a", "api"), retarget("a", "web")}, {createDeployment("web"), changeDeployment("web")}},
 			crash: true,
 		},
-		"scaler deleted and made anew": {
+		"scaler deleted and recreated": {
 			users: [][]step{{createScaler("a", "web"), deleteScaler("a"), createScaler("a", "web")}, {createDeployment("web"), changeDeployment("web")}},
 			crash: true,
 		},
@@ -286,7 +286,7 @@ func (w *world) enqueue(key types.NamespacedName) {
 	}
 }
 
-// reconcile makes one pass of the real Reconciler over the cache.
+// reconcile runs the real Reconciler once on the cache.
 func (w *world) reconcile() {
 	key := w.queue[0]
 	w.queue = w.queue[1:]

@@ -95,7 +95,7 @@ func TestWaitingDecidesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoseTurnHasComeIsWoken(t *testing.T) {
+func TestTheBudgetTriggersTheNextScaler(t *testing.T) {
 	clock := clocktesting.NewFakeClock(permitTime)
 	b := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -111,20 +111,20 @@ func TestWhoseTurnHasComeIsWoken(t *testing.T) {
 		t.Fatal("the second is granted")
 	}
 	b.Done(clock.Now(), first)
-	woken := make(chan reconcile.Request, 1)
+	triggered := make(chan reconcile.Request, 1)
 	go func() {
 		request, _ := queue.Get()
-		woken <- request
+		triggered <- request
 	}()
 	// The loop may not have looked at its watch yet: time goes on until it has.
 	for {
 		select {
-		case request := <-woken:
+		case request := <-triggered:
 			if request.NamespacedName != second {
-				t.Errorf("woken: %s", request)
+				t.Errorf("triggered: %s", request)
 			}
 			if clock.Since(permitTime) < time.Minute {
-				t.Errorf("woken after %s", clock.Since(permitTime))
+				t.Errorf("triggered after %s", clock.Since(permitTime))
 			}
 			return
 		case <-time.After(time.Millisecond):

@@ -28,8 +28,8 @@ func team(hard, used string) *corev1.ResourceQuota {
 	}
 }
 
-// Every pod that comes or goes changes a quota's status, so most of it must wake nobody.
-func TestWhatOfAQuotaWakes(t *testing.T) {
+// Every created or deleted pod changes the status of a quota, so most changes must not trigger a reconcile.
+func TestWhichQuotaChangesTriggerAReconcile(t *testing.T) {
 	p := quotaPredicate()
 	for name, tc := range map[string]struct {
 		before, after *corev1.ResourceQuota
@@ -41,18 +41,18 @@ func TestWhatOfAQuotaWakes(t *testing.T) {
 		"nothing changes": {team("2", "1"), team("2", "1"), false},
 	} {
 		if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
-			t.Errorf("%s: wakes %t", name, got)
+			t.Errorf("%s: triggers a reconcile: %t", name, got)
 		}
 	}
 	if p.Create(event.CreateEvent{Object: team("2", "1")}) {
-		t.Error("a quota that comes frees nobody")
+		t.Error("a new quota lets no scaler continue")
 	}
 	if !p.Delete(event.DeleteEvent{Object: team("2", "1")}) {
-		t.Error("a quota that goes frees whom it held back")
+		t.Error("a deleted quota lets scalers continue")
 	}
 }
 
-func TestAQuotaWakesThoseThatItHoldsBack(t *testing.T) {
+func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

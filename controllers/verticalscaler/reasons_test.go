@@ -20,9 +20,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
-// Whatever a pass has found, each condition that it writes has a reason that is explained
+// Whatever a reconcile has found, each condition that it writes has a reason that is explained
 // to people, and a message; and every place of the status that gives a reason is come to.
-func TestEveryPassSaysWhy(t *testing.T) {
+func TestEveryReconcileGivesAReason(t *testing.T) {
 	type step func(*v1beta1.VerticalScaler, *scope)
 	none := func(*v1beta1.VerticalScaler, *scope) {}
 	found := func(f func(*scope)) step { return func(_ *v1beta1.VerticalScaler, p *scope) { f(p) } }
@@ -94,7 +94,7 @@ func TestEveryPassSaysWhy(t *testing.T) {
 		}
 		places++
 		if !slices.ContainsFunc(said[site.Reason], site.Message.MatchString) {
-			t.Errorf("no pass comes to %s, which gives %s (%q): add one", site.At, site.Reason, site.Message)
+			t.Errorf("no reconcile comes to %s, which gives %s (%q): add one", site.At, site.Reason, site.Message)
 		}
 	}
 	if places < 20 {

@@ -63,7 +63,7 @@ func TestRestorePatch(t *testing.T) {
 		held  []v1beta1.OriginalContainerResources
 		want  string
 	}{
-		"all is put back": {
+		"everything is restored": {
 			allOfApp, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")),
 			`{"limits":{"cpu":"200m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}}`,
 		},
@@ -75,16 +75,16 @@ func TestRestorePatch(t *testing.T) {
 			allOfApp, held(quantities("100m", ""), quantities("200m", "")),
 			`{"limits":{"cpu":"200m"},"requests":{"cpu":"100m"}}`,
 		},
-		"what somebody else has taken over is theirs": {
+		"what another field manager has taken over stays": {
 			cpuRequest, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")),
 			`{"requests":{"cpu":"100m"}}`,
 		},
-		"nothing that is ours is nothing to put back": {`{}`, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")), ""},
-		"a request goes with the limit that somebody else has set since": {
+		"nothing is restored if nothing is ours": {`{}`, held(quantities("100m", "128Mi"), quantities("200m", "256Mi")), ""},
+		"a request goes with the limit that another field manager has set since": {
 			cpuRequest, held(quantities("2", ""), quantities("3", "")), // the template's limit is 1
 			`{"requests":{"cpu":"1"}}`,
 		},
-		"a limit goes with the request that somebody else has set since": {
+		"a limit goes with the request that another field manager has set since": {
 			cpuLimit, held(quantities("100m", ""), quantities("200m", "")), // the template's request is 500m
 			`{"limits":{"cpu":"500m"}}`,
 		},
@@ -92,7 +92,7 @@ func TestRestorePatch(t *testing.T) {
 			allOfApp, held(quantities("900m", ""), quantities("300m", "")),
 			`{"limits":{"cpu":"300m"},"requests":{"cpu":"300m"}}`,
 		},
-		"what nobody can have had is not put back": {
+		"values that no template can have are not restored": {
 			allOfApp, held(quantities("1e999", "-1"), quantities("300", "1e19")),
 			`{"limits":{"cpu":"300"}}`,
 		},

@@ -113,36 +113,36 @@ func TestConditions(t *testing.T) {
 		found     = "TargetFound=True DeploymentFound: Deployment shop/checkout is found\n"
 		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage for a recommendation\n"
 		atRest    = "Reconciling=False OperatingNormally: No change in progress\n"
-		noPerson  = "Stalled=False OperatingNormally: No action required"
+		noAction  = "Stalled=False OperatingNormally: No action required"
 		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is collected once the Deployment exists\n"
 	)
 	serverDown := apierrors.NewInternalError(errors.New("etcd"))
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		pass   *scope
+		scope  *scope
 		want   string
 	}{
 		"all is well": {
 			checkout(), aScope(),
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
-				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
 		},
 		"learning is Ready": {
 			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
 			"Ready=True Learning: Collecting usage; the first recommendation takes a few minutes\n" + found +
 				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes\n" +
-				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
+				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noAction,
 		},
 		"waiting for the Deployment is Ready": {
 			checkout(), &scope{now: noon},
 			"Ready=True WaitingForDeployment: Waiting for Deployment shop/checkout to be created\n" +
 				"TargetFound=False DeploymentNotFound: Waiting for Deployment shop/checkout to be created\n" + undecided +
-				"Applied=Unknown WaitingForDeployment: There is no Deployment to size\n" + atRest + noPerson,
+				"Applied=Unknown WaitingForDeployment: There is no Deployment to size\n" + atRest + noAction,
 		},
 		"suspended is Ready": {
 			checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }), aScope(planned("Suspended", "Nothing is changed")),
 			"Ready=True Suspended: Nothing is changed while the scaler is suspended\n" + found + enough +
-				"Applied=False Suspended: Nothing is changed\n" + atRest + noPerson,
+				"Applied=False Suspended: Nothing is changed\n" + atRest + noAction,
 		},
 		"paused is Ready": {
 			checkout(func(s *v1beta1.VerticalScaler) {
@@ -150,20 +150,20 @@ func TestConditions(t *testing.T) {
 			}),
 			aScope(planned("Paused", "The annotation is set")),
 			"Ready=True Paused: The annotation is set\n" + found + enough +
-				"Applied=False Paused: The annotation is set\n" + atRest + noPerson,
+				"Applied=False Paused: The annotation is set\n" + atRest + noAction,
 		},
 		"Recommend is Ready": {
 			checkout(withMode("Recommend")), aScope(planned("RecommendOnly", "updateMode is Recommend")),
 			"Ready=True RecommendOnly: Recommendations are not applied\n" + found + enough +
-				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noPerson,
+				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noAction,
 		},
 		"a change is under way": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State = plan.Changing }),
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
-				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
+				"Reconciling=True Resizing: Pods are being resized in place\n" + noAction,
 		},
-		"what needs a person is Stalled and not Ready": {
+		"what needs a user is Stalled and not Ready": {
 			checkout(), aScope(planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }),
 			"Ready=False QoSChange: pod a: …\n" + found + enough +
 				"Applied=False QoSChange: pod a: …\n" + atRest +
@@ -197,7 +197,7 @@ func TestConditions(t *testing.T) {
 			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
 			"Ready=True OperatingNormally: Operating normally\n" + found +
 				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and is ignored: container app of pod a\n" +
-				"Applied=True Applied: All pods have the decided size\n" + atRest + noPerson,
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
 		},
 		"with too little of the metrics": {
 			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) {
@@ -206,36 +206,36 @@ func TestConditions(t *testing.T) {
 			}),
 			"Ready=True Learning: Usage is missing: container app of pod a\n" + found +
 				"RecommendationProvided=False MetricsIncomplete: Usage is missing: container app of pod a\n" +
-				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noPerson,
+				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noAction,
 		},
 		"the Deployment could not be read": {
 			checkout(), &scope{now: noon, err: serverDown},
 			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" +
 				"TargetFound=Unknown Unknown: The Deployment has not been read yet\n" + undecided +
-				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noPerson,
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noAction,
 		},
-		"the pass failed before it had a plan": {
+		"the reconcile failed before it had a plan": {
 			checkout(), aScope(func(p *scope) { p.plan, p.err = plan.Plan{}, serverDown }),
 			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + found + enough +
-				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noPerson,
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noAction,
 		},
 		"the step failed": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
-				"Reconciling=True Resizing: Pods are being resized in place\n" + noPerson,
+				"Reconciling=True Resizing: Pods are being resized in place\n" + noAction,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			completeFor(tc.scaler, tc.pass)
-			if diff := cmp.Diff(tc.want, formatConditions(tc.pass.status.Conditions)); diff != "" {
+			completeFor(tc.scaler, tc.scope)
+			if diff := cmp.Diff(tc.want, formatConditions(tc.scope.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			if tc.pass.status.ObservedGeneration != 3 {
-				t.Errorf("observedGeneration = %d, want 3", tc.pass.status.ObservedGeneration)
+			if tc.scope.status.ObservedGeneration != 3 {
+				t.Errorf("observedGeneration = %d, want 3", tc.scope.status.ObservedGeneration)
 			}
-			for _, c := range tc.pass.status.Conditions {
+			for _, c := range tc.scope.status.Conditions {
 				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(noon) {
 					t.Errorf("%s is of generation %d, since %s", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
@@ -244,8 +244,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// The same pass a minute later writes nothing.
-func TestTheSamePassWritesTheSameStatus(t *testing.T) {
+// The same reconcile a minute later writes nothing.
+func TestTheSameReconcileWritesTheSameStatus(t *testing.T) {
 	for name, changes := range map[string][]func(*scope){
 		"applied":  nil,
 		"stalled":  {planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }},
@@ -295,8 +295,8 @@ func TestTransitionTimes(t *testing.T) {
 	}
 }
 
-// What is decided must not be lost with a pass that does not get as far as deciding.
-func TestAFailedPassKeepsWhatIsKnown(t *testing.T) {
+// A reconcile that fails before it decides must keep the decision.
+func TestAFailedReconcileKeepsWhatIsKnown(t *testing.T) {
 	decided := scaler.APIDecision(aScope().plan.Decision)
 	known := v1beta1.VerticalScalerStatus{
 		ObservedGeneration: 3,
@@ -340,14 +340,14 @@ func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
 		t.Errorf("status = %+v", p.status)
 	}
 	if p.status.Recommendation == nil {
-		t.Error("the recommendation is gone: a Deployment that comes back would begin anew")
+		t.Error("the recommendation is gone: a recreated Deployment would start without it")
 	}
 }
 
 func TestSummary(t *testing.T) {
 	cases := map[string]struct {
-		pass *scope
-		want v1beta1.Summary
+		scope *scope
+		want  v1beta1.Summary
 	}{
 		"what is applied shows no arrow": {aScope(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
 		"the arrow stays until the last pod has followed": {
@@ -412,7 +412,7 @@ func TestSummary(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, *summaryOf(tc.pass)); diff != "" {
+			if diff := cmp.Diff(tc.want, *summaryOf(tc.scope)); diff != "" {
 				t.Errorf("summaryOf() (-want +got):\n%s", diff)
 			}
 		})
@@ -443,7 +443,7 @@ func TestHistory(t *testing.T) {
 	p := aScope(func(p *scope) { p.status = vs.Status })
 	completeFor(vs, p)
 	if diff := cmp.Diff(history, p.status.History); diff != "" {
-		t.Errorf("a pass that decides nothing changes the history:\n%s", diff)
+		t.Errorf("a reconcile that decides nothing changes the history:\n%s", diff)
 	}
 }
 
