@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/test/olm"
@@ -117,18 +118,25 @@ func grantedBy(csv *operatorsv1alpha1.ClusterServiceVersion) (granted map[right]
 				if len(rule.NonResourceURLs) > 0 {
 					problems = append(problems, fmt.Sprintf("%s grants the paths %v, which the operator never asks for", name, rule.NonResourceURLs))
 				}
-				for _, group := range rule.APIGroups {
-					for _, resource := range rule.Resources {
-						for _, verb := range rule.Verbs {
-							r := right{in.scope, group, resource, verb}
-							granted[r] = append(granted[r], name)
-						}
-					}
+				for _, r := range rightsOf(rule, in.scope) {
+					granted[r] = append(granted[r], name)
 				}
 			}
 		}
 	}
 	return granted, problems
+}
+
+// rightsOf lists the rights that a rule grants on resources.
+func rightsOf(rule rbacv1.PolicyRule, scope string) (rights []right) {
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				rights = append(rights, right{scope, group, resource, verb})
+			}
+		}
+	}
+	return rights
 }
 
 // compareRights returns the rights that are granted and not used, and those that are used

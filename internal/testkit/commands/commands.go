@@ -179,18 +179,26 @@ func (t tests) check() error {
 		}
 	}
 	for _, pattern := range t.patterns {
-		for alternative := range strings.SplitSeq(pattern, "|") {
-			if alternative == "^$" {
-				continue // no test, beside a benchmark
-			}
-			alternative, _, _ = strings.Cut(alternative, "/")
-			expression, err := regexp.Compile(alternative)
-			if err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(names, expression.MatchString) {
-				return fmt.Errorf("no test matches %q", alternative)
-			}
+		if err := matches(pattern, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matches fails unless each alternative of a pattern matches a name.
+func matches(pattern string, names []string) error {
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		if alternative == "^$" {
+			continue // no test, beside a benchmark
+		}
+		alternative, _, _ = strings.Cut(alternative, "/")
+		expression, err := regexp.Compile(alternative)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(names, expression.MatchString) {
+			return fmt.Errorf("no test matches %q", alternative)
 		}
 	}
 	return nil

@@ -262,19 +262,15 @@ func (m *Monitor) judge(w write) []string {
 	if w.set != "" {
 		target = m.sets[w.set]
 	}
-	var present, allowing []v1beta1.VerticalScalerSpec
-	for key, versions := range m.scalers {
-		if key.Namespace != w.namespace {
-			continue
+	present := m.specsFor(w, target)
+	var allowing []v1beta1.VerticalScalerSpec
+	for _, spec := range present {
+		mayWrite := scaler.WritesTemplate
+		if w.set != "" {
+			mayWrite = scaler.ResizesPods
 		}
-		for _, spec := range specsAt(versions, w.at) {
-			if spec.DeploymentName != target {
-				continue
-			}
-			present = append(present, spec)
-			if !spec.Suspend && (w.set != "" && scaler.ResizesPods(&spec) || w.set == "" && scaler.WritesTemplate(&spec)) {
-				allowing = append(allowing, spec)
-			}
+		if !spec.Suspend && mayWrite(&spec) {
+			allowing = append(allowing, spec)
 		}
 	}
 	switch {
@@ -290,6 +286,21 @@ func (m *Monitor) judge(w write) []string {
 		}
 	}
 	return least
+}
+
+// specsFor returns the specs that a reconcile may have seen of the scalers of a Deployment.
+func (m *Monitor) specsFor(w write, deployment string) (specs []v1beta1.VerticalScalerSpec) {
+	for key, versions := range m.scalers {
+		if key.Namespace != w.namespace {
+			continue
+		}
+		for _, spec := range specsAt(versions, w.at) {
+			if spec.DeploymentName == deployment {
+				specs = append(specs, spec)
+			}
+		}
+	}
+	return specs
 }
 
 // specsAt returns the specs that a reconcile may have seen: the one at that time and the
