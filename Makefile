@@ -79,7 +79,7 @@ lint-prose: $(VALE) ## Check the language of documentation, CRDs and messages.
 	$(VALE) --output=line $(PROSE_DOCS) bin/vale
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check the code's rules, the table of who may import whom among them.
+lint: $(GOLANGCI_LINT) ## Check the rules for code, including which package may import which.
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run
 
@@ -147,7 +147,7 @@ test-race: ## Run the tests of "make test" with the race detector.
 
 # In these, KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
 .PHONY: test-integration
-test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestSchema'
+test-integration: ## Run the tests against an API server: watches, schema, policies. ARGS='-run TestScalerSpec'
 	@hack/cluster/build.sh >/dev/null
 	go test -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/integration)
 
@@ -215,7 +215,7 @@ fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
 FUZZTIME ?= 1m
 
 .PHONY: bench
-bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, those against real API servers among them.
+bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, including those against real API servers.
 	go test -tags integration -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
@@ -236,7 +236,7 @@ golden: ## Rewrite the golden files. Read the difference before you commit it.
 	while read -r dir; do go test "./$$dir" -update </dev/null; done
 
 .PHONY: verify
-verify: ## Generate everything, check everything but the tests, and fail if that changed a file.
+verify: ## Generate all files, run all checks except the tests, and fail if a file has changed.
 	@MAKE="$(MAKE)" hack/verify.sh $(MODULES)
 
 ##@ Release
@@ -309,7 +309,7 @@ undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the
 	@# Without their CRD, ScaledDeployments would take their Deployments with them: they go alone.
 	! kubectl get crd scaleddeployments.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan
-	@# Scalers then, while the operator can give back what it has taken over.
+	@# Scalers then, while the operator can restore the original values.
 	! kubectl get crd verticalscalers.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete verticalscalers --all --all-namespaces
 	$(KUSTOMIZE) build config/default | kubectl delete --ignore-not-found -f -
