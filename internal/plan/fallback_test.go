@@ -272,7 +272,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		"Another writer undoes it twice": {
 			given(orRollout, decidedBefore(written, reverted(1)), appTakenOver(), pods(infeasible)),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled`,
 		},
 		"Who has undone the template keeps its new pods from being resized, too": {
@@ -281,14 +281,14 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Contested: Another controller keeps undoing the sizes in the Deployment's pod template, or of its pods: stop it, then edit the scaler to try again
 			0/2 stalled`,
 		},
-		"Somebody undoes pods once": {
+		"Another controller undoes pods once": {
 			given(orRollout, decidedBefore(), undone, pods(infeasible, pod("web-2", small()))),
 			`keeps app 200m 256Mi, reverted 1 times
 			resizes web-2 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"Somebody undoes pods twice, of which no template is to blame": {
+		"Another controller undoes pods twice, with the template unchanged": {
 			given(orRollout, decidedBefore(reverted(1)), undone, pods(infeasible, pod("web-2", small()))),
 			`keeps app 200m 256Mi, reverted 2 times
 			Contested: Another controller keeps changing the resources of the pods: stop it, then edit the scaler to try again
@@ -324,7 +324,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			given(orRollout, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, false }), appTakenOver()),
 			`no decision
 			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
+			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
 			0/2 changing`,
 		},
 		"A template with resources for its pods as a whole is not written": {

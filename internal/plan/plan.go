@@ -5,7 +5,7 @@
 //
 // Next is a pure function: the same situation yields the same plan, whatever the order of
 // its lists, and planning again after a plan is carried out yields nothing. It decides
-// twice. First what to request (package decision, checked by package verification), then
+// twice: first what to request (package decision, checked by package verification), then
 // the one next step that brings the pods or the template closer to it (package step). Every
 // plan without a step has a reason.
 package plan
@@ -25,7 +25,7 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	if p := idle(s, policy, now); p.Verdict.Reason != "" {
 		return p
 	}
-	p := next(s, policy, now)
+	p := active(s, policy, now)
 	switch {
 	case policy.InvalidWindow == "", p.Verdict.State.IsStalled(), isChange(p.Step):
 		return p
@@ -33,7 +33,8 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	return p.WithVerdict(p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow))
 }
 
-// idle is the plan while nothing is to be decided or changed.
+// idle is the plan while nothing may be decided or changed. Its verdict has no reason if the
+// scaler is not idle.
 func idle(s Situation, policy Policy, now time.Time) Plan {
 	p := Plan{
 		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
@@ -55,13 +56,14 @@ func idle(s Situation, policy Policy, now time.Time) Plan {
 	return p
 }
 
-// next decides, verifies and finds the next step.
-func next(s Situation, policy Policy, now time.Time) Plan {
+// active is the plan of a scaler that is not idle: it verifies the last change, decides what
+// to request, and finds the next step.
+func active(s Situation, policy Policy, now time.Time) Plan {
 	s.Decision = step.NoteReverts(s, policy, now)
-	judged := verification.Judge(s, policy, now)
-	s.Decision, s.RevertedChanges = judged.Decision, judged.RevertedChanges
+	finding := verification.Check(s, policy, now)
+	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(step.WithoutBoosts(s, policy, now), policy, now)
-	o := outcome{Outcome: decided, judged: judged, situation: s, policy: policy, now: now}
+	o := outcome{Outcome: decided, finding: finding, situation: s, policy: policy, now: now}
 	switch {
 	case step.MustRestore(s, policy):
 		return o.restore()
@@ -71,37 +73,37 @@ func next(s Situation, policy Policy, now time.Time) Plan {
 	return o.follow()
 }
 
-// outcome is what has been decided, with what it was decided on.
+// outcome is what was found and decided, together with the inputs.
 type outcome struct {
 	decision.Outcome
 
-	judged    verification.Judgement
+	finding   verification.Finding
 	situation Situation
 	policy    Policy
 	now       time.Time
 }
 
-// plan is the plan with what has been decided.
-func (o outcome) plan(p Plan) Plan {
-	p.Decided = o.Decided || o.judged.Evidence != ""
-	p.Reverted, p.RevertedChanges = o.judged.Evidence, o.situation.RevertedChanges
+// complete adds to a plan what was found and decided.
+func (o outcome) complete(p Plan) Plan {
+	p.Decided = o.Decided || o.finding.Evidence != ""
+	p.Reverted, p.RevertedChanges = o.finding.Evidence, o.situation.RevertedChanges
 	return p
 }
 
-// restore gives the pod template its original values back.
+// restore is the plan that restores the original values of the pod template.
 func (o outcome) restore() Plan {
-	return o.plan(Plan{
+	return o.complete(Plan{
 		Decision: o.Decision,
 		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
 		Step:     Restore{},
-		Verdict:  Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer"),
+		Verdict:  Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer"),
 		Progress: Progress{Pods: o.situation.ActivePods()},
 	})
 }
 
 // undecided is the plan without a decision. Pods that start may still be boosted.
 func (o outcome) undecided() Plan {
-	p := o.plan(Plan{
+	p := o.complete(Plan{
 		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
 		Verdict:  o.Remark,
 		Progress: Progress{Pods: o.situation.ActivePods()},
@@ -127,22 +129,22 @@ func (o outcome) undecided() Plan {
 
 // follow is the next step towards the decision.
 func (o outcome) follow() Plan {
-	p := o.plan(step.Next(o.situation.With(o.Decision), o.policy, o.now))
-	verdict := p.Verdict.Within(o.judged.RequeueAfter)
+	p := o.complete(step.Next(o.situation.With(o.Decision), o.policy, o.now))
+	verdict := p.Verdict.Within(o.finding.RequeueAfter)
 	if o.Remark.Reason == v1beta1.ReasonVerifying && p.Decision.Verification == nil {
-		verdict = verdict.Within(time.Second) // what has waited for the verification is due
+		verdict = verdict.Within(time.Second) // changes that waited for the verification are due
 	}
 	p = o.recordFirst(p)
 	if !isChange(p.Step) {
-		// A deferred change has a time to look again, and an unmanaged request is worth a
-		// remark, but only if there is nothing more urgent to say.
+		// The remark names a deferred change and its time, or an unmanaged request. A step is
+		// more urgent.
 		verdict = verdict.Within(o.Remark.RequeueAfter).Remarking(o.Remark)
 	}
 	return p.WithVerdict(verdict)
 }
 
-// recordFirst replaces a step that would lose something if the operator restarted: what was
-// good before a decision, or what is known of new pods.
+// recordFirst replaces the step with Record if a restart of the operator would lose what the
+// step depends on: the good values before a decision, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
 	mustVerify := o.Decision.Verification != nil || p.Reverted != ""
 	switch {

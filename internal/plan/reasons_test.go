@@ -19,7 +19,7 @@ import (
 )
 
 // situations are such that together they make the plan say everything that it can say.
-// Whoever adds a reason, or another place that gives one, adds a line; a test asks for it.
+// If you add a reason, or another place that gives one, add a line. A test fails without it.
 var situations = map[string]func() world{
 	"terminating": func() world { return given(deployment(func(d *workload.Deployment) { d.Terminating = true })) },
 	"off":         func() world { return given(func(w *world) { w.policy.Mode = "Recommend" }) },

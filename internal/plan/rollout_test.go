@@ -127,13 +127,13 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"A second revert is the end of it": {
 			given(rollout, decidedBefore(reverted(1)), appTakenOver()),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested stays contested and counts no further": {
 			given(rollout, decidedBefore(reverted(2)), appTakenOver()),
 			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What is contested is tried again once the scaler is edited": {
@@ -146,13 +146,13 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"Who undoes one decision undoes the next": {
 			given(rollout, decidedBefore(reverted(2)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert counts also where the next decision is made at the same time": {
 			given(rollout, decidedBefore(reverted(1)), appTakenOver(), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
 			`decides app 400m 256Mi (LowerBound), reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What the next decision changes itself is no revert": {
@@ -165,7 +165,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"A revert counts also while another rollout is in progress": {
 			given(rollout, decidedBefore(reverted(1)), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A revert of the day before yesterday is forgotten": {
@@ -178,13 +178,13 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"What is contested is not forgotten with time": {
 			given(rollout, decidedBefore(reverted(2), by(helm), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver(), has(helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by helm (Update)
-			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: helm (Update) keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"Those who have what is contested are named": {
 			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has("argocd-controller (Apply)", helm)),
 			`keeps app 200m 256Mi, written, reverted 2 times by argocd-controller (Apply), helm (Update)
-			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: argocd-controller (Apply) and helm (Update) keep undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"What no field manager owns any longer is tried again": {
@@ -204,7 +204,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"What no field manager ever owned is not tried again": { // a client replaces the whole, without resources
 			given(rollout, decidedBefore(reverted(2)), appTakenOver(), has()),
 			`keeps app 200m 256Mi, written, reverted 2 times
-			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again
+			Contested: Another controller keeps undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again
 			0/2 stalled`,
 		},
 		"A contested template that has the decided size all the same is left at that": {
@@ -226,7 +226,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			}),
 			`no decision
 			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
+			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
 			0/2 changing`,
 		},
 		"Original values are restored if a VPA manages the resource": {
@@ -235,7 +235,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			}),
 			`no decision
 			gives back
-			RollingOut: Restoring the original values in the Deployment's pod template, because nothing of it is managed any longer
+			RollingOut: Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer
 			0/2 changing`,
 		},
 		"A suspended scaler gives nothing back": {

@@ -80,8 +80,8 @@ func Unreleased(s Situation, reason, message string) Plan {
 	return model.Unreleased(s, reason, message)
 }
 
-// Follow says what the current requests become by a recommendation, if nothing else bounds
-// them.
+// Follow returns the requests that follow from the current ones and a recommendation, if
+// nothing else bounds them.
 func Follow(current quantity.Amounts, rec recommend.Container, cooldown, since time.Duration) quantity.Amounts {
 	return decision.Follow(current, rec, cooldown, since)
 }

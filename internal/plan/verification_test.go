@@ -175,7 +175,7 @@ func TestARaiseIsNotTried(t *testing.T) {
 	}
 }
 
-// Whoever is not watched for any time is not tried at all.
+// Without a verification period, no change is verified.
 func TestWithoutAPeriodNothingIsVerified(t *testing.T) {
 	w := wasteful(8, func(w *world) { w.policy.VerificationPeriod = 0 })
 	w.settle(t, noon)

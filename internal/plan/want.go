@@ -53,10 +53,10 @@ func podOf(s Situation, uid types.UID) workload.Pod {
 func classOf(p Plan) budget.Class {
 	switch step := p.Step.(type) {
 	case Restore:
-		return budget.Bounds // a user has asked for it
+		return budget.Bounds // a user has requested it
 	case Resize:
 		if step.Boost {
-			return max(budget.Bounds, classOfDecision(p.Decision)) // a start is over soon
+			return max(budget.Bounds, classOfDecision(p.Decision)) // the pod will have started soon
 		}
 		if p.Decision == nil {
 			return budget.ScaleDown // the end of a boost
@@ -67,7 +67,7 @@ func classOf(p Plan) budget.Class {
 
 func classOfDecision(d *Decision) budget.Class {
 	if d == nil {
-		return budget.Bounds // a user has asked for it
+		return budget.Bounds // a user has requested it
 	}
 	switch d.Reason {
 	case DecidedOOMKill, DecidedReverted, DecidedLowerBound:
@@ -80,8 +80,8 @@ func classOfDecision(d *Decision) budget.Class {
 	return budget.ScaleDown
 }
 
-// applied are the pod's containers with what their kubelet reports: a resize that is
-// Infeasible is declared, and no more.
+// applied are the pod's containers with the resources that the kubelet reports. Of a resize
+// that is Infeasible, the pod only declares the resources.
 func applied(pod workload.Pod) []workload.Container {
 	out := slices.Clone(pod.Containers)
 	for i, c := range out {

@@ -34,9 +34,9 @@ func AllowedRequest(s model.Situation, policy model.Policy, container workload.C
 }
 
 // allowedFor is the range of a request: what the policy allows, within the LimitRange,
-// which the API server enforces, and below a limit that stays, or that may grow only so
-// far. The ratio to such a limit comes first: if it requires more than is allowed, nothing
-// is done at all.
+// which the API server enforces, and below the limit, if that stays or is capped. The ratio
+// to a limit that stays comes first, so the other bounds win over it. A request that breaks
+// the ratio is then refused as a whole (OutOfBounds).
 func allowedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
 	p := policy.Containers[container.Name]
 	limit := fixedLimit(s, policy, container, r)
@@ -95,7 +95,7 @@ func limitsAreOff(s model.Situation, policy model.Policy, container workload.Con
 	case !p.Limits, !p.LimitPolicy.Shapes(r), request == 0, s.Decision.Request(container.Name, r) > 0:
 		return false
 	}
-	affected := []workload.Container{container} // new pods are made as the template says
+	affected := []workload.Container{container} // new pods are created from the template
 	if policy.InPlace() {
 		affected = s.Running(container.Name)
 	}

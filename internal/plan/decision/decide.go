@@ -3,7 +3,7 @@
 
 // Package decision decides what to request: one request per container and resource. A
 // request changes only where the recommendation has left the tolerance, the bounds or the
-// cooldown. How pods get to it is not its concern.
+// cooldown. Package step brings the pods there.
 package decision
 
 import (
@@ -64,10 +64,10 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	return Outcome{Decision: current, Remark: e.remark(current != nil)}
 }
 
-// decide makes a new decision of moves.
+// decide is a new decision with these moves.
 func (e *evaluation) decide(moves []move, now time.Time) *model.Decision {
 	d := &model.Decision{Time: now, Reason: mostUrgent(moves), Requests: e.stays}
-	if last := e.Decision; last != nil { // who undoes one decision undoes the next
+	if last := e.Decision; last != nil { // the same controller may undo the next decision, too
 		d.Reverts, d.LastRevert, d.ContestedBy = last.Reverts, last.LastRevert, last.ContestedBy
 		d.Reason = moreUrgent(d.Reason, revertedNow(last, now))
 		d.RetainedLimits = retainedWithout(last.RetainedLimits, moves)
@@ -112,7 +112,7 @@ type move struct {
 	container string
 	resource  model.Resource
 	from, to  int64
-	why       string // the reason of the decision; empty to stay
+	why       string // the reason of the decision; empty if the request stays
 }
 
 func mostUrgent(moves []move) (reason string) {

@@ -76,7 +76,7 @@ func (e *evaluation) evaluateResource(p proposal) {
 			p.resource.Format(reverted.Value), reverted.Evidence))
 		return
 	case m.why == "":
-		m.why = e.whyInPlace(p)
+		m.why = e.whyDespiteStaying(p)
 	}
 	if m.why != "" {
 		e.moves = append(e.moves, m)
@@ -88,8 +88,9 @@ func (e *evaluation) evaluateResource(p proposal) {
 	}
 }
 
-// whyInPlace is the reason to decide a request that does not change; empty for none.
-func (e *evaluation) whyInPlace(p proposal) string {
+// whyDespiteStaying is the reason to decide a request although it stays the same; empty
+// for none.
+func (e *evaluation) whyDespiteStaying(p proposal) string {
 	switch {
 	case limitsAreOff(e.Situation, e.policy, p.container, p.current, p.resource):
 		return model.DecidedBounds
@@ -205,8 +206,9 @@ func (p proposal) move() (to int64, why string) {
 	return current, ""
 }
 
-// towardsBound is the bound, or the target if it is beyond: a bound is no evidence for
-// going further.
+// towardsBound is where a request outside its bounds moves: to the target. But if it
+// only has to drop to the largest allowed value, and the upper bound is not below that, it
+// stops there: a bound is no evidence for a lower request.
 func (p proposal) towardsBound(bounded int64) int64 {
 	if p.target < bounded && bounded <= p.upperBound() {
 		return bounded

@@ -11,9 +11,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 )
 
-// Follow says what the current requests become by a recommendation, if nothing else bounds
-// them: the rule of every decision, without a cluster around it. since is the time since
-// they were changed last. A replay of recorded usage uses it.
+// Follow returns the requests that follow from the current ones and a recommendation, if
+// nothing else bounds them. since is the time since the last change. A replay of recorded
+// usage uses it to apply the rules of a decision without a cluster.
 func Follow(current quantity.Amounts, rec recommend.Container, cooldown, since time.Duration) quantity.Amounts {
 	next := current
 	for _, r := range model.Resources {

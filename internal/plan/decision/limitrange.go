@@ -13,8 +13,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// OutOfBounds says which rule of a LimitRange the containers break, which have these sizes
-// already. Other containers are not checked, but count for the sum.
+// OutOfBounds says which rule of a LimitRange the containers break. The sizes are already
+// set on the containers. Containers without a size are not checked, but count for the sum.
 func OutOfBounds(containers []workload.Container, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
 	if message := brokenRule(containers, sizes, bounds); message != "" {
 		return model.Obstacle{Reason: v1beta1.ReasonLimitRange, Message: message, Stalled: true}

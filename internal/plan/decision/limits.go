@@ -50,8 +50,8 @@ func (l LimitRules) WithoutRetained() (rules LimitRules, differs bool) {
 // HasLimit says whether the limits' proportion has a limit of the resource.
 func (l LimitRules) HasLimit(r model.Resource) bool { return r.Limit(l.shape) > 0 }
 
-// knownNeed is the memory that the container has used, or was OOM-killed with. The bounds
-// do not tell it where the policy caps them.
+// knownNeed is the memory that the container has used, or was OOM-killed with. The bounds of
+// the recommendation do not show it if the policy caps them.
 func knownNeed(rec recommend.Container) int64 {
 	need := rec.OOMFloor
 	for _, reason := range rec.Reasons {
@@ -62,9 +62,8 @@ func knownNeed(rec recommend.Container) int64 {
 	return need
 }
 
-// shapeOf is what the limits' proportion to the requests is taken from: the template as the
-// user wrote it. A pod's own values would lose a little of it to rounding with every
-// resize.
+// shapeOf are the resources that give the limits' proportion to the requests: the template
+// as the user wrote it. With a pod's own values, each resize would add a rounding error.
 func shapeOf(s model.Situation, c workload.Container) workload.Resources {
 	shape := c.Resources
 	if t, ok := s.Deployment.Container(c.Name); ok && !t.Unreadable {

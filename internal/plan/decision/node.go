@@ -31,8 +31,8 @@ import (
 //
 // A container that has more than its headroom keeps it, because its node may only be away
 // for a while: a node is no reason to lower anything. Whatever else runs on a node, such as
-// native sidecars of the pod, is not counted. So this refuses what cannot fit, and
-// promises nothing about what can.
+// native sidecars of the pod, is not counted. So a request above the headroom cannot fit, and
+// one within it may not fit either.
 type nodeHeadroom map[string]int64
 
 // nodeHeadroomFor is nil if the largest node is unknown or does not matter.

@@ -14,8 +14,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// Pace: when a request may move, and how far in one decision. What is urgent does not wait,
-// and moves at once as far as it is urgent.
+// Pace: when a request may move, and how far in one decision. An urgent move does not wait,
+// and no step limit stops it before it reaches what is urgent.
 
 // directions are the directions of the reasons that can wait.
 var directions = map[string]window.Direction{
@@ -23,7 +23,7 @@ var directions = map[string]window.Direction{
 	model.DecidedScaleDown: window.ScaleDown,
 }
 
-// IsDeferrable tells the reasons that can wait from those that cannot.
+// IsDeferrable says whether a change for this reason can wait.
 func IsDeferrable(reason string) bool {
 	_, ok := directions[reason]
 	return ok
@@ -37,17 +37,17 @@ func MayRestartAnytime(reason string) bool {
 
 // deferral is a move that must wait, and what for.
 type deferral struct {
-	reason  string // of the decision
-	because string // one of the reasons of the condition Applied
-	message string
-	left    time.Duration // 0: without end
+	reason     string // of the decision
+	waitReason string // one of the reasons of the condition Applied
+	message    string
+	left       time.Duration // 0: without end
 }
 
-// split tells the moves that can be made at once from those that wait for the cooldown or
+// split separates the moves that can be made at once from those that wait for the cooldown or
 // for a window.
 func split(policy model.Policy, moves []move, last *model.Decision, now time.Time) (ready []move, later []deferral) {
 	for _, m := range moves {
-		if d := deferralOf(policy, m, last, now); d.because != "" {
+		if d := deferralOf(policy, m, last, now); d.waitReason != "" {
 			later = append(later, d)
 		} else {
 			ready = append(ready, m)
@@ -95,7 +95,7 @@ func deferredVerdict(list []deferral) model.Verdict {
 		parts = append(parts, fmt.Sprintf("(%s) %s", strings.Join(slices.Compact(of), ", "), what))
 	}
 	slices.Sort(parts)
-	return model.Waiting.Because(first.because, "The next change "+strings.Join(parts, "; ")).Within(left)
+	return model.Waiting.Because(first.waitReason, "The next change "+strings.Join(parts, "; ")).Within(left)
 }
 
 func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) time.Duration {
@@ -106,8 +106,8 @@ func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) t
 }
 
 // stepTo is how far a request moves at once: all the way, or as far as the step limit of
-// its direction allows. What is urgent moves as far as it is urgent: to the lower bound, or
-// to what is allowed; and after an OOM kill all the way.
+// its direction allows. An urgent move goes at least to the lower bound, or into the
+// allowed range; after an OOM kill it goes all the way.
 func stepTo(policy model.Policy, p proposal, m move) int64 {
 	urgent := p.current
 	switch m.why {
@@ -177,9 +177,9 @@ func (d Directions) Note(up, down bool) {
 	}
 }
 
-// Allowed says whether what moves in these directions may do so now, and how long it is
-// until it may. What moves some requests up and others down may do so in a window of
-// either, because there may be none of both.
+// Allowed says whether a change in these directions may be made now, and otherwise how long
+// it waits. A change in both directions may be made in a window for either, because there
+// may be no window for both.
 func (d Directions) Allowed(windows window.Windows, now time.Time) (open bool, in time.Duration) {
 	open = true
 	for _, direction := range []window.Direction{window.ScaleUp, window.ScaleDown} {

@@ -10,8 +10,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// skipKnownBad is the move, stopped before a value that was reverted, and the reverted
-// change; nil if there is none in the way.
+// skipKnownBad returns the move. If the move would repeat a reverted change, it ends at the
+// value that was good, and that change is returned too; else nil.
 func skipKnownBad(reverted []model.RevertedChange, m move) (move, *model.RevertedChange) {
 	for i, change := range reverted {
 		if m.repeats(change) {
@@ -45,8 +45,8 @@ func (m move) stoppedBefore(change model.RevertedChange) move {
 	return m
 }
 
-// deferLowering drops what is lowered from the moves if something urgent is decided with
-// it, which must not wait for its verification.
+// deferLowering drops the moves that lower a request if another one is urgent: an urgent move
+// must not wait for the verification of the others.
 func deferLowering(policy model.Policy, moves []move, d *model.Decision, now time.Time) []move {
 	if !policy.Verifies() || policy.RollsOut() {
 		return moves
@@ -58,8 +58,8 @@ func deferLowering(policy model.Policy, moves []move, d *model.Decision, now tim
 	return slices.DeleteFunc(slices.Clone(moves), func(m move) bool { return m.why == model.DecidedScaleDown })
 }
 
-// rollBackUnverified takes back what no pod has verified yet, before another decision is
-// added to it.
+// rollBackUnverified restores the good values of requests that were lowered and not verified
+// yet, before a new decision adds to them.
 func rollBackUnverified(policy model.Policy, requests model.Requests, v *model.Verification) {
 	switch {
 	case policy.RollsOut(), v == nil, !v.FirstPodsVerified.IsZero():

@@ -23,8 +23,8 @@ type Boost struct {
 	Duration time.Duration
 }
 
-// startsWithin is how long a container may take to start until its boost ends although the
-// pod is not Ready. A Deployment gives a rollout this time by default.
+// startsWithin is how long a container may take to start. After that time, its boost ends
+// even if the pod is not Ready. It is the default progress deadline of a Deployment.
 const startsWithin = 10 * time.Minute
 
 // Until is the end of the start of a pod's container; zero if it is not starting.
@@ -38,9 +38,9 @@ func (b Boost) Until(pod workload.Pod, container string, now time.Time) time.Tim
 // Start says when the container of a pod last began to start, and when the start ended or
 // will end; zero if it is not known.
 //
-// A process that began before its pod became unready had started before, and the pod is
-// unready for another reason. If a container crashes repeatedly, its time starts when the
-// pod becomes unready, so that a crash does not start another boost.
+// If a process began before its pod became unready, its start is over, and the pod is unready
+// for another reason. If a container crashes repeatedly, the time counts from when the pod
+// became unready, so that a crash does not start another boost.
 func (b Boost) Start(pod workload.Pod, container string) (began, end time.Time) {
 	run, ok := pod.Runs[container]
 	switch {

@@ -62,15 +62,16 @@ type Decision struct {
 
 // Verification is what is known of a decision that is being verified.
 type Verification struct {
-	// Began is when Good was left.
+	// Began is when the operator decided to leave the values in Good.
 	Began time.Time
-	// Good holds the requests before the change, of what is verified; by container.
+	// Good holds the requests before the change that is verified, by container.
 	Good Requests
 	// UnhealthyPods are the pods that were unhealthy before.
 	UnhealthyPods []types.UID
-	// ObservedSince is since when all pods changed so far have been; zero before.
+	// ObservedSince is when the last of the pods to change, as far as they may change now,
+	// was found changed; zero before.
 	ObservedSince time.Time
-	// FirstPodsVerified is when the first pods were verified, for the others to follow;
+	// FirstPodsVerified is when the first pods were verified, so that the others may follow;
 	// zero before.
 	FirstPodsVerified time.Time
 }

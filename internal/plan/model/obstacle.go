@@ -95,7 +95,8 @@ func (o Obstacle) saysTheSameAs(other Obstacle) bool {
 	return o.Message == other.Message && o.Reason == other.Reason
 }
 
-// MostNamed keeps messages short, and from changing with every pod of a large Deployment.
+// MostNamed is how many obstacles or pods a message names. It keeps the messages of large
+// Deployments short and stable.
 const MostNamed = 3
 
 func subjectsOf(list Obstacles) string {

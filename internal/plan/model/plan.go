@@ -13,14 +13,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Plan is the next step and the reason for it, or for its absence. Only the rules make
-// plans. A caller that cannot carry one out makes another one with the methods below.
+// Plan is the next step and the reason for it, or for its absence. Only the rules create
+// plans. A caller that cannot carry out a plan derives another one with the methods below.
 type Plan struct {
 	// Decision is the decision once the plan is carried out; nil for none.
 	Decision *Decision
 	// Decided says that Decision is new.
 	Decided bool
-	// Reverted is what was seen on which pods, where Decision reverts the one before it.
+	// Reverted is the evidence, if Decision reverts the decision before it; else empty.
 	Reverted string
 	// RevertedChanges are the changes that must not be tried again.
 	RevertedChanges []RevertedChange
@@ -96,7 +96,7 @@ type Verdict struct {
 	// and is the same for the same situation.
 	Reason, Message string
 	State           State
-	// RequeueAfter is when to look again for a reason that no event reports; 0 for never.
+	// RequeueAfter is when to reconcile again if no event does; 0 for never.
 	RequeueAfter time.Duration
 }
 
@@ -104,7 +104,8 @@ type Verdict struct {
 type State int
 
 const (
-	// Waiting says that the decision is not applied, and that nothing changes until something else does.
+	// Waiting says that the decision is not applied, and that the operator changes nothing
+	// until the reason no longer holds.
 	Waiting State = iota
 	// Changing says that a change is in progress.
 	Changing
@@ -128,7 +129,7 @@ func (s State) Because(reason, message string) Verdict {
 	return Verdict{State: s, Reason: reason, Message: message}
 }
 
-// Within is the verdict with a look after that time at the latest; 0 adds none.
+// Within is the verdict that requeues after d at the latest; 0 adds nothing.
 func (v Verdict) Within(d time.Duration) Verdict {
 	v.RequeueAfter = Sooner(v.RequeueAfter, d)
 	return v
@@ -140,7 +141,7 @@ func (v Verdict) Noting(sentence string) Verdict {
 	return v
 }
 
-// stalled is the same verdict for a user who must act.
+// stalled is the verdict's state if a user must act, too.
 func (v Verdict) stalled() State {
 	if v.State.IsApplied() {
 		return PartlyApplied
@@ -148,14 +149,14 @@ func (v Verdict) stalled() State {
 	return Stalled
 }
 
-// Stalled is the verdict for another reason, which needs a user.
+// Stalled is the verdict if a user must act, for another reason.
 func (v Verdict) Stalled(reason, message string) Verdict {
 	return v.stalled().Because(reason, message).Within(v.RequeueAfter)
 }
 
-// Remarking is the verdict with what another one adds to it. An applied Deployment may
-// still have a resource that needs a user. That it is within its bounds is no reason of
-// its own.
+// Remarking adds a remark to the verdict if everything is applied, for example about a
+// resource for which a user must act. The remark's reason replaces the verdict's, except for
+// WithinBounds.
 func (v Verdict) Remarking(remark Verdict) Verdict {
 	if !v.State.IsApplied() || remark.Message == "" {
 		return v
@@ -237,14 +238,14 @@ func (p Plan) Unclaimed(s Situation) Plan {
 	return p.KeepDecision(s).WithoutStep().WithVerdict(v)
 }
 
-// Unsized is the plan if the API server cannot size new pods, which a user must change.
+// Unsized is the plan if the API server cannot size new pods: a user must act.
 func (p Plan) Unsized(reason, message string) Plan {
 	next := p.withoutEviction().WithNewPods(p.NewPods.notSized())
 	return next.WithVerdict(Stalled.Because(reason, message).Within(p.Verdict.RequeueAfter))
 }
 
-// UnsizedBeside is Unsized if new pods are only the fallback: what the plan says about more
-// than evictions stands.
+// UnsizedBeside is Unsized if new pods are only the fallback: a verdict that is not about
+// evictions stands.
 func (p Plan) UnsizedBeside(reason, message string) Plan {
 	next := p.Unsized(reason, message)
 	if p.Verdict.Reason == v1beta1.ReasonRecreating {
@@ -281,8 +282,7 @@ func Unreleased(s Situation, reason, message string) Plan {
 	}
 }
 
-// Sooner is the sooner of two times to wait, where 0 is never. A time that is over is no
-// time to wait for.
+// Sooner is the shorter of two waits. A wait of 0 or less stands for never.
 func Sooner(a, b time.Duration) time.Duration {
 	if min(a, b) <= 0 {
 		return max(a, b, 0)

@@ -28,8 +28,8 @@ type Policy struct {
 	// MinReplicas is the smallest number of replicas with which pods are evicted.
 	MinReplicas int32
 	Suspended   bool
-	// Edited says that the spec is newer than the last reconcile. Differences from the
-	// template are then our own doing, and what was contested is tried again.
+	// Edited says that the spec is newer than the last reconcile. Then differences from the
+	// template come from the edit, and contested values are tried again.
 	Edited bool
 	// Cooldown is the shortest time between two decisions, unless ScaleUp or ScaleDown
 	// have their own.

@@ -103,8 +103,8 @@ type NewPods struct {
 	// AskedSince is since when both the sizes and the binding exist, as far as we have
 	// seen; zero if they do not.
 	AskedSince time.Time
-	// EffectiveSince is when the newest pod was created that existed when AskedSince was
-	// long enough ago, by the API server's clock; zero before. Later pods get the sizes.
+	// EffectiveSince is the creation time of the newest pod at the moment when the API server
+	// had had enough time since AskedSince; zero before. Pods created later get the sizes.
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
@@ -119,8 +119,8 @@ func (n NewPods) LearnedMoreThan(before NewPods) bool {
 // Writers are the field managers of what is contested.
 type Writers struct {
 	Names []string
-	// Ours says that all of it is still ours: nobody has undone anything, but a changed
-	// LimitRange makes us want other values.
+	// Ours says that we still own all of it: no other controller has undone anything, but a
+	// changed LimitRange requires other values.
 	Ours bool
 	// Partly says that only a part has been looked at.
 	Partly bool

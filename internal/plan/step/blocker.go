@@ -16,9 +16,9 @@ import (
 )
 
 // admissible is as much of the sizes as the API server accepts: all of them, or else the
-// first of one resource alone, or what is lowered, that changes anything. A pod is resized
-// as a whole, but if there is no room for its CPU it can still get its memory, and what a
-// boost has taken is returned.
+// first of these parts that changes the pod: its memory, its CPU, or what is lowered. A pod
+// is resized as a whole. But if there is no room for its CPU, it can still get its memory,
+// and a boost can still end.
 func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size, model.Obstacle) {
 	refusal := p.refusalFor(pod, sizes)
 	if !refusal.Exists() {

@@ -188,9 +188,9 @@ func (b boostable) keeps() int64 {
 	return max(b.base, b.Requests.CPUMillis)
 }
 
-// isBoosted says whether a container for which no CPU is decided has a boost. The boost is
-// recognized by its amount, except for what the QoS class may have cost, and by when the
-// pod was resized. What else is found on a pod is not taken away without a decision.
+// isBoosted says whether a container has a boost, if no CPU is decided for it. A boost is
+// recognized by when the pod was resized, and by its amount, which may be 1m less to keep the
+// QoS class. Without a decision, any other CPU of a pod stays.
 func (b boostable) isBoosted() bool {
 	if !b.resizedAtStart || !b.hasMoreThanDecided() {
 		return false
@@ -199,18 +199,19 @@ func (b boostable) isBoosted() bool {
 	return missing == 0 || missing == 1
 }
 
-// hasMoreThanDecided says that the container has more than its base, and no decision tells.
+// hasMoreThanDecided says whether the container has more than its base, and no CPU is decided
+// for it.
 func (b boostable) hasMoreThanDecided() bool {
 	return !b.isDecided && b.Requests.CPUMillis > b.base
 }
 
-// hadBoost says whether this start has had its boost, which was then taken away, by us or
-// by another controller. Each start has one boost. With different clocks it may be seen too
-// late, and is tried once more: that is better than to mistake a resize just before the
-// start for a boost.
+// hadBoost says whether this start has had its boost, which we or another controller have
+// ended. Each start has one boost. If clocks differ, a boost may be overlooked and given once
+// more. That is better than to mistake a resize just before the start for a boost.
 func (b boostable) hadBoost() bool { return b.resizedSinceStart && b.Requests.CPUMillis <= b.base }
 
-// hasStartingSize says that the container has more than its base for a start, and no decision tells.
+// hasStartingSize says whether the container has more than its base because of a start, and
+// no CPU is decided for it.
 func (b boostable) hasStartingSize() bool {
 	if b.until.IsZero() {
 		return b.isBoosted()
@@ -246,8 +247,8 @@ func (p planner) withCPU(sizes []model.Size, c workload.Container, request int64
 
 func cpuAlone(millis int64) quantity.Amounts { return quantity.Amounts{CPUMillis: millis} }
 
-// WithoutBoosts is the situation as if no pod had a boost, where no decision tells: what a
-// container has while it starts is no evidence of what it should have.
+// WithoutBoosts is the situation as if containers for which no CPU is decided had no boost:
+// what a container has while it starts is no evidence of what it should have.
 func WithoutBoosts(s model.Situation, policy model.Policy, now time.Time) model.Situation {
 	if !policy.Boosts() {
 		return s

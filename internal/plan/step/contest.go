@@ -14,8 +14,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Two controllers that undo each other never end, and each round may roll the Deployment
-// out. So we apply again what another controller has undone once. The second time it is
+// Two controllers that undo each other's changes never stop, and each change may roll out the
+// Deployment. So we apply again what another controller has undone once. The second time it is
 // contested: nothing is written, whatever is recommended, until the scaler is edited or no
 // other field manager owns the values any longer.
 
@@ -23,9 +23,9 @@ const (
 	// maxReverts is how often another controller may undo what we have written before we
 	// stop writing it.
 	maxReverts = 2
-	// revertCounts is how long a revert counts. It is longer than the longest usual period
-	// of what syncs a cluster with a repository, and short enough that two releases of a
-	// chart, weeks apart, are no contest.
+	// revertCounts is how long a revert counts. It is longer than the longest usual
+	// period of tools that sync a cluster with a repository, and short enough that two
+	// releases of a chart, weeks apart, are no contest.
 	revertCounts = 24 * time.Hour
 )
 
@@ -47,12 +47,12 @@ func NoteReverts(s model.Situation, policy model.Policy, now time.Time) *model.D
 }
 
 func (p planner) isTemplateUndone() bool {
-	return p.Decision.AppliedToTemplate && p.isTakenOver(p.template())
+	return p.Decision.AppliedToTemplate && p.ownValuesDiffer(p.template())
 }
 
-// isTakenOver says that the template is not as it should be although all that it takes has
-// been taken over before: a change of what is ours.
-func (p planner) isTakenOver(t template) bool {
+// ownValuesDiffer says whether the template differs from the decision only in values that we
+// have taken over before.
+func (p planner) ownValuesDiffer(t template) bool {
 	return p.policy.MayRollOut() && t.isOurs()
 }
 
@@ -91,7 +91,7 @@ func (p planner) isReleased(c model.Contest) bool {
 func (p planner) contested() (c model.Contest) {
 	t := p.template()
 	switch {
-	case p.policy.RollsOut(), p.isTakenOver(t):
+	case p.policy.RollsOut(), p.ownValuesDiffer(t):
 		c.Template = t.wanted
 	}
 	if p.policy.InPlace() {
@@ -145,7 +145,7 @@ func (p planner) writers() []string {
 func contestMessage(c model.Contest, who string) string {
 	switch {
 	case len(c.Pods) == 0:
-		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from what is applied there, or edit the scaler to try again", who)
+		return fmt.Sprintf("%s undoing the sizes in the Deployment's pod template: remove the resources from the applied manifest, or edit the scaler to try again", who)
 	case len(c.Template) == 0:
 		return fmt.Sprintf("%s changing the resources of the pods: stop it, then edit the scaler to try again", who)
 	}

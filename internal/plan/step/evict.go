@@ -16,14 +16,14 @@ import (
 
 // With the fallback Recreate, a pod that cannot be resized in place is evicted, and the API
 // server puts the decided sizes into its replacement. The pod template stays unchanged. An
-// eviction costs a pod, so at most one has no effect:
+// eviction costs a pod. These rules ensure that at most one has no effect:
 //
 //   - none before the API server has had time to learn of the sizes;
 //   - one at a time: the next one once all replicas are available again, so that the
-//     replacement for the last one is known;
-//   - none once a pod was created without the sizes, until a newer one has them. That is
-//     kept in the scaler's status, and recorded before anything else is done;
-//   - none of a pod that the sizes would not change, so that no pod is evicted forever.
+//     size of the last replacement is known;
+//   - none once a pod was created without the sizes, until a newer one has them. The scaler's
+//     status records that pod before any other step;
+//   - none of a pod that the sizes would not change, so that evictions end.
 
 // recreate plans the next eviction of a pod that only a replacement can give its size.
 func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settled int) model.Plan {
@@ -43,7 +43,7 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	return next.WithVerdict(next.Verdict.Noting(replaces(reasons)))
 }
 
-// evict plans the eviction of one of these pods, or says what keeps it from being made.
+// evict plans the eviction of one of these pods, or says what blocks it.
 func (p planner) evict(candidates []workload.Pod, settled int) model.Plan {
 	if v := p.evictionsStopped(); v.Reason != "" {
 		return p.without(v)
@@ -117,9 +117,9 @@ type availability struct {
 
 func (a availability) pods() int { return a.ready + a.starting + a.other + len(a.unavailable) }
 
-// evictionBlocker says what keeps any pod from being evicted: that not all replicas are
-// available. An urgent decision may evict pods that are unavailable and do not have the
-// sizes yet, because OOM-killed pods never become available.
+// evictionBlocker says what blocks all evictions: not all replicas are available. An urgent
+// decision may evict pods that are unavailable and do not have the sizes yet, because
+// OOM-killed pods never become available.
 func (p planner) evictionBlocker() (unavailable []workload.Pod, o model.Obstacle) {
 	a := p.availability()
 	isRollingOut := p.Deployment.RollingOut && len(a.unavailable) == 0

@@ -8,8 +8,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// fallBack plans what follows all that could be done in place. What another pod would meet
-// as well, such as a quota, or what ends by itself, is no reason for it.
+// fallBack plans the next step once nothing more can be done in place. An obstacle that a new
+// pod would meet as well, such as a quota, or that ends by itself, does not cause it.
 func (p planner) fallBack(t tally) model.Plan {
 	verdict := t.obstacles.Verdict()
 	reasons := t.obstacles.NeedingNewPod()

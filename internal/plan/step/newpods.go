@@ -88,7 +88,7 @@ func (p planner) learnNewPods() model.NewPods {
 	if len(next.Sizes) > 0 && slices.Equal(sortedSizes(next.Sizes), sortedSizes(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}
-	next = p.judgeNewest(next)
+	next = p.checkNewest(next)
 	if p.isEffective(next) {
 		for _, pod := range p.Pods {
 			next.EffectiveSince = model.Latest(next.EffectiveSince, pod.Created)
@@ -107,8 +107,9 @@ func (p planner) isEffective(n model.NewPods) bool {
 	return !p.now.Before(n.AskedSince.Add(newPodsDelay))
 }
 
-// judgeNewest judges the newest pod, whatever is decided now, by what it was to get.
-func (p planner) judgeNewest(n model.NewPods) model.NewPods {
+// checkNewest compares the newest pod with the sizes that it was to get, even if other sizes
+// are decided now.
+func (p planner) checkNewest(n model.NewPods) model.NewPods {
 	isKnownIneffective := n.IneffectiveOnPod != ""
 	if isKnownIneffective && p.policy.Edited { // a user wants it to be tried again
 		n.IneffectiveOnPod, n.EffectiveSince = "", time.Time{}
@@ -129,8 +130,8 @@ func (p planner) judgeNewest(n model.NewPods) model.NewPods {
 	return n
 }
 
-// untilLearned is how long to wait until the next pod gets the sizes, and can be told from
-// those that existed: times of creation are in whole seconds.
+// untilLearned is how long to wait until a new pod gets the sizes and is newer than those that
+// exist: creation times are in whole seconds.
 func (p planner) untilLearned() time.Duration {
 	n := p.newPods
 	switch age := p.now.Sub(n.EffectiveSince); {
@@ -145,9 +146,9 @@ func (p planner) untilLearned() time.Duration {
 }
 
 // applicableSizes are the sizes that the API server puts into pods: those that have limits
-// exactly where the pod has some, as internal/apiserver/admission says. A template that has
-// changed since makes others. Another controller that changes pods is no excuse, because it
-// would change the next one, too.
+// exactly where the pod has some, as internal/apiserver/admission says. After a change
+// of the template, other sizes apply. Changes to pods by another controller do not matter
+// here, because it would change the next pod, too.
 func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	made := workload.Pod{Containers: withDefaults(p.Deployment.Containers, p.Bounds)}
 	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {
@@ -187,7 +188,7 @@ func isNewer(pod workload.Pod, than *workload.Pod) bool {
 	return cmp.Or(pod.Created.Compare(than.Created), cmp.Compare(pod.Name, than.Name)) > 0
 }
 
-// hasSizes says that a new pod would have nothing that this one has not.
+// hasSizes says whether the pod has the sizes: a new pod would gain nothing.
 //
 // What a pod declares is applied, except after a resize, which may be Infeasible. Only then
 // does the report of the kubelet count: a pod whose kubelet always reports something else

@@ -103,13 +103,14 @@ func (p planner) classifyRequest(pod workload.Pod, v podVerdict) podVerdict {
 	return v.as(asks)
 }
 
-// mayEndUnsupported says whether the fallback may replace a pod that cannot be resized,
-// once it has run for long enough.
+// mayEndUnsupported says whether the fallback may replace the pod later, once its node has
+// had enough time to report the applied resources.
 func (p planner) mayEndUnsupported(o model.Obstacle) bool {
 	return o.Reason == v1beta1.ReasonUnsupported && !o.NeedsNewPod && p.policy.MayReplace()
 }
 
-// classifyAnswer is the verdict on a pod that declares its sizes, by what the kubelet says.
+// classifyAnswer is the verdict on a pod that declares its sizes. It depends on what the
+// kubelet reports.
 func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 	switch {
 	case pod.Resize.Infeasible:
@@ -129,7 +130,7 @@ func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 }
 
 func (p planner) classifyDeferred(pod workload.Pod, v podVerdict) podVerdict {
-	left := p.saidSince(pod).Add(deferredGrace + spread(pod)).Sub(p.now)
+	left := p.answeredSince(pod).Add(deferredGrace + spread(pod)).Sub(p.now)
 	if left > 0 && p.policy.MayReplace() {
 		v = v.within(left)
 	}
@@ -141,7 +142,7 @@ func (p planner) classifyDeferred(pod workload.Pod, v podVerdict) podVerdict {
 func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {
 	left := p.stuckIn(pod)
 	if isShrinking(pod) {
-		left = p.saidSince(pod).Add(shrinkGrace).Sub(p.now)
+		left = p.answeredSince(pod).Add(shrinkGrace).Sub(p.now)
 	}
 	return v.within(max(0, left)).blockedBy(model.Obstacle{
 		Reason:      v1beta1.ReasonResizeError,
@@ -178,7 +179,7 @@ func (v podVerdict) within(d time.Duration) podVerdict {
 	return v
 }
 
-// stuckIn is when a resize in progress will have taken too long.
+// stuckIn is the time until a resize in progress has taken too long.
 func (p planner) stuckIn(pod workload.Pod) time.Duration {
 	return min(p.askedAt(pod).Add(stuckAfter).Sub(p.now), stuckAfter)
 }
@@ -189,8 +190,8 @@ func (p planner) askedAt(pod workload.Pod) time.Time {
 	return model.Latest(p.Decision.Time, pod.Started, pod.Resized)
 }
 
-// saidSince is when the kubelet began to say of this size what it says.
-func (p planner) saidSince(pod workload.Pod) time.Time {
+// answeredSince is the time since which the kubelet has reported the same about this size.
+func (p planner) answeredSince(pod workload.Pod) time.Time {
 	if pod.Resize.Since.IsZero() {
 		return p.askedAt(pod)
 	}

@@ -56,8 +56,8 @@ func amountFor(key string, a workload.Resources) (model.Resource, int64) {
 
 // rolloutOverQuota says which quota has no room for the first new pod of a rollout. If the
 // strategy removes old pods first, what they have is available: the largest are assumed to
-// be removed first, so that only what can never begin is delayed. The Deployment waits for
-// what a quota has no room for later, while old pods are removed one by one.
+// be removed first, so that only a rollout that can never begin is delayed. If a quota has no
+// room later in the rollout, the Deployment waits until more old pods are removed.
 func (p planner) rolloutOverQuota(wanted []model.Size) model.Obstacle {
 	if p.Deployment.Replicas == 0 {
 		return model.Obstacle{}
@@ -66,7 +66,7 @@ func (p planner) rolloutOverQuota(wanted []model.Size) model.Obstacle {
 	for _, r := range model.Resources {
 		r.Put(&more, r.Request(more)+p.Injected(r)-p.freed(r.Request), r.Limit(more)-p.freed(r.Limit))
 	}
-	return beside(overQuota(p.Quotas, more), " for the first new pod of a rollout")
+	return withPurpose(overQuota(p.Quotas, more), " for the first new pod of a rollout")
 }
 
 // newPodOverQuota says which quota has no room for a new pod with the sizes, if it would get
@@ -82,11 +82,11 @@ func (p planner) newPodOverQuota(made []workload.Container, sizes []model.Size) 
 			r.Set(&more.Limits, r.Limit(sized))
 		}
 	}
-	return beside(overQuota(p.Quotas, more), " for a new pod, which gets the size in the Deployment")
+	return withPurpose(overQuota(p.Quotas, more), " for a new pod, which gets the size in the Deployment")
 }
 
-// beside is the obstacle with what it is an obstacle for.
-func beside(o model.Obstacle, suffix string) model.Obstacle {
+// withPurpose is the obstacle with what it blocks.
+func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 	if o.Exists() {
 		o.Message += suffix
 	}

@@ -18,9 +18,9 @@ import (
 
 // template is what the Deployment's pod template should be.
 type template struct {
-	owned     []model.Size     // what we own of each container
-	wanted    []model.Size     // all of each container that we own something of
-	originals []model.Original // what must be recorded for that
+	owned     []model.Size     // the values that we own, by container
+	wanted    []model.Size     // all resources of the containers in owned
+	originals []model.Original // the original values to record first
 	isChanged bool
 	obstacle  model.Obstacle
 }
@@ -75,7 +75,7 @@ func (p planner) rolloutObstacle(t template) model.Obstacle {
 	return model.Obstacle{}
 }
 
-// endsRollout says whether the template helps a rollout that would not end without it.
+// endsRollout says whether the changed template lets a rollout end that otherwise would not.
 func (p planner) endsRollout() bool {
 	if p.breaksBounds() {
 		return true

@@ -80,17 +80,18 @@ func (p planner) failedShrinks() map[string]int64 {
 }
 
 // failedShrink is the current memory limit of a container if the kubelet has not been able
-// to lower it for a while. Restoring the limit ends the attempt. As long as the attempt
-// lasts, a pod that uses a little less for a moment loses what it needs the next.
+// to lower it for a while. Restoring the limit ends the attempt. Otherwise the kubelet
+// would lower the limit in a moment of less usage, and the pod might be OOM-killed in the
+// next.
 func (p planner) failedShrink(pod workload.Pod, c workload.Container) (limit int64, failed bool) {
 	limit = pod.Actual[c.Name].Limits.MemoryBytes
 	if !pod.Resize.Failed || !isShrinkingTo(c, limit) {
 		return limit, false
 	}
-	return limit, !p.now.Before(p.saidSince(pod).Add(shrinkGrace))
+	return limit, !p.now.Before(p.answeredSince(pod).Add(shrinkGrace))
 }
 
-// isShrinking says that a memory limit is above the one asked for.
+// isShrinking says whether an applied memory limit is above the declared one.
 func isShrinking(pod workload.Pod) bool {
 	return slices.ContainsFunc(pod.Containers, func(c workload.Container) bool {
 		return isShrinkingTo(c, pod.Actual[c.Name].Limits.MemoryBytes)

@@ -48,7 +48,7 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	}
 	p.newPods = p.learnNewPods()
 	next := p.resize()
-	if !restsOnPods(next.Step) || next.Decision.Reverts < maxReverts {
+	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
 		return next
 	}
 	p.Decision = next.Decision
@@ -58,9 +58,9 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	return next.WithDecision(next.Decision.Uncontested())
 }
 
-// restsOnPods says whether the step changes a pod. A step that changes the template checks
+// changesPod says whether the step changes a pod. A step that changes the template checks
 // for a contest by itself.
-func restsOnPods(step model.Step) bool {
+func changesPod(step model.Step) bool {
 	switch step.(type) {
 	case model.Resize, model.Evict:
 		return true
@@ -94,13 +94,13 @@ func (p planner) with(d *model.Decision) planner {
 	return p
 }
 
-// within is the planner with a look after that time at the latest.
+// within is the planner that requeues after d at the latest.
 func (p planner) within(d time.Duration) planner {
 	p.requeueAfter = model.Sooner(p.requeueAfter, d)
 	return p
 }
 
-// withinQuota is the planner with another look if a quota is the obstacle.
+// withinQuota is the planner that requeues if a quota is the obstacle.
 func (p planner) withinQuota(o model.Obstacle) planner {
 	if o.Reason == v1beta1.ReasonQuotaExceeded {
 		return p.within(quotaRetry)

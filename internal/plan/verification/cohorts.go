@@ -115,7 +115,7 @@ func (c comparison) cohortOf(pod workload.Pod, isChanged bool) cohort {
 	return unchanged
 }
 
-// isVerified says whether the pod is one of the first, which are verified.
+// isVerified says whether the pod is one of the first pods, which are verified already.
 func (c comparison) isVerified(pod workload.Pod) bool {
 	return !c.policy.RollsOut() && !changedAt(pod).After(c.FirstPodsVerified)
 }
@@ -128,7 +128,7 @@ func changedAt(pod workload.Pod) time.Time {
 	return pod.Resized
 }
 
-// hasChanged says that the pod has what is verified rather than what was before.
+// hasChanged says whether the pod has the values to verify, and not those before.
 func (c comparison) hasChanged(pod workload.Pod) bool {
 	if c.policy.RollsOut() {
 		return c.decision.AppliedToTemplate && pod.Current
@@ -141,7 +141,7 @@ func (c comparison) hasChanged(pod workload.Pod) bool {
 	})
 }
 
-// isReplacement says whether the pod may have come for one that was evicted.
+// isReplacement says whether the pod may be the replacement of an evicted one.
 func (c comparison) isReplacement(pod workload.Pod) bool {
 	return c.policy.MayEvict() && pod.Created.After(c.Began)
 }
@@ -196,7 +196,8 @@ func (h *cohortHealth) add(p podHealth) {
 	}
 }
 
-// isRegression says that the change is the cause. A single pod of many may fail by chance.
+// isRegression says whether the change is the cause of the failures. A single pod of many may
+// fail by chance.
 func (h cohortHealth) isRegression() bool {
 	least := 1
 	if h.changed > 3 {

@@ -18,8 +18,8 @@ import (
 const (
 	// unreadyFor is how long a pod may be unready before it counts as unhealthy.
 	unreadyFor = 30 * time.Second
-	// maxUnhealthy is how many unhealthy pods are remembered. With so many, pods say nothing
-	// about the change, except for an OOM kill.
+	// maxUnhealthy is how many unhealthy pods are remembered. With so many, only an OOM kill
+	// is evidence about the change.
 	maxUnhealthy = 32
 )
 
@@ -56,8 +56,8 @@ const (
 	crashing
 )
 
-// failureOf says what has happened to a pod since some time. A container that restarts when
-// it is resized is expected to.
+// failureOf says what has happened to a pod since a time. If the resizePolicy of a
+// container restarts it, only its OOM kills count: other exits are expected.
 func failureOf(pod workload.Pod, since, now time.Time, checkReadiness bool) podFailure {
 	var f podFailure
 	for _, name := range pod.BackingOff {

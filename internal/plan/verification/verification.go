@@ -63,8 +63,8 @@ func Begin(s model.Situation, policy model.Policy, d *model.Decision, changes []
 	return &v
 }
 
-// unverified is what of the good values is still to be verified against a decision: in
-// place, only what is lowered.
+// unverified are the good values of the requests that are still to be verified. In place,
+// only lowered requests are.
 func unverified(good model.Requests, d *model.Decision, policy model.Policy) model.Requests {
 	left := model.Requests{}
 	for name, amounts := range good {
@@ -82,10 +82,9 @@ func unverified(good model.Requests, d *model.Decision, policy model.Policy) mod
 	return left
 }
 
-// Judgement is what a verification has found.
-type Judgement struct {
-	// Decision and RevertedChanges are those before, or with the last good values decided
-	// again.
+// Finding is the result of a check.
+type Finding struct {
+	// Decision and RevertedChanges are unchanged, or those after the revert.
 	Decision        *model.Decision
 	RevertedChanges []model.RevertedChange
 	// Evidence is what was seen on changed pods if the change is reverted; else empty.
@@ -94,9 +93,9 @@ type Judgement struct {
 	RequeueAfter time.Duration
 }
 
-// Judge reverts the change of a situation's decision if it is the cause of failures.
-func Judge(s model.Situation, policy model.Policy, now time.Time) Judgement {
-	same := Judgement{Decision: s.Decision, RevertedChanges: s.RevertedChanges}
+// Check reverts the change of the situation's decision if it is the cause of failures.
+func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
+	same := Finding{Decision: s.Decision, RevertedChanges: s.RevertedChanges}
 	if s.Decision.Verifying() == nil {
 		return same
 	}
@@ -120,15 +119,15 @@ func Judge(s model.Situation, policy model.Policy, now time.Time) Judgement {
 		same.Evidence, same.RequeueAfter = "", health.wait
 		return same
 	}
-	return Judgement{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
+	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
 }
 
 func isStuckRollout(s model.Situation, policy model.Policy) bool {
 	return policy.RollsOut() && s.Decision.AppliedToTemplate && s.Deployment.Stuck
 }
 
-// revert decides the last good values again: of what was lowered; and of all if new pods do
-// not even start.
+// revert returns a decision for the last good values, and the changes that it reverts: those
+// that lowered a request, or all.
 func revert(s model.Situation, all bool, evidence string, now time.Time) (*model.Decision, []model.RevertedChange) {
 	d := s.Decision
 	next := *d.WithVerification(nil)
@@ -196,15 +195,16 @@ func StillReverted(s model.Situation, policy model.Policy, now time.Time) (out [
 	return out
 }
 
-// Observe continues the verification once all pods that were to be changed are: it is over
-// after a time without failures. left is how long that is, or not positive if it is over.
+// Observe continues the verification once all pods that were to be changed are. It ends after
+// VerificationPeriod without failures. left is the rest of that time; not positive at the
+// end.
 func Observe(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) (next *model.Decision, left time.Duration) {
 	v := *d.Verification
 	if v.ObservedSince.IsZero() || v.ObservedSince.After(now) {
 		v.ObservedSince = now
 		d = d.WithVerification(&v)
 	}
-	// If all pods fail, that tells nothing: the time starts again.
+	// If all pods fail, the change is not the cause, but the time starts again.
 	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure)
 	return d, min(since.Add(policy.VerificationPeriod).Sub(now), policy.VerificationPeriod)
 }
