@@ -30,7 +30,7 @@ func (r *Reconciler) replacePrevious(ctx context.Context, s *scope) (done bool, 
 		return false, nil
 	}
 	replaced := s.deployment != nil
-	s.deployment = s.previous
+	s.deployment = s.previous // The status reports it meanwhile.
 	if s.previous.DeletionTimestamp == nil && !replaced {
 		if err := r.checkReplacement(ctx, s); err != nil || s.rejection.Reason != "" {
 			return true, err
@@ -188,9 +188,9 @@ func (r *Reconciler) ensureScaler(ctx context.Context, s *scope) error {
 // attempt is an apply whose result differs from the document, for example because a
 // webhook modifies what it admits. Applying the same document again has no effect.
 type attempt struct {
-	document string // its hash
-	uid      types.UID
-	live     int64 // the generation that the result had
+	document   string // its hash
+	uid        types.UID
+	generation int64 // of the result
 }
 
 // objectKey identifies an object of an owner, which has at most one of each kind.
@@ -211,9 +211,9 @@ func attemptOf(desired *unstructured.Unstructured, live client.Object) attempt {
 // does not exist. The result is decoded into answer. event is the reason of the event to
 // record; "" if nothing changed.
 //
-// Without a live object nothing is forced: an object that was created meanwhile is a
-// conflict and stays as it is. With a live object, the write has the version that was
-// read as a precondition, because field ownership may have changed since.
+// Without a live object, the apply is not forced: if another client has created the object
+// meanwhile, the result is a conflict. With a live object, the write has the version that
+// was read as a precondition, because field ownership may have changed since.
 func (r *Reconciler) apply(ctx context.Context, desired *unstructured.Unstructured, live, answer client.Object) (event string, err error) {
 	document := desired.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(Name)}
@@ -255,8 +255,8 @@ func (r *Reconciler) hadNoEffect(desired *unstructured.Unstructured, live client
 	return ok && before == attemptOf(desired, live)
 }
 
-// isSameSpec says whether two objects of one kind have the same spec. The generation of a
-// Deployment does not tell, because annotations change it too.
+// isSameSpec says whether two objects of one kind have the same spec. The generation of
+// a Deployment does not show this, because annotations change it too.
 func isSameSpec(a, b client.Object) bool {
 	switch a := a.(type) {
 	case *appsv1.Deployment:
@@ -267,8 +267,8 @@ func isSameSpec(a, b client.Object) bool {
 	}
 }
 
-// dryRun asks the API server whether it would accept the document. An exceeded quota does
-// not count: deleting the previous object frees its share.
+// dryRun asks the API server whether it would accept the document. It ignores an exceeded
+// quota, because deleting the previous object frees its share.
 func (r *Reconciler) dryRun(ctx context.Context, desired *unstructured.Unstructured) (apierror.Rejection, error) {
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired.DeepCopy()), client.FieldOwner(Name), client.DryRunAll)
 	rejection := apierror.Of(err)

@@ -95,10 +95,10 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 	return out, stampAppliedHash(out)
 }
 
-// releasedFields is a document that makes the scaler release the containers that the
-// owner has removed; nil if there are none. Applied as the scaler, it repeats what the
-// scaler owns of the other containers. Our own apply cannot delete a container while the
-// scaler owns a field of it. A container that the owner never had stays.
+// releasedFields is a document to apply with the scaler's field manager, so that the scaler
+// releases the containers that the owner has removed; nil if there are none. It repeats the
+// fields of the other containers, which the scaler keeps. Our own apply cannot delete a
+// container while the scaler owns a field of it. A container that the owner never had stays.
 func releasedFields(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
 	var kept []*corev1ac.ContainerApplyConfiguration
 	found := false

@@ -56,7 +56,7 @@ func (r *Reconciler) claimName(ctx context.Context, s *scope) (done bool, err er
 	if err != nil || foreign == "" {
 		return false, err
 	}
-	s.deployment = s.previous
+	s.deployment = s.previous // The status reports it meanwhile.
 	s.reject(apierror.Rejection{Reason: v1beta1.ReasonNotControlled, Message: foreign})
 	return true, nil
 }

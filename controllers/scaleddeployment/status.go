@@ -80,7 +80,7 @@ type stateKind int
 
 const (
 	stateReady      stateKind = iota // everything is as the owner asks
-	stateInProgress                  // it becomes so without a user
+	stateInProgress                  // a change is in progress, and no action is required
 	stateStalled                     // a user must act
 	stateUnknown                     // the reconcile failed and is retried
 )
