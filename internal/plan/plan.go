@@ -22,21 +22,19 @@ import (
 // Next decides what to do next.
 func Next(s Situation, policy Policy, now time.Time) Plan {
 	s.RevertedChanges = verification.StillReverted(s, policy, now)
-	if p := idle(s, policy, now); p.Verdict.Reason != "" {
+	if p, isIdle := idle(s, policy, now); isIdle {
 		return p
 	}
 	p := active(s, policy, now)
-	switch {
-	case policy.InvalidWindow == "", p.Verdict.State.IsStalled(), isChange(p.Step):
+	if policy.InvalidWindow == "" || p.Verdict.State.IsStalled() || isChange(p.Step) {
 		return p
 	}
 	return p.WithVerdict(p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow))
 }
 
-// idle is the plan while nothing may be decided or changed. Its verdict has no reason if the
-// scaler is not idle.
-func idle(s Situation, policy Policy, now time.Time) Plan {
-	p := Plan{
+// idle is the plan while nothing may be decided or changed. isIdle is false otherwise.
+func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
+	p = Plan{
 		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
 		NewPods:  NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod},
 		Progress: Progress{Pods: s.ActivePods()},
@@ -52,8 +50,10 @@ func idle(s Situation, policy Policy, now time.Time) Plan {
 			p.Progress.PodsAtSize = step.Next(s, policy, now).Progress.PodsAtSize
 		}
 		p.Verdict = Waiting.Because(v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended")
+	default:
+		return p, false
 	}
-	return p
+	return p, true
 }
 
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what

@@ -91,8 +91,7 @@ func currentLimit(s model.Situation, policy model.Policy, container workload.Con
 // set the request that it follows.
 func limitsAreOff(s model.Situation, policy model.Policy, container workload.Container, request int64, r model.Resource) bool {
 	p := policy.Containers[container.Name]
-	switch {
-	case !p.Limits, !p.LimitPolicy.Shapes(r), request == 0, s.Decision.Request(container.Name, r) > 0:
+	if !p.Limits || !p.LimitPolicy.Shapes(r) || request == 0 || s.Decision.Request(container.Name, r) > 0 {
 		return false
 	}
 	affected := []workload.Container{container} // new pods are created from the template

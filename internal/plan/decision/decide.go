@@ -131,8 +131,7 @@ func moreUrgent(a, b string) string {
 
 // revertedNow is the reason of the decision if it is a revert of this moment.
 func revertedNow(d *model.Decision, now time.Time) string {
-	switch {
-	case d == nil, d.Reason != model.DecidedReverted, !d.Time.Equal(now):
+	if d == nil || d.Reason != model.DecidedReverted || !d.Time.Equal(now) {
 		return ""
 	}
 	return d.Reason

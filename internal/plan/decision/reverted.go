@@ -61,8 +61,7 @@ func deferLowering(policy model.Policy, moves []move, d *model.Decision, now tim
 // rollBackUnverified restores the good values of requests that were lowered and not verified
 // yet, before a new decision adds to them.
 func rollBackUnverified(policy model.Policy, requests model.Requests, v *model.Verification) {
-	switch {
-	case policy.RollsOut(), v == nil, !v.FirstPodsVerified.IsZero():
+	if policy.RollsOut() || v == nil || !v.FirstPodsVerified.IsZero() {
 		return
 	}
 	for name, good := range v.Good {

@@ -216,8 +216,7 @@ func (d *Decision) Uncontested() *Decision {
 }
 
 func (d *Decision) isUntouched() bool {
-	switch {
-	case d.AppliedToTemplate, d.Reverts > 0, !d.LastRevert.IsZero(), len(d.ContestedBy) > 0:
+	if d.AppliedToTemplate || d.Reverts > 0 || !d.LastRevert.IsZero() || len(d.ContestedBy) > 0 {
 		return false
 	}
 	return true

@@ -63,8 +63,7 @@ func (p planner) boosted(sizes []model.Size, list []boostable) (out []model.Size
 	out = sizes
 	for _, b := range list {
 		wanted := p.wantedBoost(b)
-		switch {
-		case b.until.IsZero(), b.hadBoost(), wanted <= b.base:
+		if b.until.IsZero() || b.hadBoost() || wanted <= b.base {
 			continue
 		}
 		out = p.withCPU(out, b.Container, wanted)
@@ -142,8 +141,7 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	b.most = max(b.base, rules.Apply(c.Resources, cpuAlone(b.most)).Requests.CPUMillis)
 	b.until = boost.Until(pod, c.Name, p.now)
 	began, end := boost.Start(pod, c.Name)
-	switch {
-	case pod.Resized.IsZero(), began.IsZero(), pod.Resized.Before(began.Add(-clockSkew)):
+	if pod.Resized.IsZero() || began.IsZero() || pod.Resized.Before(began.Add(-clockSkew)) {
 		return b
 	}
 	b.resizedAtStart = pod.Resized.Before(end.Add(clockSkew))

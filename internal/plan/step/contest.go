@@ -90,8 +90,7 @@ func (p planner) isReleased(c model.Contest) bool {
 // pods if they are resized in place.
 func (p planner) contested() (c model.Contest) {
 	t := p.template()
-	switch {
-	case p.policy.RollsOut(), p.ownValuesDiffer(t):
+	if p.policy.RollsOut() || p.ownValuesDiffer(t) {
 		c.Template = t.wanted
 	}
 	if p.policy.InPlace() {

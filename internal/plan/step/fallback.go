@@ -53,8 +53,7 @@ func replaces(reasons model.Obstacles) string {
 
 // withoutPods is the plan without active pods: all of them may be about to be replaced.
 func (p planner) withoutPods() model.Plan {
-	switch {
-	case p.isUndecided, !p.policy.MayRollOut(), !p.Deployment.RollingOut, len(p.Originals) == 0, p.template().isChanged:
+	if p.isUndecided || !p.policy.MayRollOut() || !p.Deployment.RollingOut || len(p.Originals) == 0 || p.template().isChanged {
 		return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
 	}
 	return p.rolledOut()

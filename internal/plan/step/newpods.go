@@ -100,8 +100,7 @@ func (p planner) learnNewPods() model.NewPods {
 // isEffective says that pods that are created from now on get the sizes, which is not known
 // yet.
 func (p planner) isEffective(n model.NewPods) bool {
-	switch {
-	case n.AskedSince.IsZero(), !n.EffectiveSince.IsZero():
+	if n.AskedSince.IsZero() || !n.EffectiveSince.IsZero() {
 		return false
 	}
 	return !p.now.Before(n.AskedSince.Add(newPodsDelay))

@@ -151,8 +151,7 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 }
 
 func isRevertible(c model.RevertedChange, all bool) bool {
-	switch {
-	case c.Value == 0, c.Good == 0, c.Value == c.Good:
+	if c.Value == 0 || c.Good == 0 || c.Value == c.Good {
 		return false
 	}
 	return all || c.IsReduction()
