@@ -50,13 +50,29 @@ func TestALookupCopiesNoScaler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lookup{indexer: manyScalers(t, tc.n, tc.shared)}
-			if got, want := len(l.claimants(t.Context(), tc.target)), max(1, tc.shared); got != want {
-				t.Fatalf("%d claimants, not %d", got, want)
-			}
-			if got := testing.AllocsPerRun(100, func() { l.claimants(context.Background(), tc.target) }); got > tc.most {
-				t.Errorf("%v allocations, more than %v", got, tc.most)
+			for which, lookUp := range map[string]func(context.Context, types.NamespacedName) []types.NamespacedName{
+				"claimants": l.claimants, "rivals": l.rivals,
+			} {
+				if got, want := len(lookUp(t.Context(), tc.target)), max(1, tc.shared); got != want {
+					t.Fatalf("%d %s, not %d", got, which, want)
+				}
+				if got := testing.AllocsPerRun(100, func() { lookUp(context.Background(), tc.target) }); got > tc.most {
+					t.Errorf("%s: %v allocations, more than %v", which, got, tc.most)
+				}
 			}
 		})
+	}
+}
+
+// A forged claim must not let the Deployments of another namespace trigger the scaler.
+func TestOnlyOwnClaimsAreIndexed(t *testing.T) {
+	for claim, want := range map[string]int{"shop/web": 1, "shop/other": 1, "bank/web": 0, "shop/web/../x": 0, "shop/": 0, "": 0} {
+		s := &v1beta1.VerticalScaler{}
+		s.Namespace, s.Name, s.Spec.DeploymentName = "shop", "a", "web"
+		scaler.RecordClaim(&s.Status, claim)
+		if got := len(claimValues(s)); got != want {
+			t.Errorf("claim %q is indexed %d times, not %d", claim, got, want)
+		}
 	}
 }
 

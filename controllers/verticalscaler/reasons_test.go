@@ -88,8 +88,13 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 		}
 	}
 	places := 0
-	for _, site := range reasons.Sites(t, ".", "../../api/v1beta1") {
-		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "scope.go:") {
+	const api = "../../api/v1beta1"
+	conditionsOfAccess := reasons.Sites(t, "../../internal/scaler", api)
+	if len(conditionsOfAccess) == 0 {
+		t.Error("no place in internal/scaler gives a reason: the test looks for the wrong thing")
+	}
+	for _, site := range append(conditionsOfAccess, reasons.Sites(t, ".", api)...) {
+		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "../../internal/scaler/") {
 			continue // steps that were tried; they have tests of their own
 		}
 		places++

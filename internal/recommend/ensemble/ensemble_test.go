@@ -196,6 +196,22 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
+func TestDecodeRefusesImpossibleStates(t *testing.T) {
+	for name, c := range map[string]CPU{
+		"a slot after the last":        {slot: uint16(slotSize)},
+		"a time of day after the last": {phase: uint16(perDay) + 1},
+		"a candidate after the last":   {chosen: candidates},
+		"a tick that has ended":        {tickAge: tickLength},
+		"a ring entry that has ended":  {ringAge: ringSpan},
+		"costs that have not faded":    {fadeAge: time.Hour},
+		"a cost that is no number":     {cost: [candidates]float32{float32(math.NaN())}},
+	} {
+		if got, _, err := DecodeBinary(c.AppendBinary(nil)); err == nil {
+			t.Errorf("%s: DecodeBinary() = %+v, want an error", name, got.Need())
+		}
+	}
+}
+
 func BenchmarkAdd(b *testing.B) {
 	usage := loads()["diurnal"]
 	var c CPU

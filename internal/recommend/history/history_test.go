@@ -369,6 +369,11 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 		"usage without a sample":   first(60),
 		"an age above all time":    first(0, 0, 0, 0, 60),
 		"a kill before Kubernetes": first(0, 0, 0, 0, 0, 0, 0, 60),
+
+		"usage without a sample, today":   (&Container{observed: time.Minute}).Encode(),
+		"an age above all time, today":    (&Container{slotAge: time.Minute}).Encode(),
+		"a kill before Kubernetes, today": (&Container{oom: oomFloor{kill: 60}}).Encode(),
+		"more changes than are counted":   (&Container{counted: mostCounted}).Encode(),
 	}
 	for name, b := range cases {
 		t.Run(name, func(t *testing.T) {
