@@ -193,10 +193,10 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		containers = append(containers, c.Name)
 	}
 	var recs []recommend.Container
-	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(book history.Book) {
-		book.Retain(containers)
-		recordOOMKills(book, *situation, r.Params.History)
-		recs = scaler.Recommendations(&s.scaler.Spec, containers, book, s.status.Recommendation, r.Params)
+	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(histories history.Histories) {
+		histories.Retain(containers)
+		recordOOMKills(histories, *situation, r.Params.History)
+		recs = scaler.Recommendations(&s.scaler.Spec, containers, histories, s.status.Recommendation, r.Params)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)
@@ -207,13 +207,13 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 }
 
 // recordOOMKills adds the OOM kills that the pods report to the history.
-func recordOOMKills(book history.Book, situation plan.Situation, params history.Params) {
+func recordOOMKills(histories history.Histories, situation plan.Situation, params history.Params) {
 	for _, pod := range situation.Pods {
 		for _, kill := range pod.Kills {
 			if _, ok := situation.Deployment.Container(kill.Container); !ok {
 				continue
 			}
-			container := book.Container(kill.Container)
+			container := histories.Container(kill.Container)
 			// The current decision may be the answer to this kill. A history that was lost
 			// does not count the kill again: the pod reports a limit that is newer than the
 			// kill, and the limit would be raised once more.

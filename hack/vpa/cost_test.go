@@ -75,13 +75,13 @@ func (p published) recommend(i int, h *history.Container) recommend.Container {
 // books are the histories alone.
 type books struct {
 	published
-	books []history.Book
+	books []history.Histories
 }
 
 func newBooks(_ testing.TB, n int) fleet {
-	b := &books{published: make(published, n), books: make([]history.Book, n)}
+	b := &books{published: make(published, n), books: make([]history.Histories, n)}
 	for i := range b.books {
-		b.books[i] = history.Book{}
+		b.books[i] = history.Histories{}
 	}
 	return b
 }
@@ -121,11 +121,11 @@ func newStore(tb testing.TB, n int) *store {
 
 func (s *store) add(i int, at time.Time, cpu, memory int64) {
 	sample := usage.Sample{Container: "app", Time: at, CPUMillis: cpu, MemoryBytes: memory}
-	s.store.Feed(s.scalers[i], []usage.Sample{sample}, func(history.Book) {})
+	s.store.Feed(s.scalers[i], []usage.Sample{sample}, func(history.Histories) {})
 }
 
 func (s *store) recommend(i int) {
-	s.store.With(client.ObjectKeyFromObject(s.scalers[i]), func(book history.Book) { s.published.recommend(i, book["app"]) })
+	s.store.With(client.ObjectKeyFromObject(s.scalers[i]), func(histories history.Histories) { s.published.recommend(i, histories["app"]) })
 }
 
 // checkpoint writes a container's checkpoint, and returns the object as it was sent.

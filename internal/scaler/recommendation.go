@@ -12,11 +12,11 @@ import (
 // Recommendations are those for the named containers, in that order. published is the
 // recommendation in the status, which they follow on.
 func Recommendations(
-	spec *v1beta1.VerticalScalerSpec, containers []string, book history.Book, published *v1beta1.Recommendation, params recommend.Params,
+	spec *v1beta1.VerticalScalerSpec, containers []string, histories history.Histories, published *v1beta1.Recommendation, params recommend.Params,
 ) (recs []recommend.Container) {
 	for _, name := range containers {
 		policy := RecommendPolicy(spec, name)
-		container := book.Container(name)
+		container := histories.Container(name)
 		if container == nil || (!policy.CPU && !policy.Memory) {
 			continue
 		}
@@ -29,7 +29,7 @@ func Recommendations(
 
 // IsRecommendationOutdated reports whether the history leads to another recommendation than
 // the one in the scaler's status.
-func IsRecommendationOutdated(s *v1beta1.VerticalScaler, containers []string, book history.Book, params recommend.Params) bool {
-	recs := Recommendations(&s.Spec, containers, book, s.Status.Recommendation, params)
+func IsRecommendationOutdated(s *v1beta1.VerticalScaler, containers []string, histories history.Histories, params recommend.Params) bool {
+	recs := Recommendations(&s.Spec, containers, histories, s.Status.Recommendation, params)
 	return !byMeaning.DeepEqual(APIRecommendation(recs), s.Status.Recommendation)
 }

@@ -155,13 +155,13 @@ func TestReplay(t *testing.T) {
 func replay(t *testing.T, s series) string {
 	t.Helper()
 	var (
-		params   = recommend.DefaultParams()
-		policy   = recommend.Policy{CPU: true, Memory: true}
-		random   = rand.New(rand.NewPCG(1, 2))
-		book     = history.Book{}
-		previous *recommend.Container
-		limit    = s.limitMiB * mebi
-		started  int // the minute of the container's latest start
+		params    = recommend.DefaultParams()
+		policy    = recommend.Policy{CPU: true, Memory: true}
+		random    = rand.New(rand.NewPCG(1, 2))
+		histories = history.Histories{}
+		previous  *recommend.Container
+		limit     = s.limitMiB * mebi
+		started   int // the minute of the container's latest start
 
 		answers, others int
 		out             strings.Builder
@@ -172,7 +172,7 @@ func replay(t *testing.T, s series) string {
 	for minute := range s.days * day {
 		now := midnight.Add(time.Duration(minute) * time.Minute)
 		if s.forgets != nil && s.forgets(minute) {
-			book = history.Book{}
+			histories = history.Histories{}
 			fmt.Fprintf(&out, "%s  the history is lost\n", clock(minute))
 		}
 		cpu, memory := s.usage(random, minute)
@@ -180,14 +180,14 @@ func replay(t *testing.T, s series) string {
 			cpu, memory = s.usage(random, minute-started)
 		}
 		if bytes := int64(memory * mebi); limit > 0 && bytes > limit {
-			book.Container("app").RecordOOM(now, limit, params.History)
+			histories.Container("app").RecordOOM(now, limit, params.History)
 			fmt.Fprintf(&out, "%s  killed at %s\n", clock(minute), quantity.FormatMemory(limit))
 			started = minute + 1
 		} else if s.isDark == nil || !s.isDark(minute) {
-			book.Add(usage.Sample{Container: "app", Time: now, CPUMillis: max(int64(cpu), 0), MemoryBytes: bytes}, params.History)
+			histories.Add(usage.Sample{Container: "app", Time: now, CPUMillis: max(int64(cpu), 0), MemoryBytes: bytes}, params.History)
 		}
 
-		container := book.Container("app")
+		container := histories.Container("app")
 		next, ok := recommend.For("app", container, policy, previous, params)
 		if !ok {
 			continue

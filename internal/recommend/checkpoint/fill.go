@@ -21,7 +21,7 @@ const FilledAnnotation = "autoscaling.verticalscaler.io/filled"
 // filling is what is known about filling a history with usage of the past.
 //
 // Histories take samples in the order of time, so the past cannot be added to what was
-// learned meanwhile. It is learned in a book of its own instead, which then takes the
+// learned meanwhile. It is learned in a histories of its own instead, which then takes the
 // place of the live one, together with the live samples that are newer than its end.
 type filling struct {
 	done bool
@@ -34,7 +34,7 @@ type filling struct {
 
 // Feed adds samples to the scaler's history, calls f with it, and says whether there was
 // one in memory. f must not keep it.
-func (s *Store) Feed(vs *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Book)) bool {
+func (s *Store) Feed(vs *v1beta1.VerticalScaler, samples []usage.Sample, f func(history.Histories)) bool {
 	s.mu.Lock()
 	e := s.entries[client.ObjectKeyFromObject(vs)]
 	s.mu.Unlock()
@@ -43,17 +43,17 @@ func (s *Store) Feed(vs *v1beta1.VerticalScaler, samples []usage.Sample, f func(
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book == nil {
+	if e.histories == nil {
 		return false
 	}
 	params := s.ParamsOf(vs)
 	for _, sample := range samples {
-		e.book.Add(sample, params)
+		e.histories.Add(sample, params)
 	}
 	if e.filling.active {
 		e.filling.newer = append(e.filling.newer, samples...)
 	}
-	f(e.book)
+	f(e.histories)
 	return true
 }
 
@@ -78,7 +78,7 @@ func (s *Store) StartFilling(vs *v1beta1.VerticalScaler, enough time.Duration) R
 	}
 	defer e.mu.Unlock()
 	longest := time.Duration(0)
-	for _, c := range e.book {
+	for _, c := range e.histories {
 		longest = max(longest, c.Observed())
 	}
 	if e.filling.done || longest >= enough {
@@ -98,8 +98,8 @@ func (s *Store) StopFilling(vs *v1beta1.VerticalScaler) {
 
 // Fill ends what StartFilling began: a container of which the past, which ends at a time,
 // proves more than its live history has it from now on. The result is the number of
-// these containers. The book must not be used any more.
-func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Book, end time.Time) (filled int) {
+// these containers. The histories must not be used any more.
+func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end time.Time) (filled int) {
 	e := s.loaded(vs)
 	if e == nil {
 		return 0
@@ -118,8 +118,8 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Book, end time.Tim
 		}
 	}
 	for name, c := range past {
-		live := e.book[name]
-		if live == nil && len(e.book) >= history.MaxContainers {
+		live := e.histories[name]
+		if live == nil && len(e.histories) >= history.MaxContainers {
 			continue
 		}
 		if live != nil {
@@ -128,7 +128,7 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Book, end time.Tim
 			}
 			keepMemory(live, c, params)
 		}
-		e.book[name] = c
+		e.histories[name] = c
 		filled++
 	}
 	if filled > 0 {
@@ -160,7 +160,7 @@ func (s *Store) loaded(vs *v1beta1.VerticalScaler) *entry {
 		return nil
 	}
 	e.mu.Lock()
-	if e.book == nil || e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
+	if e.histories == nil || e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.mu.Unlock()
 		return nil
 	}

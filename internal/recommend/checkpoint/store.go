@@ -52,7 +52,7 @@ type entry struct {
 	mu         sync.Mutex
 	owner      types.UID
 	deployment string
-	book       history.Book                      // nil until loaded
+	histories       history.Histories                      // nil until loaded
 	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved      map[string]mark                   // what the object leads to
 	filling    filling
@@ -78,7 +78,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName {
+	if e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName {
 		return nil
 	}
 	var object v1beta1.VerticalScalerCheckpoint
@@ -87,7 +87,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler) error {
 		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
 	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
-	e.book, e.object, e.saved, e.filling = history.Book{}, nil, nil, filling{}
+	e.histories, e.object, e.saved, e.filling = history.Histories{}, nil, nil, filling{}
 	if err != nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (e *entry) isOurs() bool {
 	return owner != nil && owner.UID == e.owner && e.object.Spec.DeploymentName == e.deployment
 }
 
-// decode fills the book from the checkpoint. A container that cannot be read costs
+// decode fills the histories from the checkpoint. A container that cannot be read costs
 // its own history only.
 func (e *entry) decode(ctx context.Context) {
 	for _, c := range e.object.Spec.Containers {
@@ -119,13 +119,13 @@ func (e *entry) decode(ctx context.Context) {
 				"Container", c.ContainerName)
 			continue
 		}
-		e.book[c.ContainerName] = &container
+		e.histories[c.ContainerName] = &container
 	}
 }
 
 // With calls f with the scaler's history, and says whether there was one in memory.
 // f must not keep it.
-func (s *Store) With(key types.NamespacedName, f func(history.Book)) bool {
+func (s *Store) With(key types.NamespacedName, f func(history.Histories)) bool {
 	s.mu.Lock()
 	e := s.entries[key]
 	s.mu.Unlock()
@@ -134,10 +134,10 @@ func (s *Store) With(key types.NamespacedName, f func(history.Book)) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book == nil {
+	if e.histories == nil {
 		return false
 	}
-	f(e.book)
+	f(e.histories)
 	return true
 }
 
@@ -162,7 +162,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.book == nil || e.owner != vs.UID {
+	if e.histories == nil || e.owner != vs.UID {
 		return errors.New("saving a history that was never loaded")
 	}
 	marks := e.marks(recommendations)
@@ -181,7 +181,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	return nil
 }
 
-// settle notes what the object leads to. What it holds is in the book, and takes as much
+// settle notes what the object leads to. What it holds is in the histories, and takes as much
 // again in its encoded form: only what the next write needs is kept of it. An update
 // without managed fields leaves those that there are.
 func (e *entry) settle(marks map[string]mark) {
@@ -190,7 +190,7 @@ func (e *entry) settle(marks map[string]mark) {
 }
 
 // current says whether the checkpoint read at the start still holds all that the
-// book does. Time observed since then is too little to matter.
+// histories does. Time observed since then is too little to matter.
 func (e *entry) current(marks map[string]mark) bool {
 	if !e.isOurs() {
 		return false
@@ -212,7 +212,7 @@ func (e *entry) current(marks map[string]mark) bool {
 func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
 	marks := map[string]mark{}
 	for _, rec := range recommendations {
-		if container := e.book.Container(rec.Name); container != nil {
+		if container := e.histories.Container(rec.Name); container != nil {
 			rec.Reasons = nil
 			rec.Observed = container.Observed()
 			marks[rec.Name] = mark{recommendation: rec, newestKill: container.NewestKill()}
@@ -257,9 +257,9 @@ func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry,
 		DeploymentName: e.deployment,
 		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.book)) {
+	for _, name := range slices.Sorted(maps.Keys(e.histories)) {
 		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
-			ContainerName: name, Version: version, Data: e.book.Container(name).Encode(),
+			ContainerName: name, Version: version, Data: e.histories.Container(name).Encode(),
 		})
 	}
 

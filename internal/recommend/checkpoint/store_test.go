@@ -201,14 +201,14 @@ func TestWhatWasSavedIsLoaded(t *testing.T) {
 	w.kill("app", 100)
 	w.feed("sidecar", 0, 10)
 	w.save(append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...))
-	want := w.book()
+	want := w.histories()
 
 	w.restart()
-	if w.store.With(key, func(history.Book) {}) {
+	if w.store.With(key, func(history.Histories) {}) {
 		t.Error("With() found a history before it was loaded")
 	}
 	w.load()
-	if diff := cmp.Diff(want, w.book()); diff != "" {
+	if diff := cmp.Diff(want, w.histories()); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	object := w.live()
@@ -242,7 +242,7 @@ func TestARetargetedScalerStartsOver(t *testing.T) {
 
 	w.scaler.Spec.DeploymentName = "api"
 	w.load()
-	if got := w.book(); len(got) != 0 {
+	if got := w.histories(); len(got) != 0 {
 		t.Errorf("the history of the former Deployment is still there: %v", got)
 	}
 	w.feed("app", 0, 3)
@@ -251,10 +251,10 @@ func TestARetargetedScalerStartsOver(t *testing.T) {
 	if got := w.live().Spec.DeploymentName; got != "api" {
 		t.Errorf("the checkpoint is about %q", got)
 	}
-	want := w.book()
+	want := w.histories()
 	w.restart()
 	w.load()
-	if diff := cmp.Diff(want, w.book()); diff != "" {
+	if diff := cmp.Diff(want, w.histories()); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 }
@@ -275,7 +275,7 @@ func TestAScalerMadeAnewHasItsOwnCheckpoint(t *testing.T) {
 				w.restart()
 			}
 			w.load()
-			if got := w.book(); len(got) != 0 {
+			if got := w.histories(); len(got) != 0 {
 				t.Errorf("it has the history of another scaler: %v", got)
 			}
 			w.feed("app", 0, 60)
@@ -302,7 +302,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 			w.feed("last", 0, 60)
 			all := slices.Concat(recs("app", 310, 640*mebi), recs("bad", 10, 16*mebi), recs("last", 20, 32*mebi))
 			w.save(all)
-			want := w.book()
+			want := w.histories()
 			delete(want, "bad")
 
 			object := w.live()
@@ -313,7 +313,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 			w.took()
 			w.restart()
 			w.load()
-			if diff := cmp.Diff(want, w.book()); diff != "" {
+			if diff := cmp.Diff(want, w.histories()); diff != "" {
 				t.Errorf("loaded (-want +got):\n%s", diff)
 			}
 			w.feed("bad", 61, 64)
@@ -321,7 +321,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 			w.expect("update") // the next one is whole again
 			w.restart()
 			w.load()
-			if _, ok := w.book()["bad"]; !ok {
+			if _, ok := w.histories()["bad"]; !ok {
 				t.Error("what was learned anew was not saved")
 			}
 		})
@@ -367,10 +367,10 @@ func TestSomebodyElseWrites(t *testing.T) {
 
 			w.save(recs("app", 400, 640*mebi))
 			w.expect(tc.want...)
-			want := w.book()
+			want := w.histories()
 			w.restart()
 			w.load()
-			if diff := cmp.Diff(want, w.book()); diff != "" {
+			if diff := cmp.Diff(want, w.histories()); diff != "" {
 				t.Errorf("what is stored (-want +got):\n%s", diff)
 			}
 		})
@@ -415,14 +415,14 @@ func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	w.load()
 	w.feed("app", 0, 60)
 	w.save(recs("app", 310, 640*mebi))
-	want := w.book()
+	want := w.histories()
 
 	w.restart()
 	w.failReads = broken
 	if err := w.store.Load(t.Context(), w.scaler); !errors.Is(err, broken) {
 		t.Fatalf("Load() = %v, want %v", err, broken)
 	}
-	if w.store.With(key, func(history.Book) {}) {
+	if w.store.With(key, func(history.Histories) {}) {
 		t.Error("With() found a history that could not be read: usage would go into one that is dropped")
 	}
 	if err := w.store.Save(t.Context(), w.scaler, recs("app", 1, mebi), noon); err == nil {
@@ -430,7 +430,7 @@ func TestAFailedLoadIsTriedAgain(t *testing.T) {
 	}
 	w.failReads = nil
 	w.load()
-	if diff := cmp.Diff(want, w.book()); diff != "" {
+	if diff := cmp.Diff(want, w.histories()); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 }
@@ -461,7 +461,7 @@ func TestForget(t *testing.T) {
 	if got := w.store.Len(); got != 0 {
 		t.Errorf("Len() = %d after Forget, want 0", got)
 	}
-	if w.store.With(key, func(history.Book) {}) {
+	if w.store.With(key, func(history.Histories) {}) {
 		t.Error("With() found a forgotten history")
 	}
 }
@@ -493,8 +493,8 @@ func TestUseByManyAtOnce(t *testing.T) {
 				if err := w.store.Load(t.Context(), vs); err != nil {
 					t.Error(err)
 				}
-				w.store.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
-					book.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 1}, params)
+				w.store.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
+					histories.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 1}, params)
 				})
 				// May find that another worker has forgotten it.
 				_ = w.store.Save(t.Context(), vs, recs("app", int64(minute), mebi), noon)
@@ -589,9 +589,9 @@ func (w *world) save(recommendations []recommend.Container) {
 // feed adds a sample a minute, from and to being minutes after noon.
 func (w *world) feed(container string, from, to int) {
 	w.t.Helper()
-	w.with(func(book history.Book) {
+	w.with(func(histories history.Histories) {
 		for minute := from; minute <= to; minute++ {
-			book.Add(usage.Sample{
+			histories.Add(usage.Sample{
 				Container: container, Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 200, MemoryBytes: 400 * mebi,
 			}, params)
 		}
@@ -600,26 +600,26 @@ func (w *world) feed(container string, from, to int) {
 
 func (w *world) kill(container string, minute int) {
 	w.t.Helper()
-	w.with(func(book history.Book) {
-		if !book.Container(container).RecordOOM(noon.Add(time.Duration(minute)*time.Minute), 100*mebi, params) {
+	w.with(func(histories history.Histories) {
+		if !histories.Container(container).RecordOOM(noon.Add(time.Duration(minute)*time.Minute), 100*mebi, params) {
 			w.t.Fatal("the kill did not count")
 		}
 	})
 }
 
-func (w *world) with(f func(history.Book)) {
+func (w *world) with(f func(history.Histories)) {
 	w.t.Helper()
 	if !w.store.With(client.ObjectKeyFromObject(w.scaler), f) {
 		w.t.Fatal("no history is loaded")
 	}
 }
 
-// book is the history in memory, encoded, by container.
-func (w *world) book() map[string][]byte {
+// histories is the history in memory, encoded, by container.
+func (w *world) histories() map[string][]byte {
 	w.t.Helper()
 	out := map[string][]byte{}
-	w.with(func(book history.Book) {
-		for name, c := range book {
+	w.with(func(histories history.Histories) {
+		for name, c := range histories {
 			out[name] = c.Encode()
 		}
 	})

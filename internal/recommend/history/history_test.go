@@ -264,33 +264,33 @@ func TestParamsOf0ForgetNothing(t *testing.T) {
 }
 
 func TestACloneSharesNothing(t *testing.T) {
-	book := Book{}
-	book.Add(sample(0, 100, mebi), params)
-	clone := book.Clone()
-	before := book["app"].Clone()
+	histories := Histories{}
+	histories.Add(sample(0, 100, mebi), params)
+	clone := histories.Clone()
+	before := histories["app"].Clone()
 	clone.Add(sample(time.Hour, 5000, 5*mebi), params)
 	clone["app"].RecordOOM(noon, mebi, params)
-	if diff := cmp.Diff(before, book["app"], exported); diff != "" {
+	if diff := cmp.Diff(before, histories["app"], exported); diff != "" {
 		t.Errorf("changing the clone changed the original (-before +after):\n%s", diff)
 	}
 }
 
 func TestBook(t *testing.T) {
-	book := Book{}
+	histories := Histories{}
 	s := sample(0, 100, mebi)
 	for i := range MaxContainers {
 		s.Container = fmt.Sprintf("c%02d", i)
-		if !book.Add(s, params) {
+		if !histories.Add(s, params) {
 			t.Fatalf("there was no room for container %d", i)
 		}
 	}
 	s.Container = "one-too-many"
-	if book.Add(s, params) || len(book) != MaxContainers {
-		t.Errorf("the book holds %d containers, want at most %d", len(book), MaxContainers)
+	if histories.Add(s, params) || len(histories) != MaxContainers {
+		t.Errorf("the histories holds %d containers, want at most %d", len(histories), MaxContainers)
 	}
-	book.Retain([]string{"c07", "unknown"})
-	if len(book) != 1 || book["c07"] == nil {
-		t.Errorf("Retain() left %d containers, want c07 only", len(book))
+	histories.Retain([]string{"c07", "unknown"})
+	if len(histories) != 1 || histories["c07"] == nil {
+		t.Errorf("Retain() left %d containers, want c07 only", len(histories))
 	}
 }
 
@@ -450,16 +450,16 @@ func TestTheWorstContainerStillEncodes(t *testing.T) {
 	}
 }
 
-// TestHeapOfAContainer is the promise of 3.3 KB, all of them together and with the book
+// TestHeapOfAContainer is the promise of 3.3 KB, all of them together and with the histories
 // that holds them.
 func TestHeapOfAContainer(t *testing.T) {
 	const n = 10_000
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	books := make([]Book, n)
+	books := make([]Histories, n)
 	for i := range books {
-		books[i] = Book{}
+		books[i] = Histories{}
 		for m := range 10 {
 			books[i].Add(sample(time.Duration(m)*time.Minute, int64(100+i%7*m), int64(m)*mebi), params)
 		}
@@ -470,7 +470,7 @@ func TestHeapOfAContainer(t *testing.T) {
 	runtime.KeepAlive(books)
 	t.Logf("%d B a container", each)
 	if each > 3_379 {
-		t.Errorf("a container and its book take %d B of heap, want at most 3.3 KB", each)
+		t.Errorf("a container and its histories take %d B of heap, want at most 3.3 KB", each)
 	}
 	// One byte more, and the allocator takes 128 B more.
 	if size := unsafe.Sizeof(Container{}); size > 3<<10 {

@@ -293,7 +293,7 @@ func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r
 	defer cancel()
 	r.asked, r.refused = true, map[usage.Refusal]int{}
 	end := f.Clock.Now()
-	past, params := history.Book{}, f.Histories.ParamsOf(scaler)
+	past, params := history.Histories{}, f.Histories.ParamsOf(scaler)
 	r.err = f.Source.Range(ctx, target, end.Add(-f.Lookback), end, func(c prometheus.Chunk) {
 		for _, sample := range c.Samples {
 			past.Add(sample, params)

@@ -52,14 +52,14 @@ func TestLiveSamplesCountOnce(t *testing.T) {
 	w.load()
 	w.feed(-time.Hour, 5000) // a peak that Prometheus has missed
 	kill := noon.Add(-time.Minute)
-	w.filler.Histories.With(web, func(b history.Book) { b.Container("app").RecordOOM(kill, 8000*mebi, w.filler.Histories.Params) })
+	w.filler.Histories.With(web, func(b history.Histories) { b.Container("app").RecordOOM(kill, 8000*mebi, w.filler.Histories.Params) })
 	w.during = func() {
 		w.feed(-time.Minute, 100) // which Prometheus has as well
 		w.feed(time.Minute, 100)  // which it has not
 	}
 	w.round()
 	w.expectObserved(24*time.Hour + time.Minute)
-	w.filler.Histories.With(web, func(b history.Book) {
+	w.filler.Histories.With(web, func(b history.Histories) {
 		c := b.Container("app")
 		if c.Peak() != 5000*mebi || !c.NewestKill().Equal(kill) || c.OOMFloor(w.filler.Histories.Params) < 9500*mebi {
 			t.Errorf("the peak is %d MiB, the floor of the kill at %s %d MiB", c.Peak()/mebi, c.NewestKill(), c.OOMFloor(w.filler.Histories.Params)/mebi)
@@ -117,7 +117,7 @@ func TestARetargetedScalerIsNotFilledWithTheFormer(t *testing.T) {
 		w.load()
 	}
 	w.round()
-	w.filler.Histories.With(web, func(b history.Book) {
+	w.filler.Histories.With(web, func(b history.Histories) {
 		if len(b) > 0 {
 			t.Errorf("it has the history of %d containers", len(b))
 		}
@@ -202,7 +202,7 @@ func (w *world) load() {
 func (w *world) feed(after time.Duration, memoryMebi int64) {
 	w.Helper()
 	sample := usage.Sample{Namespace: "shop", Pod: "web-1", Container: "app", Time: noon.Add(after), CPUMillis: 100, MemoryBytes: memoryMebi * mebi}
-	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Book) {}) {
+	if !w.filler.Histories.Feed(w.scaler, []usage.Sample{sample}, func(history.Histories) {}) {
 		w.Fatal("the history is not loaded")
 	}
 }
@@ -223,7 +223,7 @@ func (w *world) expectWoken(n int) {
 
 func (w *world) expectObserved(want time.Duration) {
 	w.Helper()
-	w.filler.Histories.With(web, func(b history.Book) {
+	w.filler.Histories.With(web, func(b history.Histories) {
 		if got := b.Container("app").Observed(); got != want {
 			w.Errorf("observed %s, want %s", got, want)
 		}

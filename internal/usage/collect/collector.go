@@ -196,8 +196,8 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		}
 	}
 	outdated := false
-	loaded := c.Histories.Feed(vs, news, func(book history.Book) {
-		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), book, c.Params)
+	loaded := c.Histories.Feed(vs, news, func(histories history.Histories) {
+		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), histories, c.Params)
 	})
 	if !loaded {
 		return // the scaler's first pass has not loaded its history yet

@@ -86,8 +86,8 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w.collector.Params = recommend.DefaultParams()
 	w.collector.Params.MinEvidence = 0
 	recommended := func() (out *v1beta1.Recommendation) {
-		w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(book history.Book) {
-			out = scaler.APIRecommendation(scaler.Recommendations(&vs.Spec, []string{"app"}, book, nil, w.collector.Params))
+		w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
+			out = scaler.APIRecommendation(scaler.Recommendations(&vs.Spec, []string{"app"}, histories, nil, w.collector.Params))
 		})
 		return out
 	}
@@ -350,8 +350,8 @@ func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
 	}
 	var onlyOther history.Container
 	onlyOther.Add(usage.Sample{Time: w.clock.Now(), Window: time.Minute, CPUMillis: 100, MemoryBytes: 300 * mebi}, w.collector.Histories.Params)
-	w.collector.Histories.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(book history.Book) {
-		if got, want := book["app"].CPU(), onlyOther.CPU(); got != want {
+	w.collector.Histories.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(histories history.Histories) {
+		if got, want := histories["app"].CPU(), onlyOther.CPU(); got != want {
 			t.Errorf("of CPU %+v is known, and without the start %+v", got, want)
 		}
 	})
@@ -806,8 +806,8 @@ type seen struct {
 func (w *world) history(namespace, name string) map[string]seen {
 	w.t.Helper()
 	out := map[string]seen{}
-	w.collector.Histories.With(types.NamespacedName{Namespace: namespace, Name: name}, func(book history.Book) {
-		for container, c := range book {
+	w.collector.Histories.With(types.NamespacedName{Namespace: namespace, Name: name}, func(histories history.Histories) {
+		for container, c := range histories {
 			out[container] = seen{Peak: c.Peak(), Samples: int(c.Samples())}
 		}
 	})

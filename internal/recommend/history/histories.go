@@ -10,17 +10,17 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// MaxContainers is the largest number of containers in a Book, as in a recommendation or a
+// MaxContainers is the largest number of containers in Histories, as in a recommendation or a
 // checkpoint.
 const MaxContainers = 64
 
-// Book holds the histories of one Deployment's containers by name. Create it with
-// Book{}.
-type Book map[string]*Container
+// Histories holds the histories of one Deployment's containers by name. Create it with
+// Histories{}.
+type Histories map[string]*Container
 
 // Container returns the history of a container and creates it if necessary. It returns nil if
 // there are already MaxContainers others.
-func (b Book) Container(name string) *Container {
+func (b Histories) Container(name string) *Container {
 	if c := b[name]; c != nil {
 		return c
 	}
@@ -32,7 +32,7 @@ func (b Book) Container(name string) *Container {
 }
 
 // Add adds a sample and reports whether there was room for it.
-func (b Book) Add(s usage.Sample, p Params) bool {
+func (b Histories) Add(s usage.Sample, p Params) bool {
 	c := b.Container(s.Container)
 	if c == nil {
 		return false
@@ -42,13 +42,13 @@ func (b Book) Add(s usage.Sample, p Params) bool {
 }
 
 // Retain deletes the histories of all containers except the named ones.
-func (b Book) Retain(names []string) {
+func (b Histories) Retain(names []string) {
 	maps.DeleteFunc(b, func(name string, _ *Container) bool { return !slices.Contains(names, name) })
 }
 
 // Clone returns a deep copy.
-func (b Book) Clone() Book {
-	clone := make(Book, len(b))
+func (b Histories) Clone() Histories {
+	clone := make(Histories, len(b))
 	for name, c := range b {
 		clone[name] = c.Clone()
 	}
