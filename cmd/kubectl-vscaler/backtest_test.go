@@ -192,7 +192,7 @@ func TestExamplesRun(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for want, args := range map[string][]string{
-		"verticalscaler\nvpa\nstatic\n:4\n":             {"__complete", "backtest", "--policy", ""},
+		"verticalscaler\nvpa\nstatic\n:4\n":   {"__complete", "backtest", "--policy", ""},
 		"Balanced\nFrugal\nSafe\nCalm\n:4\n":  {"__complete", "backtest", "--profile", ""},
 		"table\nwide\njson\nyaml\nhtml\n:4\n": {"__complete", "backtest", "-o", ""},
 		"csv\ngz\n:8\n":                       {"__complete", "backtest", ""},

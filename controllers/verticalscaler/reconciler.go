@@ -230,7 +230,7 @@ func recordOOMKills(histories history.Histories, situation plan.Situation, param
 func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) {
 	if s.unreleased != nil {
 		s.planUnreleased()
-		return true, nil
+		return true, nil //nolint:nilerr // the plan reports it
 	}
 	s.policy = scaler.PlanPolicy(s.scaler, s.observation.situation.Deployment)
 	if scaler.IsPaused(s.scaler) {

@@ -61,8 +61,7 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 	}
 	err = r.restoreUnmanaged(ctx, s)
 	if deferralFrom(err) != nil || apierror.Of(err).Reason != "" {
-		s.unreleased = err // The plan reports it.
-		return false, nil
+		s.unreleased, err = err, nil // the plan reports it
 	}
 	return false, err
 }

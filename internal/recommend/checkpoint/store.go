@@ -52,7 +52,7 @@ type entry struct {
 	mu         sync.Mutex
 	owner      types.UID
 	deployment string
-	histories       history.Histories                      // nil until loaded
+	histories  history.Histories                 // nil until loaded
 	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved      map[string]mark                   // what the object leads to
 	filling    filling
