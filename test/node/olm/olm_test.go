@@ -418,11 +418,17 @@ func scaler(t *testing.T) (s v1beta1.VerticalScaler) {
 // imageOf is the name of an image in the registry.
 func imageOf(t *testing.T, kind string) string {
 	t.Helper()
-	name, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "images", kind+".names"))
+	content, err := os.ReadFile(filepath.Join(testkit.Root(), "bin", "olm-node", "images", "names"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(name))
+	for line := range strings.Lines(string(content)) {
+		if folder, name, _ := strings.Cut(strings.TrimSpace(line), " "); folder == kind {
+			return name
+		}
+	}
+	t.Fatalf("there is no image %s", kind)
+	return ""
 }
 
 // sdk runs operator-sdk inside the node. It prints the output as progress, and returns it.
