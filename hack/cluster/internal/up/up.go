@@ -309,8 +309,15 @@ func untilParentEnds(ctx context.Context, pid int) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		for os.Getppid() == pid && ctx.Err() == nil {
-			time.Sleep(300 * time.Millisecond)
+		// Polling works on every system.
+		ticker := time.NewTicker(300 * time.Millisecond)
+		defer ticker.Stop()
+		for os.Getppid() == pid {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
 		}
 	}()
 	return ctx, nil
