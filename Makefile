@@ -201,7 +201,7 @@ test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove t
 .PHONY: scorecard
 scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a cluster. ARGS='-run TestBundle/olm'
 	KUBEBUILDER_ASSETS="$(CLUSTER_DIR)/assets" SCORECARD_TEST=$(CURDIR)/$(SCORECARD_TEST) \
-	go test -v -count=1 -timeout $(TEST_TIMEOUT) ./test/scorecard $(or $(ARGS),-run TestBundle)
+	go test -tags cluster -v -count=1 -timeout $(TEST_TIMEOUT) ./test/scorecard $(or $(ARGS),-run TestBundle)
 
 .PHONY: fuzz
 fuzz: ## Look for counterexamples with every fuzz test, FUZZTIME=1m each.
