@@ -185,6 +185,15 @@ func (c *CPU) Add(millis int64, at time.Time, step time.Duration, p Params) {
 	c.observe(usage)
 }
 
+// Raise adds usage of one pod, in millicores, from a moment at which other pods were silent. It may
+// raise the level and never lowers it, and no time passes.
+func (c *CPU) Raise(millis int64) {
+	if c.phase != 0 {
+		c.tick = max(c.tick, float32(millis))
+		c.observe(float32(millis))
+	}
+}
+
 // phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
 func (p Params) phaseOf(at time.Time) uint16 {
 	seconds := at.Unix() % (1 << 32)

@@ -41,6 +41,17 @@ func (b Histories) Add(s usage.Sample, p Params) bool {
 	return true
 }
 
+// Raise adds a sample that was read while another pod was silent: see Container.Raise. It
+// reports whether there was room for it.
+func (b Histories) Raise(s usage.Sample) bool {
+	c := b.Container(s.Container)
+	if c == nil {
+		return false
+	}
+	c.Raise(s)
+	return true
+}
+
 // Retain deletes the histories of all containers except the named ones.
 func (b Histories) Retain(names []string) {
 	maps.DeleteFunc(b, func(name string, _ *Container) bool { return !slices.Contains(names, name) })

@@ -134,6 +134,19 @@ func (c *Container) Add(s usage.Sample, p Params) {
 	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
 }
 
+// Raise takes a sample into account that was read while another running pod was silent. The rest of
+// the pods says nothing about the silent one: such a sample may raise a recommendation, never lower
+// one, and is no observed time.
+func (c *Container) Raise(s usage.Sample) {
+	if at := nanos(s.Time); at > c.newest {
+		c.newest = at
+	}
+	if !s.NoCPU {
+		c.cpu.Raise(min(max(s.CPUMillis, 0), quantity.MaxCPUMillis))
+	}
+	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
+}
+
 // advanceTo moves observed time on, and tells by how much.
 func (c *Container) advanceTo(at int64, p Params) time.Duration {
 	before := c.newest
