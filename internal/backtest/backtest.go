@@ -18,6 +18,8 @@
 //     limit. The next interval needs what the trace says: if the policy does nothing, the
 //     container is killed again.
 //   - A change of either request is one resize. It always succeeds, and restarts nothing.
+//   - A trace is one pod. A World makes several uneven pods of it, and noisy minutes of its
+//     intervals. All pods have the same requests, and figures of CPU are means over pods.
 //
 // The package reads no clock and opens no files: traces come from readers, reports go to
 // writers.
@@ -63,14 +65,26 @@ type Observation struct {
 	Start time.Time
 	// Step is its length.
 	Step time.Duration
-	// CPUMillis is the average CPU used, in fractional millicores.
+	// CPUMillis is the average CPU used, in fractional millicores. With several pods, it is the
+	// mean over them.
 	CPUMillis float64
-	// MemoryBytes is the peak of memory, at most the limit.
+	// PodCPUMillis is the same for each pod, in a constant order; nil for a single pod.
+	PodCPUMillis []float64
+	// MemoryBytes is the peak of memory, at most the limit. With several pods, it is that of the
+	// largest one.
 	MemoryBytes int64
 	// OOMKilled says that the container needed more memory than its limit.
 	OOMKilled bool
 	// Requests are the requests during the interval.
 	Requests quantity.Amounts
+}
+
+// Pods is the CPU of each pod, in fractional millicores: one element for a single pod.
+func (o Observation) Pods() []float64 {
+	if len(o.PodCPUMillis) == 0 {
+		return []float64{o.CPUMillis}
+	}
+	return o.PodCPUMillis
 }
 
 // Static is the rule that leaves the requests as they are.

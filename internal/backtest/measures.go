@@ -3,11 +3,12 @@
 
 package backtest
 
-import "github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+import "time"
 
 const gibi = 1 << 30
 
-// Measures are sums over the measured time of one container under one policy.
+// Measures are sums over the measured time of one container under one policy. Those of CPU are
+// means over its pods.
 type Measures struct {
 	Hours float64
 
@@ -15,8 +16,10 @@ type Measures struct {
 	RequestedCPU, UsedCPU, WantedCPU, UnservedCPU float64
 	// SlackCPU is the share of the request that is not used, times hours.
 	SlackCPU float64
-	// StarvedHours is the time when more CPU was wanted than requested.
-	StarvedHours float64
+	// StarvedHours is the time when more CPU was wanted than requested. StarvedMeanHours is the
+	// same for means over 5 minutes, which are what a request can promise where intervals are
+	// shorter; where they are not, the two are equal.
+	StarvedHours, StarvedMeanHours float64
 
 	// Memory, in GiB-hours; 0 without memory.
 	HasMemory                   bool
@@ -30,27 +33,79 @@ type Measures struct {
 	Resizes     int
 }
 
-func (m *Measures) add(s Sample, inForce quantity.Amounts, hasMemory bool, hours float64) {
-	wanted, requested := s.CPUMillis/1000, float64(inForce.CPUMillis)/1000
-	used := min(wanted, requested)
+// addCPU adds an interval in which the pods wanted this CPU each, in millicores. Everything is a
+// mean over pods.
+func (m *Measures) addCPU(wanted []float64, requested int64, hours float64) {
 	m.Hours += hours
-	m.RequestedCPU += requested * hours
-	m.UsedCPU += used * hours
-	m.WantedCPU += wanted * hours
-	m.UnservedCPU += (wanted - used) * hours
-	m.SlackCPU += (1 - used/requested) * hours
-	if wanted > requested {
-		m.StarvedHours += hours
+	cores, share := float64(requested)/1000, hours/float64(len(wanted))
+	m.RequestedCPU += cores * hours
+	for _, millis := range wanted {
+		wanted := millis / 1000
+		used := min(wanted, cores)
+		m.UsedCPU += used * share
+		m.WantedCPU += wanted * share
+		m.UnservedCPU += (wanted - used) * share
+		m.SlackCPU += (1 - used/cores) * share
+		if wanted > cores {
+			m.StarvedHours += share
+		}
 	}
-	if !hasMemory {
-		return
-	}
+}
+
+func (m *Measures) addMemory(wanted, requested int64, hours float64) {
 	m.HasMemory = true
-	bytes := min(s.MemoryBytes, inForce.MemoryBytes)
-	m.RequestedMemory += float64(inForce.MemoryBytes) / gibi * hours
-	m.UsedMemory += float64(bytes) / gibi * hours
-	m.SlackMemory += (1 - float64(bytes)/float64(inForce.MemoryBytes)) * hours
-	if s.MemoryBytes > inForce.MemoryBytes {
+	used := min(wanted, requested)
+	m.RequestedMemory += float64(requested) / gibi * hours
+	m.UsedMemory += float64(used) / gibi * hours
+	m.SlackMemory += (1 - float64(used)/float64(requested)) * hours
+	if wanted > requested {
 		m.Kills++
 	}
+}
+
+// averaged is the length of the means in which StarvedMeanHours is measured.
+const averaged = 5 * time.Minute
+
+// window is a span of 5 minutes, by the clock, of which the means are compared: an interval belongs
+// to the span in which it begins.
+type window struct {
+	// isOfOne says that each interval is its own span: it is as long, or longer.
+	isOfOne bool
+
+	number           int64
+	hours, requested float64   // requested is in millicore-hours
+	wanted           []float64 // the same, of each pod
+}
+
+// add adds an interval, and returns the starved hours of the span before if it begins a new one.
+func (w *window) add(at int64, wanted []float64, requested int64, hours float64) (starved float64) {
+	if number := at / int64(averaged/time.Second); w.wanted == nil || w.isOfOne || number != w.number {
+		starved = w.starved()
+		*w = window{isOfOne: w.isOfOne, number: number, wanted: make([]float64, len(wanted))}
+	}
+	w.hours += hours
+	w.requested += float64(requested) * hours
+	for i, millis := range wanted {
+		w.wanted[i] += millis * hours
+	}
+	return starved
+}
+
+// starved is the length of the span times the share of the pods that wanted more than requested.
+func (w *window) starved() float64 {
+	hours := 0.0
+	for _, wanted := range w.wanted {
+		if wanted > w.requested {
+			hours += w.hours / float64(len(w.wanted))
+		}
+	}
+	return hours
+}
+
+func mean(of []float64) float64 {
+	sum := 0.0
+	for _, v := range of {
+		sum += v
+	}
+	return sum / float64(len(of))
 }

@@ -47,6 +47,8 @@ type Options struct {
 	// WarmUp is the time at the beginning of each trace that is replayed but not
 	// measured, so that policies can learn. 0 measures everything.
 	WarmUp time.Duration
+	// World is the model of what the traces leave out.
+	World World
 	// Record keeps the data for a plot.
 	Record bool
 	// Workers is the number of replays at the same time; 0 is one for each processor.
@@ -58,9 +60,12 @@ type Options struct {
 
 // Replay replays one trace with one policy.
 func Replay(t Trace, rule Rule, o Options) Outcome {
+	t = o.World.minutesOf(t)
 	var (
 		out     Outcome
 		days    = calendar{}
+		means   = window{isOfOne: t.Step >= averaged}
+		pods    = o.World.pods(t.Name)
 		current = atLeast(t.Requests)
 		policy  = rule.New(Container{Name: t.Name, Step: t.Step, HasMemory: t.HasMemory, Requests: current})
 		warmUp  = int64(o.WarmUp / time.Second)
@@ -71,9 +76,15 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 	for i, sample := range t.Samples {
 		isKilled := t.HasMemory && sample.MemoryBytes > current.MemoryBytes
 		isMeasured := sample.At-t.Samples[0].At >= warmUp
+		wanted := pods.next(sample.CPUMillis)
 		switch {
 		case isMeasured:
-			out.Measures.add(sample, current, t.HasMemory, float64(t.seconds(i))/hourSeconds)
+			hours := float64(t.seconds(i)) / hourSeconds
+			out.Measures.addCPU(wanted, current.CPUMillis, hours)
+			out.Measures.StarvedMeanHours += means.add(sample.At, wanted, current.CPUMillis, hours)
+			if t.HasMemory {
+				out.Measures.addMemory(sample.MemoryBytes, current.MemoryBytes, hours)
+			}
 			days.add(sample.At, isKilled)
 		case isKilled:
 			out.Measures.WarmUpKills++
@@ -82,7 +93,7 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Kills = append(out.Kills, sample.At)
 		}
 
-		next, ok := nextRequests(policy, t, sample, current, isKilled)
+		next, ok := nextRequests(policy, t, sample, wanted, current, isKilled)
 		if !ok {
 			continue
 		}
@@ -94,20 +105,27 @@ func Replay(t Trace, rule Rule, o Options) Outcome {
 			out.Changes = append(out.Changes, Change{t.Samples[i+1].At, current})
 		}
 	}
+	out.Measures.StarvedMeanHours += means.starved()
 	out.Measures.Days, out.Measures.KillDays = days.count()
 	return out
 }
 
-// nextRequests asks the policy for the requests after a sample. ok is false where they stay.
-func nextRequests(policy Policy, t Trace, sample Sample, current quantity.Amounts, isKilled bool) (next quantity.Amounts, ok bool) {
-	next, ok = policy.Next(Observation{
+// nextRequests asks the policy for the requests after a sample, in which the pods wanted this CPU.
+// ok is false where they stay.
+func nextRequests(policy Policy, t Trace, sample Sample, wanted []float64, current quantity.Amounts, isKilled bool,
+) (next quantity.Amounts, ok bool) {
+	o := Observation{
 		Start:       time.Unix(sample.At, 0).UTC(),
 		Step:        t.Step,
 		CPUMillis:   sample.CPUMillis,
 		MemoryBytes: min(sample.MemoryBytes, current.MemoryBytes),
 		OOMKilled:   isKilled,
 		Requests:    current,
-	})
+	}
+	if len(wanted) > 1 {
+		o.CPUMillis, o.PodCPUMillis = mean(wanted), wanted
+	}
+	next, ok = policy.Next(o)
 	if !ok {
 		return current, false
 	}

@@ -72,7 +72,7 @@ func TestReplay(t *testing.T) {
 		"what is wanted beyond the request is unserved, and starves": {
 			trace: hourly([2]float64{1500, 0}, [2]float64{1000, 0}),
 			rule:  backtest.Static(),
-			want:  backtest.Measures{Hours: 2, RequestedCPU: 2, UsedCPU: 2, WantedCPU: 2.5, UnservedCPU: 0.5, StarvedHours: 1, Days: 1},
+			want:  backtest.Measures{Hours: 2, RequestedCPU: 2, UsedCPU: 2, WantedCPU: 2.5, UnservedCPU: 0.5, StarvedHours: 1, StarvedMeanHours: 1, Days: 1},
 		},
 		"each interval above the limit is a kill": {
 			trace: hourly([2]float64{0, 2048}, [2]float64{0, 1024}, [2]float64{0, 1025}),

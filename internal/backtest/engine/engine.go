@@ -79,7 +79,7 @@ type policy struct {
 	wake    time.Time
 }
 
-// Next adds the interval as one sample and then reconciles once, like an operator that collects
+// Next adds the interval as one sample of each pod and then reconciles once, like an operator that collects
 // usage once per interval. Repeating the same average several times would simulate constant usage
 // within the interval, which no container has.
 func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
@@ -91,10 +91,12 @@ func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	}
 	now := o.Start.Add(p.shift + o.Step)
 
-	p.history.Add(usage.Sample{
-		Container: p.container.Name, Time: now, Window: o.Step,
-		CPUMillis: int64(math.Round(o.CPUMillis)), MemoryBytes: o.MemoryBytes,
-	}, p.params.History)
+	for i, cpu := range o.Pods() {
+		p.history.Add(usage.Sample{
+			Pod: fmt.Sprintf("pod-%d", i), Container: p.container.Name, Time: now, Window: o.Step,
+			CPUMillis: int64(math.Round(cpu)), MemoryBytes: o.MemoryBytes,
+		}, p.params.History)
+	}
 	if o.OOMKilled {
 		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
 	}
@@ -116,7 +118,8 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 		slices.Equal(next.Reasons, before.Reasons)
 }
 
-// pass plans with a Deployment of one pod, whose resizes are always in force at once.
+// pass plans with a Deployment of one pod, whose resizes are always in force at once. All pods have
+// the same size, so one stands for all.
 func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
 	name := p.container.Name
 	resources := workload.Resources{Requests: inForce}

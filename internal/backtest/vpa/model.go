@@ -35,7 +35,8 @@ type Amounts struct{ CPUMillis, MemoryBytes int64 }
 // is changed at once.
 type Recommendation struct{ Target, Lower, Upper Amounts }
 
-// Model is the state of VPA's recommender for one container with one pod.
+// Model is the state of VPA's recommender for one container. Several pods share the distribution of
+// CPU. Their memory is taken as one pod's: the largest.
 type Model struct {
 	cpu, memory histogram
 
@@ -54,8 +55,8 @@ func NewModel() *Model {
 	return &Model{cpu: newHistogram(cpuScheme), memory: newHistogram(memoryScheme)}
 }
 
-// AddCPU adds a sample that begins at a time, in seconds since 1970. Samples must come
-// in order.
+// AddCPU adds a sample of a pod that begins at a time, in seconds since 1970. Samples must come
+// in order; those of several pods may be of the same time.
 func (m *Model) AddCPU(at, millis int64) {
 	m.cpu.add(float64(millis)/1000, cpuSampleWeight, at)
 	if !m.hasCPU {

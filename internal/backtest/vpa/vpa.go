@@ -63,12 +63,14 @@ type Policy struct {
 	pod       Pod
 }
 
-// Next feeds the interval's average as one sample a minute, which is how often VPA reads
-// metrics, and its peak of memory as one.
+// Next feeds the interval's average of each pod as one sample a minute, which is how often VPA reads
+// metrics, and its peak of memory as one. VPA keeps one distribution for all pods.
 func (p *Policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	start := o.Start.Unix()
 	for at := time.Duration(0); at == 0 || at+sampleEvery <= o.Step; at += sampleEvery {
-		p.model.AddCPU(start+int64(at/time.Second), int64(o.CPUMillis))
+		for _, cpu := range o.Pods() {
+			p.model.AddCPU(start+int64(at/time.Second), int64(cpu))
+		}
 	}
 	if p.hasMemory {
 		p.model.AddMemory(start, o.MemoryBytes)

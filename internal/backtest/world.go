@@ -1,0 +1,135 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backtest
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// World is a model of what a recorded series leaves out: that a workload has several pods, and
+// that usage changes within an interval. It is stated, not measured. The zero value changes
+// nothing.
+//
+// Pods. Each pod i uses a multiple of the recorded CPU u(t) that wanders slowly around 1:
+//
+//	x(i,t) = 0.8 x(i,t-1) + Spread √(1 - 0.8²) ε      ε normal, x(i,0) from the same distribution
+//	cpu(i,t) = u(t) exp(x(i,t) - Spread²/2)           so that the expected multiple is 1
+//
+// Memory is that of the largest pod, which is the recorded one.
+//
+// Minutes. An interval of 5 minutes becomes five of a minute, whose CPU strays around the same
+// mean, and whose memory is the recorded one. It applies before the pods do:
+//
+//	y(t) = 0.5 y(t-1) + Jitter √(1 - 0.5²) ε
+//	cpu(t) = u exp(y(t)) / mean of the five exp(y)
+//
+// The same series, by its name, is always changed in the same way.
+type World struct {
+	// Pods is the number of pods of each series. 0 and 1 leave the series as it is.
+	Pods int
+	// Spread is the standard deviation of the logarithm of a pod's multiple.
+	Spread float64
+	// Minutes turns series of 5 minutes into series of a minute. It leaves others alone.
+	Minutes bool
+	// Jitter is the standard deviation of the logarithm of a minute's multiple, with Minutes.
+	Jitter float64
+}
+
+const (
+	podMemory    = 0.8 // the coefficient of x
+	jitterMemory = 0.5 // the coefficient of y
+
+	// The second halves of the seeds.
+	podSeed, jitterSeed = 1, 2
+)
+
+// wander is an autoregressive process of the first order around 0.
+type wander struct {
+	random      *rand.Rand
+	coefficient float64
+	// deviation is the standard deviation of its values.
+	deviation float64
+}
+
+func newWander(name string, seed uint64, coefficient, deviation float64) wander {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name)) // never fails
+	return wander{rand.New(rand.NewPCG(hash.Sum64(), seed)), coefficient, deviation}
+}
+
+func (w wander) first() float64 { return w.deviation * w.random.NormFloat64() }
+
+func (w wander) after(value float64) float64 {
+	return w.coefficient*value + w.deviation*math.Sqrt(1-w.coefficient*w.coefficient)*w.random.NormFloat64()
+}
+
+// pods tells the usage of each pod, interval by interval.
+type pods struct {
+	wander
+	logs []float64
+}
+
+// pods returns nil for a single pod.
+func (w World) pods(name string) *pods {
+	if w.Pods <= 1 {
+		return nil
+	}
+	p := &pods{newWander(name, podSeed, podMemory, w.Spread), make([]float64, w.Pods)}
+	for i := range p.logs {
+		p.logs[i] = p.first()
+	}
+	return p
+}
+
+// next returns what each pod uses where the series says cpu. A nil receiver is a single pod.
+func (p *pods) next(cpu float64) []float64 {
+	if p == nil {
+		return []float64{cpu}
+	}
+	of := make([]float64, len(p.logs))
+	for i, log := range p.logs {
+		of[i] = cpu * math.Exp(log-p.deviation*p.deviation/2)
+		p.logs[i] = p.after(log)
+	}
+	return of
+}
+
+// minutesOf returns a trace in intervals of a minute, if that is the model and the trace's are of
+// 5 minutes.
+func (w World) minutesOf(t Trace) Trace {
+	const each = 60 // seconds
+	if !w.Minutes || t.Step != averaged {
+		return t
+	}
+	var (
+		noise   = newWander(t.Name, jitterSeed, jitterMemory, w.Jitter)
+		log     = noise.first()
+		minutes = make([]Sample, 0, len(t.Samples)*5)
+	)
+	for i, sample := range t.Samples {
+		count := 5
+		if length := t.seconds(i); length < int64(averaged/time.Second) {
+			count = int((length + each - 1) / each) // the next interval begins early
+		}
+		var multiples [5]float64
+		sum := 0.0
+		for m := range count {
+			multiples[m] = math.Exp(log)
+			sum += multiples[m]
+			log = noise.after(log)
+		}
+		for m, multiple := range multiples[:count] {
+			minutes = append(minutes, Sample{
+				At:          sample.At + int64(m)*each,
+				CPUMillis:   sample.CPUMillis * multiple * float64(count) / sum,
+				MemoryBytes: sample.MemoryBytes,
+			})
+		}
+	}
+	t.Samples, t.Step = minutes, time.Minute
+	return t
+}
