@@ -3,14 +3,7 @@
 
 package plan
 
-import (
-	"time"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
-)
+import "github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 
 // These are the types of package model, so that callers import one package.
 //
@@ -78,10 +71,4 @@ const (
 // Unreleased is the plan while the original values of a former target cannot be restored.
 func Unreleased(s Situation, reason, message string) Plan {
 	return model.Unreleased(s, reason, message)
-}
-
-// Follow returns the requests that follow from the current ones and a recommendation, if
-// nothing else bounds them.
-func Follow(current quantity.Amounts, rec recommend.Container, cooldown, since time.Duration) quantity.Amounts {
-	return decision.Follow(current, rec, cooldown, since)
 }
