@@ -165,7 +165,7 @@ type aggregates struct {
 
 func newAggregates(_ testing.TB, n int) fleet {
 	a := &aggregates{
-		library: *newLibrary(),
+		library: *newLibrary(1),
 		totals:  make([]*model.AggregateContainerState, n), containers: make([]*model.ContainerState, n),
 	}
 	for i := range a.totals {
@@ -197,7 +197,7 @@ type cluster struct {
 func newCluster(tb testing.TB, n int) *cluster {
 	tb.Helper()
 	c := &cluster{
-		library: *newLibrary(), state: model.NewClusterState(time.Hour), server: &vpaServer{written: map[string]*vpatypes.VerticalPodAutoscalerCheckpoint{}},
+		library: *newLibrary(1), state: model.NewClusterState(time.Hour), server: &vpaServer{written: map[string]*vpatypes.VerticalPodAutoscalerCheckpoint{}},
 		pods: make([]model.PodID, n), vpas: make([]*model.Vpa, n),
 	}
 	c.writer = vpacheckpoint.NewCheckpointWriter(c.state, c.server)

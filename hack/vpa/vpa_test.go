@@ -28,14 +28,14 @@ const (
 	day  = 24 * 60 * 60
 )
 
-// library is the recommender of the library, with one container.
+// library is the recommender of the library, with one container in some pods.
 type library struct {
 	recommender logic.PodResourceRecommender
 	total       *model.AggregateContainerState
-	container   *model.ContainerState
+	pods        []*model.ContainerState
 }
 
-func newLibrary() *library {
+func newLibrary(pods int) *library {
 	// The defaults of the recommender's flags.
 	c := config.DefaultRecommenderConfig()
 	l := &library{
@@ -54,12 +54,14 @@ func newLibrary() *library {
 		}),
 		total: model.NewAggregateContainerState(),
 	}
-	l.container = model.NewContainerState(nil, l.total)
+	for range pods {
+		l.pods = append(l.pods, model.NewContainerState(nil, l.total))
+	}
 	return l
 }
 
-func (l *library) add(name model.ResourceName, at, amount int64) {
-	l.container.AddSample(&model.ContainerUsageSample{
+func (l *library) add(pod int, name model.ResourceName, at, amount int64) {
+	l.pods[pod].AddSample(&model.ContainerUsageSample{
 		MeasureStart: time.Unix(at, 0), Usage: model.ResourceAmount(amount), Resource: name,
 	})
 }
@@ -95,14 +97,16 @@ var waves = map[string]wave{
 }
 
 // TestRecommendations feeds the same series to both sides, and compares target and bounds
-// after every interval. They must be equal to the millicore and the byte.
+// after every interval. They must be equal to the millicore and the byte. Several pods share their
+// distributions; memory is told of the first, as backtests do.
 func TestRecommendations(t *testing.T) {
 	for name, usage := range waves {
 		for seed := range uint64(6) {
 			t.Run(fmt.Sprintf("%s %d", name, seed), func(t *testing.T) {
 				var (
 					random  = rand.New(rand.NewPCG(seed, 7))
-					theirs  = newLibrary()
+					pods    = []int{1, 1, 3, 1, 10, 2}[seed]
+					theirs  = newLibrary(pods)
 					mine    = ours.NewModel()
 					step    = []int64{60, 300, 15, 3600, 60, 300}[seed]
 					at      = []int64{0, 1767571200, 1767571200 + 45296, 86399, 43200, 129600}[seed]
@@ -114,12 +118,17 @@ func TestRecommendations(t *testing.T) {
 					if isKilled {
 						memory = request
 					}
-					theirs.add(model.ResourceCPU, at, cpu)
-					theirs.add(model.ResourceMemory, at, memory)
-					mine.AddCPU(at, cpu)
+					for pod := range pods {
+						if pod > 0 {
+							cpu, _ = usage(random, at)
+						}
+						theirs.add(pod, model.ResourceCPU, at, cpu)
+						mine.AddCPU(at, cpu)
+					}
+					theirs.add(0, model.ResourceMemory, at, memory)
 					mine.AddMemory(at, memory)
 					if isKilled {
-						if err := theirs.container.RecordOOM(time.Unix(at, 0), model.ResourceAmount(request)); err != nil {
+						if err := theirs.pods[0].RecordOOM(time.Unix(at, 0), model.ResourceAmount(request)); err != nil {
 							t.Fatal(err)
 						}
 						mine.AddOOMKill(at, request)
@@ -143,8 +152,8 @@ func TestRecommendations(t *testing.T) {
 
 // TestNothingKnown compares both sides without samples, and with CPU samples only.
 func TestNothingKnown(t *testing.T) {
-	theirs, mine := newLibrary(), ours.NewModel()
-	theirs.add(model.ResourceCPU, 60, 100)
+	theirs, mine := newLibrary(1), ours.NewModel()
+	theirs.add(0, model.ResourceCPU, 60, 100)
 	mine.AddCPU(60, 100)
 	if want, got := theirs.recommend(), mine.Recommend(); got != want {
 		t.Errorf("one CPU sample: got %+v, and the library says %+v", got, want)

@@ -6,9 +6,6 @@ package vpa
 import "math"
 
 const (
-	// growth is how much wider each bucket is than the one below it.
-	growth = 1.05
-
 	cpuSampleWeight  = 0.1 // of a CPU sample before it is aged
 	peakSampleWeight = 1.0 // of a daily peak of memory
 
@@ -28,6 +25,11 @@ type scheme struct {
 }
 
 var (
+	// growth is how much wider each bucket is than the one below it. It is a variable because the
+	// library computes with float64: of a constant, growth-1 would be exactly 0.05, and some buckets
+	// would begin a byte later.
+	growth = 1.05
+
 	cpuScheme    = newScheme(0.01, 1000) // cores
 	memoryScheme = newScheme(1e7, 1e12)  // bytes
 	logGrowth    = math.Log(growth)
