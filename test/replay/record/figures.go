@@ -4,47 +4,82 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 )
 
-// measure is a line of the record: for a group of series, the sum of parts over the sum
-// of wholes. A whole of 0 leaves a series out.
+// measure is a line of the record. For a group of series, it is the sum of parts over the sum of
+// wholes; or only the sum of parts; or a percentile over series of part over whole. A whole of 0
+// leaves a series out.
 type measure struct {
 	name, about string
 	// format prints a value.
 	format string
-	of     func(backtest.Measures) (part, whole float64)
+	// of returns the part and the whole of a series under a rule, and under VPA's.
+	of func(m, vpa backtest.Measures) (part, whole float64)
+	// isTotal is the sum of parts.
+	isTotal bool
+	// percentile is from 0 to 1, by nearest rank; 0 for none.
+	percentile float64
+	// isOfVPA says that the value is about VPA's, so that VPA's own tells nothing.
+	isOfVPA bool
+	// isPlain says that a ratio to VPA's value tells little: the interval is that of the value.
+	isPlain bool
+	// unit is for sentences.
+	unit string
 }
 
 // The measures, by their place in measures.
 const (
 	cores = iota
+	medianCores
+	moreCores
 	starved
+	starvedMeans
 	unserved
 	gib
 	oomDays
 	oomKills
 	resizes
+	resizesP90
 	measureCount
 )
 
 var measures = [measureCount]measure{
 	cores: {
-		"cores", "reserved per series on average, weighted by time", "%.3f",
-		func(m backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours },
+		name: "cores", about: "reserved per series on average, weighted by time", format: "%.3f",
+		of: func(m, _ backtest.Measures) (float64, float64) { return m.RequestedCPU, m.Hours },
+	},
+	medianCores: {
+		name: "median ratio", about: "the median over series of cores reserved, as a share of VPA's", format: "x%.3f",
+		of:         func(m, vpa backtest.Measures) (float64, float64) { return m.RequestedCPU, vpa.RequestedCPU },
+		percentile: 0.5, isOfVPA: true, isPlain: true,
+	},
+	moreCores: {
+		name: "above VPA", about: "the share of series that reserve more cores than with VPA", format: "%.1f%%",
+		of: func(m, vpa backtest.Measures) (float64, float64) {
+			if m.RequestedCPU > vpa.RequestedCPU {
+				return 100, 1
+			}
+			return 0, 1
+		},
+		isOfVPA: true, isPlain: true,
 	},
 	starved: {
-		"starved", "share of time with more CPU wanted than reserved, the mean over series", "%.2f%%",
-		func(m backtest.Measures) (float64, float64) { return 100 * m.StarvedHours / m.Hours, 1 },
+		name: "starved", about: "share of time with more CPU wanted than reserved, the mean over series", format: "%.2f%%",
+		of: func(m, _ backtest.Measures) (float64, float64) { return 100 * m.StarvedHours / m.Hours, 1 },
+	},
+	starvedMeans: {
+		name: "starved 5 min", about: "the same of means over 5 minutes", format: "%.2f%%",
+		of: func(m, _ backtest.Measures) (float64, float64) { return 100 * m.StarvedMeanHours / m.Hours, 1 },
 	},
 	unserved: {
-		"unserved", "share of the CPU wanted that is above what is reserved, the mean over series", "%.2f%%",
-		func(m backtest.Measures) (float64, float64) {
+		name: "unserved", about: "share of the CPU wanted that is above what is reserved, the mean over series", format: "%.2f%%",
+		of: func(m, _ backtest.Measures) (float64, float64) {
 			if m.WantedCPU == 0 {
 				return 0, 1
 			}
@@ -52,26 +87,33 @@ var measures = [measureCount]measure{
 		},
 	},
 	gib: {
-		"GiB", "of memory reserved per series on average, weighted by time", "%.3f",
-		ofMemory(func(m backtest.Measures) (float64, float64) { return m.RequestedMemory, m.Hours }),
+		name: "GiB", about: "of memory reserved per series on average, weighted by time", format: "%.3f",
+		of: ofMemory(func(m backtest.Measures) (float64, float64) { return m.RequestedMemory, m.Hours }),
 	},
 	oomDays: {
-		"OOM days", "share of container-days with an OOM kill", "%.2f%%",
-		ofMemory(func(m backtest.Measures) (float64, float64) { return 100 * float64(m.KillDays), float64(m.Days) }),
+		name: "OOM days", about: "share of container-days with an OOM kill", format: "%.2f%%",
+		of: ofMemory(func(m backtest.Measures) (float64, float64) { return 100 * float64(m.KillDays), float64(m.Days) }),
 	},
 	oomKills: {
-		"OOM kills", "in 1000 container-days", "%.1f",
-		ofMemory(func(m backtest.Measures) (float64, float64) { return 1000 * float64(m.Kills), float64(m.Days) }),
+		name: "OOM kills", about: "of all series", format: "%.0f",
+		of:      ofMemory(func(m backtest.Measures) (float64, float64) { return float64(m.Kills), 1 }),
+		isTotal: true,
 	},
 	resizes: {
-		"resizes", "a day", "%.2f",
-		func(m backtest.Measures) (float64, float64) { return float64(m.Resizes), m.Hours / 24 },
+		name: "resizes", about: "a day", format: "%.2f", unit: " a day",
+		of:      func(m, _ backtest.Measures) (float64, float64) { return float64(m.Resizes), m.Hours / 24 },
+		isPlain: true,
+	},
+	resizesP90: {
+		name: "resizes p90", about: "a day, the 90th percentile over series", format: "%.2f", unit: " a day",
+		of:         func(m, _ backtest.Measures) (float64, float64) { return float64(m.Resizes), m.Hours / 24 },
+		percentile: 0.9, isPlain: true,
 	},
 }
 
 // ofMemory leaves out series without memory.
-func ofMemory(of func(backtest.Measures) (float64, float64)) func(backtest.Measures) (float64, float64) {
-	return func(m backtest.Measures) (part, whole float64) {
+func ofMemory(of func(backtest.Measures) (float64, float64)) func(m, vpa backtest.Measures) (float64, float64) {
+	return func(m, _ backtest.Measures) (part, whole float64) {
 		if !m.HasMemory {
 			return 0, 0
 		}
@@ -86,16 +128,28 @@ type values [measureCount]float64
 type sample struct {
 	series      int
 	part, whole [][measureCount][]float64
+	// order are the series in the order of part over whole, without those left out, for percentiles.
+	order [][measureCount][]int
 }
 
+// newSample expects VPA's outcomes first.
 func newSample(outcomes [][]backtest.Outcome, rules int) sample {
-	s := sample{series: len(outcomes), part: make([][measureCount][]float64, rules), whole: make([][measureCount][]float64, rules)}
+	s := sample{
+		series: len(outcomes), part: make([][measureCount][]float64, rules), whole: make([][measureCount][]float64, rules),
+		order: make([][measureCount][]int, rules),
+	}
 	for r := range rules {
 		for m, measure := range measures {
-			for _, of := range outcomes {
-				part, whole := measure.of(of[r].Measures)
+			for i, of := range outcomes {
+				part, whole := measure.of(of[r].Measures, of[0].Measures)
 				s.part[r][m], s.whole[r][m] = append(s.part[r][m], part), append(s.whole[r][m], whole)
+				if measure.percentile > 0 && whole > 0 {
+					s.order[r][m] = append(s.order[r][m], i)
+				}
 			}
+			slices.SortFunc(s.order[r][m], func(a, b int) int {
+				return cmp.Compare(s.part[r][m][a]/s.whole[r][m][a], s.part[r][m][b]/s.whole[r][m][b])
+			})
 		}
 	}
 	return s
@@ -106,60 +160,57 @@ func newSample(outcomes [][]backtest.Outcome, rules int) sample {
 func (s sample) of(times []float64) []values {
 	out := make([]values, len(s.part))
 	for r := range out {
-		for m := range measures {
-			part, whole := 0.0, 0.0
-			for i, n := range times {
-				part += n * s.part[r][m][i]
-				whole += n * s.whole[r][m][i]
+		for m, measure := range measures {
+			if measure.percentile > 0 {
+				out[r][m] = s.percentile(r, m, times)
+			} else {
+				out[r][m] = s.sum(r, m, times)
 			}
-			out[r][m] = part / whole
 		}
 	}
 	return out
 }
 
-// seed makes a record reproducible.
-const seed = 20110502
-
-// bootstrap repeatedly draws as many series as there are, with replacement, and returns how
-// often each series was drawn. It is paired. All rules are measured on the same draw, so
-// that properties of a series that affect all rules cancel out of their ratios. Each group
-// contains its part of the same draw.
-//
-// With s a series and u a draw, the ratio of a measure between two rules a and b is
-//
-//	ratio(u) = (Σ part(a,s) / Σ whole(a,s)) / (Σ part(b,s) / Σ whole(b,s)), sums over s in u
-//
-// and its interval of 95 % runs from the 2.5th to the 97.5th percentile of ratio(u):
-// Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13.
-func (s sample) bootstrap(draws int, told func(times []float64)) {
-	random := rand.New(rand.NewPCG(seed, 0))
-	times := make([]float64, s.series)
-	for range draws {
-		clear(times)
-		for range s.series {
-			times[random.IntN(s.series)]++
-		}
-		told(times)
+func (s sample) sum(r, m int, times []float64) float64 {
+	part, whole := 0.0, 0.0
+	for i, n := range times {
+		part += n * s.part[r][m][i]
+		whole += n * s.whole[r][m][i]
 	}
+	switch {
+	case whole == 0:
+		return math.NaN()
+	case measures[m].isTotal:
+		return part
+	}
+	return part / whole
+}
+
+// percentile is the smallest value such that at least that share of the weight is not above it.
+func (s sample) percentile(r, m int, times []float64) float64 {
+	total := 0.0
+	for _, i := range s.order[r][m] {
+		total += times[i]
+	}
+	if total == 0 {
+		return math.NaN()
+	}
+	sum, value := 0.0, 0.0
+	for _, i := range s.order[r][m] {
+		if times[i] == 0 {
+			continue
+		}
+		sum += times[i]
+		value = s.part[r][m][i] / s.whole[r][m][i]
+		if sum >= measures[m].percentile*total-1e-9 {
+			break
+		}
+	}
+	return value
 }
 
 // ratio is a over b. It is NaN where both are 0, and infinite where only b is.
 func ratio(a, b float64) float64 { return a / b }
-
-// interval returns the percentiles 2.5 and 97.5 of the values that are numbers, by nearest
-// rank: of 1000, the 25th and the 975th. It is NaN without any.
-func interval(of []float64) (low, high float64) {
-	of = slices.DeleteFunc(slices.Clone(of), math.IsNaN)
-	if len(of) == 0 {
-		return math.NaN(), math.NaN()
-	}
-	slices.Sort(of)
-	rank := func(share float64) float64 {
-		return of[max(int(math.Ceil(share*float64(len(of))-1e-9)), 1)-1]
-	}
-	return rank(0.025), rank(0.975)
-}
 
 // show prints a value of a measure.
 func (m measure) show(v float64) string {

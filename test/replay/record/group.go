@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,12 +28,31 @@ type group struct {
 
 func (g group) match(t backtest.Trace) bool { return g.name == groupAll || g.patterns.match(t) }
 
+// sourceOf is the name of a series' table, without .csv and .gz.
+func sourceOf(t backtest.Trace) string {
+	return strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
+}
+
+// siblings are expressions that match the part of a series' name that it shares with its siblings.
+type siblings []*regexp.Regexp
+
+// clusterOf names the cluster of a series: its source and what the first expression matches of its
+// name; if none does, its source and its name.
+func (s siblings) clusterOf(t backtest.Trace) string {
+	for _, expression := range s {
+		if match := expression.FindString(t.Name); match != "" {
+			return sourceOf(t) + "/" + match + "*"
+		}
+	}
+	return sourceOf(t) + "/" + t.Name
+}
+
 // patterns are those of path.Match.
 type patterns []string
 
 // match reports whether a pattern matches the name of the series, or of its table.
 func (p patterns) match(t backtest.Trace) bool {
-	table := strings.TrimSuffix(strings.TrimSuffix(t.Table, ".gz"), ".csv")
+	table := sourceOf(t)
 	return slices.ContainsFunc(p, func(pattern string) bool {
 		byName, _ := path.Match(pattern, t.Name) // parsePatterns has checked all patterns
 		byTable, _ := path.Match(pattern, table)

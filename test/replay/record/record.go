@@ -19,22 +19,30 @@ import (
 
 // record is the result of a run.
 type record struct {
-	// WarmUpSeconds is the time at the beginning of each series that is not measured.
-	WarmUpSeconds int64 `json:"warmUpSeconds"`
-	// Draws is how often the bootstrap drew series.
-	Draws  int           `json:"draws"`
-	Groups []groupRecord `json:"groups"`
+	// Draws is how often the bootstrap drew clusters of series.
+	Draws     int              `json:"draws"`
+	Scenarios []scenarioRecord `json:"scenarios"`
 	// Targets are the targets of the measured groups.
 	Targets []targetRecord `json:"targets"`
-	// Together is the result for all targets of a profile at once.
-	Together []together `json:"together"`
-	// Unmeasured is the number of series that end before the warm-up does.
+}
+
+type scenarioRecord struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	// WarmUpSeconds is the time at the beginning of each series that is not measured.
+	WarmUpSeconds int64         `json:"warmUpSeconds"`
+	Groups        []groupRecord `json:"groups"`
+	// Sources are the same for each source, without intervals.
+	Sources []groupRecord `json:"sources"`
+	// Unmeasured are the series that end before the warm-up does.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
 
 type groupRecord struct {
 	Name          string `json:"name"`
 	Series        int    `json:"series"`
+	Sources       int    `json:"sources"`
+	Clusters      int    `json:"clusters"`
 	WithMemory    int    `json:"withMemory"`
 	ContainerDays int    `json:"containerDays"`
 	Lines         []line `json:"lines"`
@@ -50,38 +58,41 @@ type line struct {
 type cell struct {
 	Rule  string `json:"rule"`
 	Value number `json:"value"`
-	// OfVPA is the ratio to VPA's value; VPA has none.
+	// OfVPA is the ratio to VPA's value, with its interval; VPA has none.
 	OfVPA *estimate `json:"ofVPA,omitempty"`
+	// Interval is that of the value, where a ratio tells little.
+	Interval *span `json:"interval,omitempty"`
 }
 
 // estimate is a value with its 95 % confidence interval.
 type estimate struct {
 	Value number `json:"value"`
-	Low   number `json:"low"`
-	High  number `json:"high"`
+	span
+}
+
+// span is from one value to another. Both are NaN if there is none.
+type span struct {
+	Low  number `json:"low"`
+	High number `json:"high"`
 }
 
 type targetRecord struct {
-	Profile string `json:"profile"`
-	Group   string `json:"group"`
-	Target  string `json:"target"`
-	VPA     number `json:"vpa"`
-	Ours    number `json:"verticalScaler"`
-	// OfVPA is the ratio of the two.
-	OfVPA     estimate `json:"ofVPA"`
-	IsReached bool     `json:"isReached"`
-	// DrawsPercent is the share of draws that reach it.
+	Profile  string `json:"profile"`
+	Scenario string `json:"scenario"`
+	Group    string `json:"group"`
+	Target   string `json:"target"`
+	VPA      number `json:"vpa"`
+	Ours     number `json:"verticalScaler"`
+	// IsAbsolute says that Estimate and Folds are about the value, and not about its ratio to VPA's.
+	IsAbsolute bool     `json:"isAbsolute"`
+	Estimate   estimate `json:"estimate"`
+	// Folds is the range of the same without each source in turn.
+	Folds     *span `json:"folds,omitempty"`
+	IsReached bool  `json:"isReached"`
+	// DrawsPercent is the share of draws that reach it; NaN without draws.
 	DrawsPercent number `json:"drawsPercent"`
 
-	measure measure
-}
-
-type together struct {
-	Profile string `json:"profile"`
-	Targets int    `json:"targets"`
-	Reached int    `json:"reached"`
-	// DrawsPercent is the share of draws that reach all of them.
-	DrawsPercent number `json:"drawsPercent"`
+	target target
 }
 
 // number is rounded, so that a record is the same on every machine; null in JSON for NaN.
@@ -105,143 +116,142 @@ func rules() []backtest.Rule {
 	return list
 }
 
-func newRecord(traces []backtest.Trace, rules []backtest.Rule, outcomes [][]backtest.Outcome, o options) (*record, error) {
-	r := &record{WarmUpSeconds: int64(o.warmUp.Seconds()), Draws: o.draws}
-	var measured [][]backtest.Outcome
-	members := make([][]float64, len(o.groups)) // 1 for a series of the group, otherwise 0
+// ruleOf is the place of a profile's rule in rules.
+func ruleOf(p profile.Profile) int { return 1 + slices.Index(profile.All(), p) }
+
+// measured are the outcomes of a scenario, without series that were not measured.
+type measured struct {
+	scenario scenario
+	sample   sample
+	outcomes [][]backtest.Outcome
+	// source and cluster number those of each series, as they come; sources are the names.
+	source, cluster []int
+	sources         []string
+	groups          []group
+	members         [][]float64 // by group: 1 for a series of the group, otherwise 0
+}
+
+// add adds the outcomes of a scenario.
+func (r *record) add(s scenario, traces []backtest.Trace, outcomes [][]backtest.Outcome, o options) error {
+	m := measured{scenario: s, groups: s.groups(traces, o)}
+	m.members = make([][]float64, len(m.groups))
+	out := scenarioRecord{Name: s.name, About: s.about, WarmUpSeconds: int64(s.warmUp(o).Seconds())}
+	var sources, clusters []string
 	for i, t := range traces {
 		if outcomes[i][0].Measures.Hours == 0 {
-			r.Unmeasured = append(r.Unmeasured, t.Name)
+			out.Unmeasured = append(out.Unmeasured, t.Name)
 			continue
 		}
-		measured = append(measured, outcomes[i])
-		for g, group := range o.groups {
+		m.outcomes = append(m.outcomes, outcomes[i])
+		sources, clusters = append(sources, sourceOf(t)), append(clusters, o.siblings.clusterOf(t))
+		for g, group := range m.groups {
 			isMember := 0.0
 			if group.match(t) {
 				isMember = 1
 			}
-			members[g] = append(members[g], isMember)
+			m.members[g] = append(m.members[g], isMember)
 		}
 	}
-	if len(measured) == 0 {
-		return nil, fmt.Errorf("no series is longer than the warm-up of %s", o.warmUp)
+	if len(m.outcomes) == 0 {
+		return fmt.Errorf("no series is longer than the warm-up of %s", o.warmUp)
 	}
-	sample := newSample(measured, len(rules))
-	drawn := draw(sample, members, o)
-	for g, group := range o.groups {
-		if !slices.Contains(members[g], 1) {
-			return nil, fmt.Errorf("no series is in the group %s", group.name)
+	m.source, m.cluster = numbered(sources), numbered(clusters)
+	for i, number := range m.source {
+		if number == len(m.sources) {
+			m.sources = append(m.sources, sources[i])
 		}
-		of := sample.of(members[g])
-		r.Groups = append(r.Groups, r.group(group.name, members[g], measured, rules, of, drawn.ratios[g]))
-		for i, t := range drawn.targets {
-			if t.group == group.name {
-				r.addTarget(t, rules, of, drawn.ratios[g], drawn.reached[i])
+	}
+	m.sample = newSample(m.outcomes, len(rules()))
+	if err := r.measure(m, &out); err != nil {
+		return err
+	}
+	r.Scenarios = append(r.Scenarios, out)
+	return nil
+}
+
+// measure measures the groups and targets of a scenario.
+func (r *record) measure(m measured, out *scenarioRecord) error {
+	drawn, reached := m.draw(r.Draws)
+	for g, group := range m.groups {
+		if !slices.Contains(m.members[g], 1) {
+			return fmt.Errorf("no series is in the group %s", group.name)
+		}
+		of := m.sample.of(m.members[g])
+		record := m.record(group.name, m.members[g], of, drawn[g])
+		out.Groups = append(out.Groups, record)
+		folds := m.sample.folds(m.members[g], m.source)
+		for i, t := range targets() {
+			if t.scenario != m.scenario.name || t.group != group.name {
+				continue
+			}
+			share := percent(reached[i], r.Draws)
+			if record.Clusters < 2 {
+				share = number(math.NaN())
+			}
+			r.Targets = append(r.Targets, newTargetRecord(t, of, drawn[g], record.Clusters, folds, share))
+		}
+	}
+	everything := make([]float64, len(m.source))
+	for i := range everything {
+		everything[i] = 1
+	}
+	for number, name := range m.sources {
+		members := masked(everything, func(i int) bool { return m.source[i] == number })
+		out.Sources = append(out.Sources, m.record(name, members, m.sample.of(members), newDrawn(len(rules()))))
+	}
+	return nil
+}
+
+// draw returns the values of all draws, by group, and how many reach each target.
+func (m measured) draw(draws int) (of []drawn, reached []int) {
+	list := targets()
+	reached = make([]int, len(list))
+	for range m.groups {
+		of = append(of, newDrawn(len(m.sample.part)))
+	}
+	bootstrap(m.cluster, draws, func(times []float64) {
+		for g, group := range m.groups {
+			values := m.sample.of(masked(times, func(i int) bool { return m.members[g][i] > 0 }))
+			of[g].add(values)
+			for i, t := range list {
+				if t.scenario == m.scenario.name && t.group == group.name && t.isReached(values[0], values[ruleOf(t.profile)]) {
+					reached[i]++
+				}
 			}
 		}
-	}
-	// By profile, and then by group.
-	slices.SortStableFunc(r.Targets, func(a, b targetRecord) int {
-		place := func(t targetRecord) int { return slices.Index(profile.All(), profile.Profile(t.Profile)) }
-		return place(a) - place(b)
 	})
-	r.addTogether(drawn)
-	return r, nil
+	return of, reached
 }
 
-// drawn holds the results of all bootstrap draws.
-type drawn struct {
-	draws int
-	// ratios to VPA, by group, rule and measure.
-	ratios [][][measureCount][]float64
-	// targets are the targets of the groups at hand. reached counts the draws that reach each
-	// target; together counts, by profile, the draws that reach all of its targets.
-	targets  []target
-	reached  []int
-	together map[profile.Profile]int
-	place    map[string]int // of a group, by its name
-}
-
-func draw(s sample, members [][]float64, o options) drawn {
-	d := drawn{draws: o.draws, together: map[profile.Profile]int{}, place: map[string]int{}}
-	for g, group := range o.groups {
-		d.place[group.name] = g
-		d.ratios = append(d.ratios, make([][measureCount][]float64, len(s.part)))
-	}
-	for _, t := range targets() {
-		if _, ok := d.place[t.group]; ok {
-			d.targets = append(d.targets, t)
-		}
-	}
-	d.reached = make([]int, len(d.targets))
-
-	counted := make([]float64, s.series)
-	s.bootstrap(o.draws, func(times []float64) {
-		of := make([][]values, len(members))
-		for g := range members {
-			for i := range counted {
-				counted[i] = times[i] * members[g][i]
-			}
-			of[g] = s.of(counted)
-			d.addRatios(g, of[g])
-		}
-		d.countReached(of)
-	})
-	return d
-}
-
-// addRatios adds one draw of a group, by rule.
-func (d *drawn) addRatios(group int, of []values) {
-	for r := range of {
-		for m := range measures {
-			d.ratios[group][r][m] = append(d.ratios[group][r][m], ratio(of[r][m], of[0][m]))
-		}
-	}
-}
-
-// countReached counts the targets that one draw reaches.
-func (d *drawn) countReached(of [][]values) {
-	missed := map[profile.Profile]bool{}
-	for i, t := range d.targets {
-		g := d.place[t.group]
-		if t.isReached(of[g][0], of[g][ruleOf(t.profile)]) {
-			d.reached[i]++
-		} else {
-			missed[t.profile] = true
-		}
-	}
-	for _, p := range profile.All() {
-		if !missed[p] {
-			d.together[p]++
-		}
-	}
-}
-
-// ruleOf is the place of a profile's rule in rules.
-func ruleOf(p profile.Profile) int { return 1 + slices.Index(profile.All(), p) }
-
-func (r *record) group(name string, members []float64, measured [][]backtest.Outcome, rules []backtest.Rule,
-	of []values, ratios [][measureCount][]float64,
-) groupRecord {
+// record describes a group, or a source.
+func (m measured) record(name string, members []float64, of []values, draws drawn) groupRecord {
 	g := groupRecord{Name: name}
-	for i, outcomes := range measured {
+	sources, clusters := map[int]bool{}, map[int]bool{}
+	for i, outcomes := range m.outcomes {
 		if members[i] == 0 {
 			continue
 		}
-		m := outcomes[0].Measures
+		first := outcomes[0].Measures
 		g.Series++
-		g.ContainerDays += m.Days
-		if m.HasMemory {
+		g.ContainerDays += first.Days
+		if first.HasMemory {
 			g.WithMemory++
 		}
+		sources[m.source[i]], clusters[m.cluster[i]] = true, true
 	}
-	for m, measure := range measures {
+	g.Sources, g.Clusters = len(sources), len(clusters)
+	for n, measure := range measures {
 		l := line{Measure: measure.name, About: measure.about}
-		for i, rule := range rules {
-			c := cell{Rule: rule.Name, Value: number(of[i][m])}
-			if i > 0 {
-				e := newEstimate(of[i][m], of[0][m], ratios[i][m])
-				c.OfVPA = &e
+		for i, rule := range rules() {
+			c := cell{Rule: rule.Name, Value: number(of[i][n])}
+			switch {
+			case measure.isOfVPA && i == 0:
+				c.Value = number(math.NaN())
+			case measure.isPlain:
+				interval := newSpan(draws.values[i][n], g.Clusters)
+				c.Interval = &interval
+			case i > 0:
+				c.OfVPA = &estimate{number(ratio(of[i][n], of[0][n])), newSpan(draws.ratios[i][n], g.Clusters)}
 			}
 			l.Cells = append(l.Cells, c)
 		}
@@ -250,37 +260,56 @@ func (r *record) group(name string, members []float64, measured [][]backtest.Out
 	return g
 }
 
-func newEstimate(ours, vpa float64, ratios []float64) estimate {
-	low, high := interval(ratios)
-	return estimate{number(ratio(ours, vpa)), number(low), number(high)}
+// newSpan is the interval of draws. A single cluster has none.
+func newSpan(draws []float64, clusters int) span {
+	if clusters < 2 {
+		draws = nil
+	}
+	low, high := interval(draws)
+	return span{number(low), number(high)}
 }
 
-func (r *record) addTarget(t target, rules []backtest.Rule, of []values, ratios [][measureCount][]float64, reached int) {
-	i, m := ruleOf(t.profile), t.measure
-	r.Targets = append(r.Targets, targetRecord{
-		Profile: rules[i].Name, Group: t.group, Target: t.String(), measure: measures[m],
-		VPA: number(of[0][m]), Ours: number(of[i][m]), OfVPA: newEstimate(of[i][m], of[0][m], ratios[i][m]),
-		IsReached:    t.isReached(of[0], of[i]),
-		DrawsPercent: percent(reached, r.Draws),
-	})
-}
-
-func (r *record) addTogether(d drawn) {
-	for _, p := range profile.All() {
-		all := together{Profile: string(p), DrawsPercent: percent(d.together[p], d.draws)}
-		for _, t := range r.Targets {
-			if t.Profile != string(p) {
-				continue
-			}
-			all.Targets++
-			if t.IsReached {
-				all.Reached++
-			}
+func newTargetRecord(t target, of []values, draws drawn, clusters int, folds [][]values, share number) targetRecord {
+	rule, m := ruleOf(t.profile), t.measure
+	value := func(of []values) float64 {
+		if t.isAbsolute {
+			return of[rule][m]
 		}
-		if all.Targets > 0 {
-			r.Together = append(r.Together, all)
+		return ratio(of[rule][m], of[0][m])
+	}
+	all := draws.ratios
+	if t.isAbsolute {
+		all = draws.values
+	}
+	out := targetRecord{
+		Profile: string(t.profile), Scenario: t.scenario, Group: t.group, Target: t.String(), target: t,
+		VPA: number(of[0][m]), Ours: number(of[rule][m]), IsAbsolute: t.isAbsolute,
+		Estimate:     estimate{number(value(of)), newSpan(all[rule][m], clusters)},
+		IsReached:    t.isReached(of[0], of[rule]),
+		DrawsPercent: share,
+	}
+	for _, fold := range folds {
+		if t.isOfFolds && !t.isReached(fold[0], fold[rule]) {
+			out.IsReached = false
+		}
+		v := number(value(fold))
+		switch {
+		case math.IsNaN(float64(v)): // a ratio of 0 to 0
+		case out.Folds == nil:
+			out.Folds = &span{v, v}
+		default:
+			out.Folds.Low, out.Folds.High = min(out.Folds.Low, v), max(out.Folds.High, v)
 		}
 	}
+	return out
+}
+
+// sortTargets sorts by profile; within one, the order stays that of targets.
+func (r *record) sortTargets() {
+	all := targets()
+	slices.SortStableFunc(r.Targets, func(a, b targetRecord) int {
+		return slices.Index(all, a.target) - slices.Index(all, b.target)
+	})
 }
 
 func percent(part, of int) number { return number(100 * float64(part) / float64(of)) }
@@ -290,7 +319,7 @@ func (r *record) missed() error {
 	var missed []error
 	for _, t := range r.Targets {
 		if !t.IsReached {
-			missed = append(missed, fmt.Errorf("%s misses a target of %s: %s", t.Profile, t.Group, t.Target))
+			missed = append(missed, fmt.Errorf("%s misses a target of %s, %s: %s", t.Profile, t.Scenario, t.Group, t.Target))
 		}
 	}
 	return errors.Join(missed...)

@@ -5,47 +5,61 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
 )
 
-// target is a goal of a profile in a group: a measure of at most some value.
+// target is a goal of a profile in a group of a scenario: a measure of at most some value.
 type target struct {
-	profile profile.Profile
-	group   string
-	measure int
-	most    float64
+	profile         profile.Profile
+	scenario, group string
+	measure         int
+	most            float64
 	// isAbsolute reports that most is the value itself; otherwise, it is a share of VPA's value.
 	isAbsolute bool
+	// isOfFolds reports that it must also be reached without each source in turn.
+	isOfFolds bool
 }
 
 // targets are the project's targets.
 func targets() []target {
-	const third, quarter, half = 1.0 / 3, 0.25, 0.5
+	both := []string{groupAll, groupContainers}
 	list := []target{
-		{profile.Balanced, groupAll, cores, 0.78, false},
-		{profile.Balanced, groupContainers, cores, 0.82, false},
+		{profile: profile.Balanced, scenario: recorded, group: groupAll, measure: cores, most: 0.70},
+		{profile: profile.Balanced, scenario: recorded, group: groupContainers, measure: cores, most: 0.84},
+		{profile: profile.Balanced, scenario: tenPods, group: groupContainers, measure: cores, most: 0.90},
+		{profile: profile.Balanced, scenario: jittered, group: groupContainers, measure: cores, most: 0.84},
 	}
-	for _, group := range []string{groupAll, groupContainers} {
-		list = append(list,
-			target{profile.Balanced, group, starved, 1, false},
-			target{profile.Balanced, group, unserved, third, false},
-		)
+	for _, group := range both {
+		list = append(list, target{profile: profile.Balanced, scenario: recorded, group: group, measure: starved, most: 1})
 	}
 	list = append(list,
-		target{profile.Balanced, groupContainers, oomDays, half, false},
-		target{profile.Balanced, groupContainers, gib, 1.03, false},
+		target{profile: profile.Balanced, scenario: tenPods, group: groupContainers, measure: starved, most: 1},
+		target{profile: profile.Balanced, scenario: jittered, group: groupContainers, measure: starvedMeans, most: 0.5, isAbsolute: true},
 	)
-	for _, group := range []string{groupAll, groupContainers} {
-		list = append(list, target{profile.Balanced, group, resizes, 12, true})
+	for _, group := range both {
+		list = append(list, target{profile: profile.Balanced, scenario: recorded, group: group, measure: unserved, most: 1.1, isAbsolute: true})
 	}
-	for _, group := range []string{groupAll, groupContainers} {
-		list = append(list, target{profile.Safe, group, starved, quarter, false})
+	list = append(list,
+		target{profile: profile.Balanced, scenario: recorded, group: groupContainers, measure: oomDays, most: 0.5, isAbsolute: true},
+		target{profile: profile.Balanced, scenario: recorded, group: groupContainers, measure: gib, most: 1},
+		target{profile: profile.Balanced, scenario: firstDay, group: groupContainers, measure: oomKills, most: 0.5},
+	)
+	for _, group := range both {
+		list = append(list, target{profile: profile.Balanced, scenario: recorded, group: group, measure: resizesP90, most: 12, isAbsolute: true})
 	}
-	for _, group := range []string{groupAll, groupContainers} {
-		list = append(list, target{profile.Calm, group, resizes, 2.5, true})
-		for _, measure := range []int{cores, starved, unserved, gib, oomDays, oomKills} {
-			list = append(list, target{profile.Calm, group, measure, 1, false})
+	list = append(list, target{profile: profile.Balanced, scenario: patterned, group: officeWeek, measure: resizes, most: 5, isAbsolute: true})
+	for _, group := range both {
+		list = append(list, target{profile: profile.Safe, scenario: recorded, group: group, measure: starved, most: 0.25})
+	}
+	for _, group := range both {
+		list = append(list,
+			target{profile: profile.Calm, scenario: recorded, group: group, measure: cores, most: 1, isOfFolds: true},
+			target{profile: profile.Calm, scenario: recorded, group: group, measure: resizes, most: 2.5, isAbsolute: true, isOfFolds: true},
+		)
+		for _, measure := range []int{starved, unserved, gib, oomDays} {
+			list = append(list, target{profile: profile.Calm, scenario: recorded, group: group, measure: measure, most: 1})
 		}
 	}
 	return list
@@ -60,12 +74,18 @@ func (t target) isReached(vpa, ours values) bool {
 }
 
 func (t target) String() string {
-	switch m := measures[t.measure]; {
+	m := measures[t.measure]
+	text := fmt.Sprintf("%s: at most %.3g of VPA's", m.name, t.most)
+	switch {
+	case t.isAbsolute && strings.HasSuffix(m.format, "%%"):
+		text = fmt.Sprintf("%s: at most %g%%", m.name, t.most)
 	case t.isAbsolute:
-		return fmt.Sprintf("%s: at most %g a day", m.name, t.most)
+		text = fmt.Sprintf("%s: at most %g%s", m.name, t.most, m.unit)
 	case t.most == 1:
-		return m.name + ": no more than VPA"
-	default:
-		return fmt.Sprintf("%s: at most %.3g of VPA's", m.name, t.most)
+		text = m.name + ": no more than VPA"
 	}
+	if t.isOfFolds {
+		text += ", also without each source"
+	}
+	return text
 }
