@@ -6,7 +6,6 @@ package backtest
 import (
 	"hash/fnv"
 	"math"
-	"math/rand/v2"
 	"time"
 )
 
@@ -42,34 +41,48 @@ type World struct {
 const (
 	podMemory    = 0.8 // the coefficient of x
 	jitterMemory = 0.5 // the coefficient of y
-
-	// The second halves of the seeds.
-	podSeed, jitterSeed = 1, 2
 )
 
-// wander is an autoregressive process of the first order around 0.
+// wander is an autoregressive process of the first order around 0, with normal steps. Its values
+// follow from a name and what it is for.
 type wander struct {
-	random      *rand.Rand
+	state       uint64
 	coefficient float64
 	// deviation is the standard deviation of its values.
 	deviation float64
 }
 
-func newWander(name string, seed uint64, coefficient, deviation float64) wander {
+func newWander(name, purpose string, coefficient, deviation float64) *wander {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(name)) // never fails
-	return wander{rand.New(rand.NewPCG(hash.Sum64(), seed)), coefficient, deviation}
+	_, _ = hash.Write([]byte(purpose + "\x00" + name)) // never fails
+	return &wander{hash.Sum64(), coefficient, deviation}
 }
 
-func (w wander) first() float64 { return w.deviation * w.random.NormFloat64() }
+func (w *wander) first() float64 { return w.deviation * w.normal() }
 
-func (w wander) after(value float64) float64 {
-	return w.coefficient*value + w.deviation*math.Sqrt(1-w.coefficient*w.coefficient)*w.random.NormFloat64()
+func (w *wander) after(value float64) float64 {
+	return w.coefficient*value + w.deviation*math.Sqrt(1-w.coefficient*w.coefficient)*w.normal()
+}
+
+// normal returns a normally distributed number: Box and Muller, A Note on the Generation of Random
+// Normal Deviates, 1958.
+func (w *wander) normal() float64 {
+	return math.Sqrt(-2*math.Log(1-w.uniform())) * math.Cos(2*math.Pi*w.uniform())
+}
+
+// uniform returns a number from 0 to 1, exclusively: splitmix64, Steele, Lea and Flood, Fast
+// Splittable Pseudorandom Number Generators, 2014.
+func (w *wander) uniform() float64 {
+	w.state += 0x9e3779b97f4a7c15
+	z := w.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
 // pods tells the usage of each pod, interval by interval.
 type pods struct {
-	wander
+	*wander
 	logs []float64
 }
 
@@ -78,7 +91,7 @@ func (w World) pods(name string) *pods {
 	if w.Pods <= 1 {
 		return nil
 	}
-	p := &pods{newWander(name, podSeed, podMemory, w.Spread), make([]float64, w.Pods)}
+	p := &pods{newWander(name, "pods", podMemory, w.Spread), make([]float64, w.Pods)}
 	for i := range p.logs {
 		p.logs[i] = p.first()
 	}
@@ -106,7 +119,7 @@ func (w World) minutesOf(t Trace) Trace {
 		return t
 	}
 	var (
-		noise   = newWander(t.Name, jitterSeed, jitterMemory, w.Jitter)
+		noise   = newWander(t.Name, "minutes", jitterMemory, w.Jitter)
 		log     = noise.first()
 		minutes = make([]Sample, 0, len(t.Samples)*5)
 	)

@@ -102,6 +102,7 @@ func TestInvalidInputIsRejected(t *testing.T) {
 
 // lines uses the command, with its protocol, as the rule of a backtest.
 func lines(t *testing.T, name profile.Profile) backtest.Rule {
+	t.Helper()
 	return backtest.Rule{Name: "lines", New: func(c backtest.Container) backtest.Policy {
 		in, toCommand := io.Pipe()
 		fromCommand, out := io.Pipe()

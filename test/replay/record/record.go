@@ -32,8 +32,8 @@ type scenarioRecord struct {
 	// WarmUpSeconds is the time at the beginning of each series that is not measured.
 	WarmUpSeconds int64         `json:"warmUpSeconds"`
 	Groups        []groupRecord `json:"groups"`
-	// Sources are the same for each source, without intervals.
-	Sources []groupRecord `json:"sources"`
+	// Sources are the same for each source, without intervals, if there are several.
+	Sources []groupRecord `json:"sources,omitempty"`
 	// Unmeasured are the series that end before the warm-up does.
 	Unmeasured []string `json:"unmeasured,omitempty"`
 }
@@ -190,6 +190,9 @@ func (r *record) measure(m measured, out *scenarioRecord) error {
 			}
 			r.Targets = append(r.Targets, newTargetRecord(t, of, drawn[g], record.Clusters, folds, share))
 		}
+	}
+	if len(m.sources) < 2 {
+		return nil
 	}
 	everything := make([]float64, len(m.source))
 	for i := range everything {

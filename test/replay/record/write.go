@@ -193,7 +193,7 @@ func (g groupRecord) show(m, rule int) string {
 
 // writeSources compares the sources.
 func (s scenarioRecord) writeSources(b *strings.Builder, l layout) {
-	if len(s.Sources) < 2 {
+	if len(s.Sources) == 0 {
 		return
 	}
 	l.title(b, "each source, "+s.About)
