@@ -15,7 +15,7 @@
 //	> {"type":"init","series":"web","step_s":300,"has_mem":true,"init_cpu":2,"init_mem":4294967296}
 //	> {"type":"sample","t":86400,"cpu":0.42,"mem":1073741824,"oom":false,"cur_cpu":2,"cur_mem":4294967296}
 //	< {"apply":true,"cpu":0.5,"mem":1200000000}
-//	> {"type":"sample","t":86700,"cpu":0.42,"pods":[0.40,0.44],"mem":1073741824,"oom":false,"cur_cpu":0.5,"cur_mem":1200000000}
+//	> {"type":"sample","t":86700,"cpu":0.42,"pods":[0.40,0.44],"mem":1073741824,"cur_cpu":0.5,"cur_mem":1200000000}
 //	< {"apply":false}
 //	> {"type":"end"}
 //
@@ -42,13 +42,13 @@
 //	answer  apply     whether cpu and mem are new requests, from the next interval on.
 //	        cpu, mem  the requests of each pod; absent if apply is false.
 //
-// An answer depends on all samples so far, and on cur_cpu and cur_mem, which say whether the caller has
-// followed the answers. The same lines lead to the same answers.
+// An answer depends on all samples so far, and on cur_cpu and cur_mem, which say whether the caller
+// has applied the answers. The same lines lead to the same answers.
 //
-// The engine writes a message to stderr and exits with 1 at the first line that is not JSON, has an
-// unknown type or a value out of range, such as a negative one; at a second init, and at a sample
-// that is before init or earlier than the one before. The exit code of end, or of the end of stdin, is 0; that
-// of a wrong flag is 2.
+// The engine writes a message to stderr and exits with 1 at the first line that is not JSON, or that
+// has an unknown type or a value out of range, such as a negative one. So it does at a second init,
+// and at a sample before init or earlier than the one before. The exit code of end, or of the end of
+// stdin, is 0; that of a wrong flag is 2.
 package main
 
 import (

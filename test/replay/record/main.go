@@ -22,7 +22,8 @@
 // them, such as an office's hours. backtest.World states the models.
 //
 // Every figure comes with two kinds of doubt. The interval is from a bootstrap over clusters of
-// siblings: series of one source whose names begin alike, by -siblings, such as the tasks of a job:
+// siblings, such as the tasks of a job: series of one source in whose names -siblings matches the
+// same text. Any other series is its own cluster:
 //
 //	-siblings '^job-[0-9]{6}'     job-12345678 and job-12345699 are one cluster
 //
@@ -106,7 +107,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 		o.groups = append(o.groups, g)
 		return err
 	})
-	flags.Func("siblings", "an `expression` that matches the beginning of a series' name that its siblings share. May be repeated", func(text string) error {
+	flags.Func("siblings", "an `expression` for the part of a series' name that its siblings share. May be repeated; the first match counts", func(text string) error {
 		expression, err := regexp.Compile(text)
 		o.siblings = append(o.siblings, expression)
 		return err
