@@ -116,7 +116,7 @@ func (t targetRecord) folds() string {
 // writeGroups writes every measure of each group.
 func (s scenarioRecord) writeGroups(b *strings.Builder, l layout) {
 	for _, g := range s.Groups {
-		l.title(b, fmt.Sprintf("%s, %s: %d series in %d clusters of %d sources, %d of them with memory, %d container-days after a warm-up of %s",
+		l.title(b, fmt.Sprintf("%s, %s: %d series in %d clusters of siblings and %d sources, %d with memory, %d container-days after a warm-up of %s",
 			g.Name, s.About, g.Series, g.Clusters, g.Sources, g.WithMemory, g.ContainerDays, inDays(s.WarmUpSeconds)))
 		rows := [][]string{append([]string{"measure"}, g.rules()...)}
 		for m, line := range g.Lines {
