@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 const (
@@ -105,5 +107,30 @@ func TestIsUpdated(t *testing.T) {
 				t.Errorf("IsUpdated() = %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestEveryPodCounts: a backtest's policy recommends what a model does that has the samples of every
+// pod, each minute.
+func TestEveryPodCounts(t *testing.T) {
+	var (
+		model  = vpa.NewModel()
+		policy = vpa.Rule().New(backtest.Container{Step: 5 * time.Minute})
+		last   quantity.Amounts
+	)
+	for i := range int64(24 * 12) {
+		o := backtest.Observation{
+			Start: time.Unix(i*300, 0), Step: 5 * time.Minute, CPUMillis: 400, PodCPUMillis: []float64{100, 200, 900},
+			Requests: quantity.Amounts{CPUMillis: 10},
+		}
+		last, _ = policy.Next(o)
+		for minute := range int64(5) {
+			for _, cpu := range o.PodCPUMillis {
+				model.AddCPU(i*300+minute*60, int64(cpu))
+			}
+		}
+	}
+	if want := model.Recommend().Target.CPUMillis; last.CPUMillis != want || want < 900 {
+		t.Errorf("the policy says %dm, and the model %dm; the hottest of three pods uses 900m", last.CPUMillis, want)
 	}
 }
