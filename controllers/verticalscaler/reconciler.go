@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -184,7 +185,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error)
 // learn is a phase: it records OOM kills, recommends, and saves the history before
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
-	if err := r.Histories.Load(ctx, s.scaler); err != nil {
+	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
 		return false, err
 	}
 	situation := &s.observation.situation
@@ -195,7 +196,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	var recs []recommend.Container
 	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(histories history.Histories) {
 		histories.Retain(containers)
-		recordOOMKills(histories, *situation, r.Params.History)
+		recordOOMKills(histories, *situation, s.now, r.Params.History)
 		recs = scaler.Recommendations(&s.scaler.Spec, containers, histories, s.status.Recommendation, r.Params)
 	})
 	situation.Recommendations = recs
@@ -206,22 +207,27 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	return false, r.Histories.Save(ctx, s.scaler, recs, s.now)
 }
 
-// recordOOMKills adds the OOM kills that the pods report to the history.
-func recordOOMKills(histories history.Histories, situation plan.Situation, params history.Params) {
+// recordOOMKills adds the OOM kills that the pods report to the history, the oldest first.
+func recordOOMKills(histories history.Histories, situation plan.Situation, now time.Time, params history.Params) {
+	kills := map[string][]history.Kill{}
 	for _, pod := range situation.Pods {
 		for _, kill := range pod.Kills {
-			if _, ok := situation.Deployment.Container(kill.Container); !ok {
-				continue
-			}
-			container := histories.Container(kill.Container)
-			// The current decision may be the answer to this kill. A history that was lost
-			// does not count the kill again: the pod reports a limit that is newer than the
-			// kill, and the limit would be raised once more.
-			d := situation.Decision
-			answered := d != nil && d.Reason == plan.DecidedOOMKill && !kill.At.After(d.Time)
-			if container != nil && (!answered || !container.NewestKill().IsZero()) {
-				container.RecordOOM(kill.At, kill.HitBytes, params)
-			}
+			kills[kill.Container] = append(kills[kill.Container], history.Kill{
+				At: kill.At, HitBytes: kill.HitBytes, Pod: string(pod.UID), Termination: kill.Termination,
+			})
+		}
+	}
+	for name, list := range kills {
+		if _, ok := situation.Deployment.Container(name); !ok {
+			continue
+		}
+		container := histories.Container(name)
+		if container == nil {
+			continue
+		}
+		slices.SortStableFunc(list, func(a, b history.Kill) int { return a.At.Compare(b.At) })
+		for _, kill := range list {
+			container.RecordKill(kill, now, params)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func newStore(tb testing.TB, n int) *store {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: nameOf(i), UID: types.UID(fmt.Sprintf("4e8b9a52-7f1c-4a77-9d0b-%012d", i))},
 			Spec:       v1beta1.VerticalScalerSpec{DeploymentName: nameOf(i)},
 		}
-		if err := s.store.Load(tb.Context(), s.scalers[i]); err != nil {
+		if err := s.store.Load(tb.Context(), s.scalers[i], time.Now()); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -337,13 +337,14 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 // if that is more, but at least the policy's margin. Growth is typical of a leak or a filling cache
 // and is likely to go on. The profile's margin is doubled while the history is limited.
 //
-// A peak that rises slowly changes nothing while it uses less than half of the margin.
+// A peak that rises slowly changes nothing while it uses less than a third of the margin, or half of it
+// while it is doubled.
 //
 // Below the peak or the floor, the container is known to fail. The lower bound is just below the
 // target, so that rising usage raises the request at once:
 //
 //	peak      floor      volatility   margin   target    bounds after 8 days
-//	400 MiB   -                0.02     10 %   440 MiB   432..460 MiB
+//	400 MiB   -                0.02      8 %   432 MiB   424..451 MiB
 //	400 MiB   -                0.10     20 %   480 MiB   471..501 MiB
 //	400 MiB   1200 MiB         0.02     10 %  1200 MiB  1200..1253 MiB
 func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64, p Params) estimate {
@@ -361,10 +362,10 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 		}
 		if margin := policy.perMille(); margin > volatility {
 			e.add(Memory, SafetyMargin, margin)
-			e.raise = max(e.raise, halfOf(margin))
+			e.raise = max(e.raise, spent(margin, c))
 		} else {
 			e.add(Memory, Volatility, volatility)
-			e.raise = max(e.raise, halfOf(volatility))
+			e.raise = max(e.raise, spent(volatility, c))
 		}
 	}
 	e.step(Memory, OOMFloor, quantity.RoundMemory(oomFloor))
@@ -376,8 +377,17 @@ func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float
 	return e
 }
 
-// halfOf is by how many percent an amount with a margin exceeds the amount with half the margin.
-func halfOf(perMille int64) int64 { return 100 * (perMille / 2) / (1000 + perMille/2) }
+// spent is by how many percent a peak may rise into its margin before the target is raised: a third of
+// the margin, or half of it while it is doubled.
+//
+//	margin 120 ‰: 1120 / 1080 → 3 %   doubled to 240 ‰: 1240 / 1120 → 10 %
+func spent(perMille int64, c float64) int64 {
+	used := perMille / 3
+	if isLimited(c) {
+		used = perMille / 2
+	}
+	return 100 * used / (1000 + perMille - used)
+}
 
 // limitedPerMille is the smallest margin of CPU while the history is limited.
 const limitedPerMille = 150

@@ -145,8 +145,12 @@ type Resize struct {
 type OOMKill struct {
 	Container string
 	At        time.Time
-	// HitBytes is the limit that was hit: the container's memory limit, or its request
-	// without a limit. It may be newer than the kill.
+	// Termination is the number of the container's termination in this pod: its restart count
+	// once it has been restarted.
+	Termination int32
+	// HitBytes is the size that was hit: the memory limit that the kubelet reports as applied,
+	// or the request without a limit. It is 0 if it is unknown because the pod was resized
+	// after the kill.
 	HitBytes int64
 }
 
@@ -277,14 +281,14 @@ func (p *Pod) readStatus(status *corev1.ContainerStatus) {
 			p.Actual[status.Name] = actual
 		}
 	}
-	for _, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
+	for i, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
 		if terminated == nil {
 			continue
 		}
 		killed := terminated.Reason == "OOMKilled"
 		p.Exits = append(p.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
 		if killed {
-			p.Kills = append(p.Kills, oomKillOf(status.Name, terminated, *p))
+			p.Kills = append(p.Kills, p.oomKill(status.Name, terminated.FinishedAt.Time, status.RestartCount+1-int32(i)))
 		}
 	}
 	if IsBackingOff(status.State.Waiting) {
@@ -297,11 +301,17 @@ func IsBackingOff(waiting *corev1.ContainerStateWaiting) bool {
 	return waiting != nil && waiting.Reason == "CrashLoopBackOff"
 }
 
-func oomKillOf(container string, terminated *corev1.ContainerStateTerminated, pod Pod) OOMKill {
-	kill := OOMKill{Container: container, At: terminated.FinishedAt.Time}
-	if c, ok := pod.Container(container); ok {
-		kill.HitBytes = cmp.Or(c.Limits.MemoryBytes, c.Requests.MemoryBytes)
+// oomKill is an OOM kill of a container. Times have whole seconds: a resize within the second of the
+// kill may be either before or after it.
+func (p *Pod) oomKill(container string, at time.Time, termination int32) OOMKill {
+	kill := OOMKill{Container: container, At: at, Termination: termination}
+	if !p.Resized.IsZero() && !p.Resized.Before(at) {
+		return kill
 	}
+	actual := p.Actual[container]
+	declared, _ := p.Container(container)
+	kill.HitBytes = cmp.Or(actual.Limits.MemoryBytes, actual.Requests.MemoryBytes,
+		declared.Limits.MemoryBytes, declared.Requests.MemoryBytes)
 	return kill
 }
 

@@ -269,38 +269,39 @@ func TestOOMKills(t *testing.T) {
 		"just now": {
 			list("", "256Mi"),
 			corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
-			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+			[]workload.OOMKill{{Container: "app", At: noon, Termination: 1, HitBytes: 256 * mebi}},
 		},
 		"before its last start": {
 			list("", "256Mi"),
-			corev1.ContainerStatus{Name: "app", LastTerminationState: corev1.ContainerState{Terminated: killed(noon)}},
-			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+			corev1.ContainerStatus{Name: "app", RestartCount: 3, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)}},
+			[]workload.OOMKill{{Container: "app", At: noon, Termination: 3, HitBytes: 256 * mebi}},
 		},
 		"twice": {
 			list("", "256Mi"),
 			corev1.ContainerStatus{
 				Name:                 "app",
+				RestartCount:         7,
 				State:                corev1.ContainerState{Terminated: killed(noon.Add(time.Minute))},
 				LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
 			},
-			[]workload.OOMKill{{Container: "app", At: noon.Add(time.Minute), HitBytes: 256 * mebi}, {Container: "app", At: noon, HitBytes: 256 * mebi}},
+			[]workload.OOMKill{{Container: "app", At: noon.Add(time.Minute), Termination: 8, HitBytes: 256 * mebi}, {Container: "app", At: noon, Termination: 7, HitBytes: 256 * mebi}},
 		},
 		"before another termination": {
 			list("", "256Mi"),
 			corev1.ContainerStatus{
-				Name: "app", State: corev1.ContainerState{Terminated: failed}, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
+				Name: "app", RestartCount: 3, State: corev1.ContainerState{Terminated: failed}, LastTerminationState: corev1.ContainerState{Terminated: killed(noon)},
 			},
-			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 256 * mebi}},
+			[]workload.OOMKill{{Container: "app", At: noon, Termination: 3, HitBytes: 256 * mebi}},
 		},
 		"the request without a limit": {
 			nil,
 			corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: killed(noon)}},
-			[]workload.OOMKill{{Container: "app", At: noon, HitBytes: 128 * mebi}},
+			[]workload.OOMKill{{Container: "app", At: noon, Termination: 1, HitBytes: 128 * mebi}},
 		},
 		"of a container that the pod does not declare": {
 			nil,
 			corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Terminated: killed(noon)}},
-			[]workload.OOMKill{{Container: "other", At: noon}},
+			[]workload.OOMKill{{Container: "other", At: noon, Termination: 1}},
 		},
 		"another termination is not an OOM kill": {list("", "256Mi"), corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Terminated: failed}}, nil},
 	}

@@ -137,17 +137,14 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	return filled
 }
 
-// keepMemory tells the past of the peak and the OOM kill that only the live history
-// knows of, so that no gap in the past lowers what is known to be needed. The floor of a
-// kill is 20 % above the limit that was hit; and no usage of CPU at a moment that is known
-// already changes nothing about CPU.
+// keepMemory tells the past of the peak and the OOM kills that only the live history
+// knows of, so that no gap in the past lowers what is known to be needed. No usage of CPU
+// at a moment that is known already changes nothing about CPU.
 func keepMemory(live, past *history.Container, p history.Params) {
 	if peak := live.Peak(); peak > past.Peak() {
 		past.Add(usage.Sample{Time: past.NewestSample(), MemoryBytes: peak}, p)
 	}
-	if at := live.NewestKill(); !at.IsZero() {
-		past.RecordOOM(at, (live.OOMFloor(p)*5+5)/6, p)
-	}
+	past.AdoptKills(live)
 }
 
 // loaded returns the scaler's entry, locked, if its history is in memory and about this

@@ -72,9 +72,15 @@ func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
 	return params
 }
 
+// maxAhead is how far the clock of whoever wrote a checkpoint may be ahead of ours.
+const maxAhead = time.Minute
+
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
-// the first time. A scaler that was retargeted or made anew starts over.
-func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler) error {
+// the first time. A scaler that was retargeted or recreated starts over. So does a
+// container whose part of the checkpoint cannot be read, or is from the future: it
+// knows of a sample or a kill later than a minute after now, and would learn nothing
+// until then.
+func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,7 +99,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler) error {
 	}
 	e.object = &object
 	if e.isOurs() {
-		e.decode(ctx)
+		e.decode(ctx, now)
 		e.filling.done = object.Annotations[FilledAnnotation] != ""
 	}
 	return nil
@@ -107,20 +113,37 @@ func (e *entry) isOurs() bool {
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read costs
-// its own history only.
-func (e *entry) decode(ctx context.Context) {
+// its own history only, and its part of the checkpoint counts as missing.
+func (e *entry) decode(ctx context.Context, now time.Time) {
+	var readable []v1beta1.ContainerCheckpoint
 	for _, c := range e.object.Spec.Containers {
-		container, err := history.Decode(c.Data)
-		if err == nil && c.Version != int32(c.Data[0]) {
-			err = fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
-		}
+		container, err := read(c, now)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",
 				"Container", c.ContainerName)
 			continue
 		}
 		e.histories[c.ContainerName] = &container
+		readable = append(readable, c)
 	}
+	e.object.Spec.Containers = readable
+}
+
+// read reads one container's part of a checkpoint.
+func read(c v1beta1.ContainerCheckpoint, now time.Time) (history.Container, error) {
+	container, err := history.Decode(c.Data)
+	if err != nil {
+		return history.Container{}, err
+	}
+	if c.Version != int32(c.Data[0]) {
+		return history.Container{}, fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
+	}
+	for what, at := range map[string]time.Time{"sample": container.NewestSample(), "OOM kill": container.NewestKill()} {
+		if at.After(now.Add(maxAhead)) {
+			return history.Container{}, fmt.Errorf("it is from the future: its newest %s is of %s", what, at.Format(time.RFC3339))
+		}
+	}
+	return container, nil
 }
 
 // With calls f with the scaler's history, and says whether there was one in memory.

@@ -32,9 +32,10 @@ import (
 const mebi = 1 << 20
 
 var (
-	noon   = time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
-	params = history.DefaultParams()
-	key    = types.NamespacedName{Namespace: "shop", Name: "web"}
+	tomorrow = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	noon     = time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
+	params   = history.DefaultParams()
+	key      = types.NamespacedName{Namespace: "shop", Name: "web"}
 )
 
 func TestWhatIsWorthSaving(t *testing.T) {
@@ -292,7 +293,7 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.ContainerCheckpoint){
 		"for its data":    func(c *v1beta1.ContainerCheckpoint) { c.Data = []byte("nonsense") },
 		"for no data":     func(c *v1beta1.ContainerCheckpoint) { c.Data = nil },
-		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = 3 },
+		"for its version": func(c *v1beta1.ContainerCheckpoint) { c.Version = history.Version + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -419,7 +420,7 @@ func TestAFailedLoadIsTriedAgain(t *testing.T) {
 
 	w.restart()
 	w.failReads = broken
-	if err := w.store.Load(t.Context(), w.scaler); !errors.Is(err, broken) {
+	if err := w.store.Load(t.Context(), w.scaler, tomorrow); !errors.Is(err, broken) {
 		t.Fatalf("Load() = %v, want %v", err, broken)
 	}
 	if w.store.With(key, func(history.Histories) {}) {
@@ -490,7 +491,7 @@ func TestUseByManyAtOnce(t *testing.T) {
 		vs.UID = types.UID(vs.Name)
 		all.Go(func() {
 			for minute := range 50 {
-				if err := w.store.Load(t.Context(), vs); err != nil {
+				if err := w.store.Load(t.Context(), vs, tomorrow); err != nil {
 					t.Error(err)
 				}
 				w.store.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
@@ -578,7 +579,7 @@ func (w *world) restart() { w.store = &Store{Client: w.server, Params: params} }
 
 func (w *world) load() {
 	w.t.Helper()
-	w.must(w.store.Load(w.t.Context(), w.scaler))
+	w.must(w.store.Load(w.t.Context(), w.scaler, tomorrow))
 }
 
 func (w *world) save(recommendations []recommend.Container) {

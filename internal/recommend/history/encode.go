@@ -17,12 +17,14 @@ import (
 const (
 	// Version is the version of the encoding. It is also its first byte, so that the
 	// encoding describes itself.
-	Version = 2
+	Version = 3
 
-	// firstVersion had distributions of CPU usage instead of the ensemble. Its memory
+	// firstVersion had distributions of CPU usage instead of the ensemble, and secondVersion an
+	// ensemble of other usage. Both knew of OOM kills only the floor and the newest. Their memory
 	// history is still read. The evidence of CPU starts over, so that no published target is
 	// lowered before the same amount of usage has been observed again.
-	firstVersion = 1
+	firstVersion  = 1
+	secondVersion = 2
 
 	// MaxEncoded is the largest accepted encoding, in bytes. Current encodings take less
 	// than 2 KB.
@@ -33,12 +35,15 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble. The encoding is the version, nine numbers and the 32 peaks as varints, the mean of
+// ensemble. The encoding is the version, the numbers and the 32 peaks as varints, the mean of
 // changes, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
 	for _, v := range c.numbers() {
+		b = binary.AppendUvarint(b, uint64(*v))
+	}
+	for _, v := range c.smallNumbers() {
 		b = binary.AppendUvarint(b, uint64(*v))
 	}
 	for _, peak := range c.peaks {
@@ -50,11 +55,16 @@ func (c *Container) Encode() []byte {
 
 // numbers lists what is encoded as a single number, in order.
 func (c *Container) numbers() []*int64 {
-	return []*int64{
-		(*int64)(&c.observed), &c.newest, &c.samples,
-		(*int64)(&c.cpuFrom), (*int64)(&c.slotAge), &c.counted,
-		&c.oom.bytes, (*int64)(&c.oom.set), &c.oom.kill,
+	return append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
+}
+
+// smallNumbers follow the numbers.
+func (c *Container) smallNumbers() []*uint32 {
+	numbers := []*uint32{&c.oom.row, &c.oom.counted.until}
+	for i := range c.oom.counted.newest {
+		numbers = append(numbers, &c.oom.counted.newest[i].id, &c.oom.counted.newest[i].at)
 	}
+	return numbers
 }
 
 // Decode reads an encoded history. For any bytes, the result is a valid history or an error.
@@ -62,33 +72,32 @@ func Decode(b []byte) (Container, error) {
 	if len(b) == 0 || len(b) > MaxEncoded {
 		return Container{}, fmt.Errorf("%w: %d bytes", ErrEncoding, len(b))
 	}
-	version := b[0]
-	if version != Version && version != firstVersion {
+	var c Container
+	switch version := b[0]; version {
+	case firstVersion, secondVersion:
+		return c.startOver(b[1:], version)
+	case Version:
+		return c.decode(b[1:])
+	default:
 		return Container{}, fmt.Errorf("%w: version %d", ErrEncoding, version)
 	}
-	b = b[1:]
+}
 
-	var c Container
-	numbers := c.numbers()
-	if version == firstVersion {
-		numbers = c.firstNumbers()
+func (c *Container) decode(b []byte) (Container, error) {
+	b, err := readNumbers(b, c.numbers(), math.MaxInt64)
+	if err == nil {
+		b, err = readNumbers(b, c.smallNumbers(), math.MaxUint32)
 	}
-	for _, v := range append(numbers, c.peakNumbers()...) {
-		number, n := binary.Uvarint(b)
-		if n <= 0 || number > 1<<63-1 {
-			return Container{}, fmt.Errorf("%w: cut short", ErrEncoding)
-		}
-		*v = int64(number)
-		b = b[n:]
+	if err == nil {
+		b, err = readNumbers(b, c.peakNumbers(), math.MaxInt64)
 	}
-	if version == firstVersion {
-		return c.startOver()
+	if err != nil {
+		return Container{}, err
 	}
 	if len(b) < 4 {
 		return Container{}, fmt.Errorf("%w: cut short", ErrEncoding)
 	}
 	c.changes = math.Float32frombits(binary.LittleEndian.Uint32(b))
-	var err error
 	if c.cpu, b, err = ensemble.DecodeBinary(b[4:]); err != nil {
 		return Container{}, fmt.Errorf("%w: CPU: %w", ErrEncoding, err)
 	}
@@ -98,7 +107,20 @@ func Decode(b []byte) (Container, error) {
 	if !c.isPossible() {
 		return Container{}, fmt.Errorf("%w: values out of range", ErrEncoding)
 	}
-	return c, nil
+	return *c, nil
+}
+
+// readNumbers reads varints of at most a value, and returns the bytes after them.
+func readNumbers[N int64 | uint32](b []byte, numbers []*N, most uint64) ([]byte, error) {
+	for _, v := range numbers {
+		number, n := binary.Uvarint(b)
+		if n <= 0 || number > most {
+			return nil, fmt.Errorf("%w: cut short", ErrEncoding)
+		}
+		*v = N(number)
+		b = b[n:]
+	}
+	return b, nil
 }
 
 // firstNumbers are the numbers of the first version, in its order.
@@ -111,9 +133,34 @@ func (c *Container) firstNumbers() []*int64 {
 	}
 }
 
-// startOver keeps the memory part of a history of the first version. CPU begins without
-// history.
-func (c *Container) startOver() (Container, error) {
+// secondNumbers are the numbers of the second version, in its order.
+func (c *Container) secondNumbers() []*int64 {
+	return []*int64{
+		(*int64)(&c.observed), &c.newest, &c.samples,
+		(*int64)(&c.cpuFrom), (*int64)(&c.slotAge), &c.counted,
+		&c.oom.bytes, (*int64)(&c.oom.set), &c.oom.kill,
+	}
+}
+
+// startOver reads the memory part of a history of an older version. CPU begins without history. All
+// kills until the newest one were counted, and what was hit is 5/6 of the floor that it set.
+func (c *Container) startOver(b []byte, version byte) (Container, error) {
+	numbers := c.firstNumbers()
+	if version == secondVersion {
+		numbers = c.secondNumbers()
+	}
+	b, err := readNumbers(b, append(numbers, c.peakNumbers()...), math.MaxInt64)
+	if err != nil {
+		return Container{}, err
+	}
+	if version == secondVersion {
+		if len(b) < 4 {
+			return Container{}, fmt.Errorf("%w: cut short", ErrEncoding)
+		}
+		c.changes = math.Float32frombits(binary.LittleEndian.Uint32(b))
+	}
+	c.oom.need, c.oom.shown = c.oom.bytes/6*5, c.oom.set
+	c.oom.counted.until = secondsOf(c.oom.kill)
 	if !c.isPossible() {
 		return Container{}, fmt.Errorf("%w: values out of range", ErrEncoding)
 	}
@@ -135,7 +182,7 @@ func (c *Container) peakNumbers() []*int64 {
 // isPossible says whether samples and kills can lead to this state. The caller has checked that
 // all numbers are at least 0.
 func (c *Container) isPossible() bool {
-	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set} {
+	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown} {
 		if age > c.observed {
 			return false
 		}
@@ -148,6 +195,8 @@ func (c *Container) isPossible() bool {
 	return c.observed <= longest &&
 		c.Peak() <= quantity.MaxMemoryBytes &&
 		c.oom.bytes <= quantity.MaxMemoryBytes &&
+		c.oom.need <= quantity.MaxMemoryBytes &&
+		int(c.oom.row) < len(steps) &&
 		c.counted <= mostCounted-firstCounted &&
 		c.changes >= 0 && c.changes <= greatestChange &&
 		(c.newest != 0 || c.observed == 0)

@@ -114,13 +114,6 @@ type Container struct {
 	oom oomFloor
 }
 
-// oomFloor is the memory below which the container is known to be OOM-killed.
-type oomFloor struct {
-	bytes int64         // 0 for none
-	set   time.Duration // observed time when it was set
-	kill  int64         // time of the newest kill in ns since 1970; 0 without one
-}
-
 // Add takes a sample into account. Samples of the same moment may come in any
 // order. One that is older than the newest counts like a new one, but does not turn
 // time back.
@@ -131,7 +124,7 @@ func (c *Container) Add(s usage.Sample, p Params) {
 		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
 		c.cpu.Add(cpu, fromNanos(c.newest), step, p.forCPU())
 	}
-	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
+	c.addMemory(min(s.MemoryBytes, quantity.MaxMemoryBytes))
 }
 
 // Raise takes a sample into account that was read while another running pod was silent. The rest of
@@ -144,7 +137,12 @@ func (c *Container) Raise(s usage.Sample) {
 	if !s.NoCPU {
 		c.cpu.Raise(min(max(s.CPUMillis, 0), quantity.MaxCPUMillis))
 	}
-	c.peaks[0] = max(c.peaks[0], min(s.MemoryBytes, quantity.MaxMemoryBytes))
+	c.addMemory(min(s.MemoryBytes, quantity.MaxMemoryBytes))
+}
+
+func (c *Container) addMemory(bytes int64) {
+	c.peaks[0] = max(c.peaks[0], bytes)
+	c.oom.use(bytes, c.observed)
 }
 
 // advanceTo moves observed time on, and tells by how much.
@@ -220,45 +218,6 @@ func due(age *time.Duration, period time.Duration, most int) int {
 	return int(min(periods, time.Duration(most)))
 }
 
-// RecordOOM takes into account that a pod's container was killed for want of memory
-// at a time. hit is the memory limit that it hit in bytes, or its request if it had
-// no limit, or 0 if that is unknown too.
-//
-// The floor then is 20 % above what was not enough: the limit hit, or the peak
-// where that was higher (a limit may have been lowered, or the node been short of
-// memory). It never falls by another kill.
-//
-// Each kill must be told once only, but is usually seen many times: in each later
-// state of the pod. So only a kill newer than all before it counts, and the result
-// tells whether it did. Two pods killed within the same second count as one, which
-// is the same floor.
-func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
-	kill := nanos(at)
-	if kill <= c.oom.kill {
-		return false
-	}
-	short := max(min(hit, quantity.MaxMemoryBytes), c.Peak())
-	floor := min(short+(short+4)/5, quantity.MaxMemoryBytes)
-	c.oom = oomFloor{
-		bytes: max(floor, c.OOMFloor(p)),
-		set:   c.observed,
-		kill:  kill,
-	}
-	return true
-}
-
-// OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
-// kill. It halves with each OOMHalfLife, down to the peak:
-//
-//	1200 MiB, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 900 MiB
-func (c *Container) OOMFloor(p Params) int64 {
-	if c.oom.bytes == 0 || p.OOMHalfLife <= 0 {
-		return c.oom.bytes
-	}
-	age := float64(c.observed-c.oom.set) / float64(p.OOMHalfLife)
-	return max(int64(math.Ceil(float64(c.oom.bytes)*math.Exp2(-age))), c.Peak())
-}
-
 // Observed is the length of the history in observed time.
 func (c *Container) Observed() time.Duration { return c.observed }
 
@@ -292,9 +251,6 @@ func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
 // NewestSample is the time of the newest sample; zero without one.
 func (c *Container) NewestSample() time.Time { return fromNanos(c.newest) }
-
-// NewestKill is the time of the newest OOM kill that was counted; zero without one.
-func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 
 // Clone returns a deep copy.
 func (c *Container) Clone() *Container {

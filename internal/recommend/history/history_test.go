@@ -28,7 +28,7 @@ var (
 	params = DefaultParams()
 
 	// exported lets cmp look into everything of ours.
-	exported = cmp.AllowUnexported(Container{}, oomFloor{}, ensemble.CPU{})
+	exported = cmp.AllowUnexported(Container{}, oomFloor{}, countedKills{}, countedKill{}, ensemble.CPU{})
 )
 
 // sample is one of the container, a while after noon.
@@ -183,62 +183,6 @@ func TestAGapAgesNothing(t *testing.T) {
 	}
 }
 
-func TestRecordOOM(t *testing.T) {
-	type kill struct {
-		at      time.Duration
-		hitMiB  int64
-		ignored bool
-	}
-	cases := map[string]struct {
-		peakMiB int64 // 0 for an empty history
-		kills   []kill
-		wantMiB int64
-	}{
-		"without a kill there is no floor":                {peakMiB: 900, wantMiB: 0},
-		"the floor is 20 % above the limit hit":           {peakMiB: 900, kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1200},
-		"an empty history will do":                        {kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1200},
-		"a peak above the limit counts instead":           {peakMiB: 1500, kills: []kill{{at: 1, hitMiB: 1000}}, wantMiB: 1800},
-		"an unknown limit leaves the peak":                {peakMiB: 900, kills: []kill{{at: 1}}, wantMiB: 1080},
-		"a kill seen twice counts once":                   {kills: []kill{{at: 1, hitMiB: 1000}, {at: 1, hitMiB: 1200, ignored: true}}, wantMiB: 1200},
-		"an older kill is ignored":                        {kills: []kill{{at: 2, hitMiB: 1000}, {at: 1, hitMiB: 5000, ignored: true}}, wantMiB: 1200},
-		"the next kill, at the raised limit, raises more": {kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}}, wantMiB: 1440},
-		"another replica, still at the old limit, does not lower it": {
-			kills: []kill{{at: 1, hitMiB: 1000}, {at: 2, hitMiB: 1200}, {at: 3, hitMiB: 1000}}, wantMiB: 1440,
-		},
-		"an absurd limit is cut":   {kills: []kill{{at: 1, hitMiB: 1 << 40}}, wantMiB: 1 << 30},
-		"nothing known is nothing": {kills: []kill{{at: 1}}, wantMiB: 0},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var c Container
-			if tc.peakMiB > 0 {
-				feed(&c, 0, 10*time.Minute, 100, tc.peakMiB*mebi)
-			}
-			for _, k := range tc.kills {
-				if got := c.RecordOOM(noon.Add(k.at*time.Second), k.hitMiB*mebi, params); got == k.ignored {
-					t.Errorf("RecordOOM(%ds, %d MiB) = %v, want %v", k.at, k.hitMiB, got, !k.ignored)
-				}
-			}
-			if got := c.OOMFloor(params); got != tc.wantMiB*mebi {
-				t.Errorf("OOMFloor() = %.1f MiB, want %d", float64(got)/mebi, tc.wantMiB)
-			}
-		})
-	}
-}
-
-func TestTheOOMFloorFadesDownToThePeak(t *testing.T) {
-	var c Container
-	c.Add(sample(0, 100, 900*mebi), params)
-	c.RecordOOM(noon, 1000*mebi, params)
-	day := 24 * time.Hour
-	for i, want := range []int64{1200, 1010, 900, 900} { // MiB, rounded up
-		if got := (c.OOMFloor(params) + mebi - 1) / mebi; got != want {
-			t.Errorf("OOMFloor() after %d days = %d MiB, want %d", i, got, want)
-		}
-		feed(&c, time.Duration(i)*day+time.Minute, time.Duration(i+1)*day, 100, 900*mebi)
-	}
-}
-
 func TestNegativeAndAbsurdAmountsAreCut(t *testing.T) {
 	var c Container
 	c.Add(sample(0, -5, -5), params)
@@ -357,7 +301,7 @@ func first(numbers ...byte) []byte {
 func TestDecodeRefusesEverythingElse(t *testing.T) {
 	valid := random(1).Encode()
 	future := append([]byte{}, valid...)
-	future[0] = 3
+	future[0] = Version + 1
 	cases := map[string][]byte{
 		"nothing":                  nil,
 		"another version":          future,

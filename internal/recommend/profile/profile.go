@@ -6,7 +6,7 @@
 // Balanced is the default. The others trade reserve against risk:
 //
 //	           CPU                                     memory
-//	Balanced   reserves least for few starved minutes  8-day peak and 10 to 25 %
+//	Balanced   reserves least for few starved minutes  8-day peak and  8 to 23 %
 //	Frugal     reserves less, starves more             8-day peak and  5 to 20 %
 //	Safe       starves a few minutes a day at most     8-day peak and 20 to 50 %
 //	Calm       two resizes a day                       8-day peak and  6 to 20 %
@@ -51,7 +51,7 @@ type Margin struct {
 func Of(p Profile) Params {
 	balanced := Params{
 		Prices: ensemble.Prices{Unserved: 60, Starved: 6, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
-		Memory: Margin{PerChange: 2, Least: 0.10, Most: 0.25},
+		Memory: Margin{PerChange: 2, Least: 0.08, Most: 0.23},
 	}
 	switch p {
 	case Frugal:

@@ -194,7 +194,7 @@ func (w *world) round() {
 
 func (w *world) load() {
 	w.Helper()
-	if err := w.filler.Histories.Load(w.Context(), w.scaler); err != nil {
+	if err := w.filler.Histories.Load(w.Context(), w.scaler, noon); err != nil {
 		w.Fatal(err)
 	}
 }

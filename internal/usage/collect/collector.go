@@ -188,6 +188,10 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		}
 		for _, sample := range samples[pod.Name] {
 			if _, ok := pod.Container(sample.Container); ok {
+				if isAboveLimit(pod, &sample) {
+					refused[pod.Name] = append(refused[pod.Name], usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
+					continue
+				}
 				// CPU used during a boosted start says nothing about later. A sample counts
 				// as one of the start if its window begins there.
 				sample.NoCPU = scaler.StartsWithBoost(&vs.Spec, pod, sample.Container, sample.Time.Add(-sample.Window))

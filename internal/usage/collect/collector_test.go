@@ -706,7 +706,7 @@ func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScal
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
 	}
 	w.create(vs)
-	w.must(w.collector.Histories.Load(w.t.Context(), vs))
+	w.must(w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
 	return vs
 }
 

@@ -1,0 +1,226 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// Kill is one OOM kill of the container in one pod.
+type Kill struct {
+	// At is when the container was killed, by the clock of its node.
+	At time.Time
+	// HitBytes is the memory limit that was hit in bytes, or the request without a limit; 0 if
+	// it is unknown.
+	HitBytes int64
+	// Pod is the UID of the pod, and Termination the number of the container's termination in
+	// it: its restart count once it has been restarted. Together they identify the kill.
+	// Without a Pod, At does.
+	Pod         string
+	Termination int32
+}
+
+const (
+	// inARow is how soon a kill follows another, in the time of the kills. The kubelet waits for
+	// at most five minutes before it restarts a container.
+	inARow = time.Hour
+
+	// shortHistory is the observed time below which usage is as likely far above what was
+	// observed as near it.
+	shortHistory = 24 * time.Hour
+
+	// wholeStep is the percentage by which the floor rises at most, and with the first kill of a
+	// short history.
+	wholeStep = 100
+
+	// lasting is by how many percent the remembered floor is above what the container was shown
+	// to need: the next time is not quite like the last one.
+	lasting = 5
+
+	// rememberedFor is for how many memory windows the need of a killed container is remembered:
+	// 36 days by default, so that a monthly batch is killed in its first month only.
+	rememberedFor = 4.5
+
+	// usedAgain is the percentage of the remembered need from which on usage shows it again.
+	usedAgain = 90
+)
+
+// steps are the percentages by which the floor rises with the first, second and each later kill in a
+// row. The third one leads from a size to four times that size.
+var steps = [...]int64{20, 70, wholeStep}
+
+// oomFloor is the memory below which the container is known to be OOM-killed.
+type oomFloor struct {
+	bytes int64         // what the newest kill has raised the floor to; 0 for none
+	set   time.Duration // observed time when it was raised
+	kill  int64         // time of the newest kill in ns since 1970, at most when it was counted; 0 without one
+
+	// need is the most memory that the container was shown to need since its first kill: sizes
+	// that were hit, and usage. It was last shown at the observed time shown.
+	need  int64
+	shown time.Duration
+
+	row     uint32 // the step of the newest kill in steps
+	counted countedKills
+}
+
+// use takes usage of a container that was killed into account.
+func (f *oomFloor) use(bytes int64, observed time.Duration) {
+	if f.need == 0 || bytes < f.need/100*usedAgain {
+		return
+	}
+	f.need, f.shown = max(f.need, bytes), observed
+}
+
+// RecordOOM is RecordKill for kills of one pod, by the clock that tells its samples.
+func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
+	return c.RecordKill(Kill{At: at, HitBytes: hit}, at, p)
+}
+
+// RecordKill takes into account that a pod's container was OOM-killed, and reports whether the kill
+// counts. A kill counts once, however often a pod's status reports it: see countedKills.
+//
+// The floor then is a step above what was not enough: the size that was hit, or the peak if that was
+// higher (a limit may have been lowered, or the node short of memory). It never falls by another
+// kill. The step is 20 %. It is 70 % and then 100 % for kills that follow within an hour and hit what
+// the kill before had raised the floor to:
+//
+//	hit    1000   1200   2040 MiB
+//	floor  1200   2040   4080 MiB
+//
+// Other replicas that hit the old size raise nothing. With less than a day of observed usage,
+// a kill of the last hour is a step of 100 %. A size that is not known is never invented: the step is
+// then 20 % above the peak.
+//
+// A kill dated in the future counts as one of now.
+func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
+	at, reference := nanos(k.At), nanos(now)
+	if at == 0 || reference == 0 || !c.oom.counted.add(k, at, reference) {
+		return false
+	}
+	at = min(at, reference)
+	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
+	step := c.nextStep(k, at, reference, short)
+	c.oom.bytes = max(min(short+(short*step+99)/100, quantity.MaxMemoryBytes), c.OOMFloor(p))
+	c.oom.set = c.observed
+	c.oom.kill = max(at, c.oom.kill)
+	if short > 0 {
+		c.oom.need, c.oom.shown = max(short, c.oom.need), c.observed
+	}
+	return true
+}
+
+// AdoptKills takes over what another history of the same container knows about OOM kills.
+func (c *Container) AdoptKills(from *Container) {
+	age := func(at time.Duration) time.Duration { return max(c.observed-(from.observed-at), 0) }
+	c.oom = from.oom
+	c.oom.set, c.oom.shown = age(from.oom.set), age(from.oom.shown)
+	c.oom.use(c.Peak(), c.observed)
+}
+
+// nextStep is the percentage by which the floor rises, and moves on in the row.
+func (c *Container) nextStep(k Kill, at, now, short int64) int64 {
+	before := c.oom.kill
+	follows := before != 0 && max(at-before, before-at) <= int64(inARow)
+	switch {
+	case !follows || k.HitBytes <= 0:
+		c.oom.row = 0
+	case short >= c.oom.bytes:
+		c.oom.row = min(c.oom.row+1, uint32(len(steps)-1))
+	}
+	if k.HitBytes > 0 && c.observed < shortHistory && now-at <= int64(inARow) {
+		return wholeStep
+	}
+	return steps[c.oom.row]
+}
+
+// OOMFloor is the memory in bytes below which the container is known to be OOM-killed; 0 without a
+// kill. It halves with each OOMHalfLife, down to the peak, or to 5 % above what the container was
+// shown to need as long as that is remembered: for 4.5 memory windows, 36 days by default, after
+// usage has last come near it.
+//
+//	1200 MiB, hit 800, peak 900 MiB, half-life 4 d:  1 d → 1009 MiB   2 d → 945 MiB   37 d → 900 MiB
+func (c *Container) OOMFloor(p Params) int64 {
+	if c.oom.bytes == 0 {
+		return 0
+	}
+	floor := c.oom.bytes
+	if p.OOMHalfLife > 0 {
+		age := float64(c.observed-c.oom.set) / float64(p.OOMHalfLife)
+		floor = max(int64(math.Ceil(float64(floor)*math.Exp2(-age))), c.Peak())
+	}
+	window := time.Duration(rememberedFor * float64(p.MemoryWindow))
+	if window <= 0 || c.observed-c.oom.shown < window {
+		floor = max(floor, c.oom.need+c.oom.need*lasting/100)
+	}
+	return min(floor, quantity.MaxMemoryBytes)
+}
+
+// NewestKill is the time of the newest OOM kill that was counted, at most when it was counted; zero
+// without one.
+func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
+
+// countedKills tells which kills have been counted. The newest are known one by one, and of the
+// others only that they are not later than a time. So a kill on a node whose clock is behind counts
+// even if a later one was counted before it, and one on a node whose clock is ahead is in the way of
+// no other.
+type countedKills struct {
+	newest [4]countedKill
+	// until is the time in seconds since 1970 until which all kills count as counted, except those
+	// of pods in newest.
+	until uint32
+}
+
+// countedKill is a kill that was counted: a hash of what identifies it, and its date in seconds since
+// 1970, rounded up. The zero value is none.
+type countedKill struct{ id, at uint32 }
+
+// add notes a kill, dated at, and reports whether it counts. It does not if it was counted before, if
+// all kills of its time were, or if it is dated in the future like all that are known.
+func (k *countedKills) add(kill Kill, at, now int64) bool {
+	one := countedKill{id: identity(kill, at), at: secondsOf(at)}
+	oldest := 0
+	for i, other := range k.newest {
+		if other == one {
+			return false
+		}
+		if other.at < k.newest[oldest].at {
+			oldest = i
+		}
+	}
+	current := secondsOf(now)
+	isAhead := one.at > current
+	if !isAhead && one.at <= k.until || isAhead && k.newest[oldest].at > current {
+		return false
+	}
+	if one.at < k.newest[oldest].at {
+		k.until = max(k.until, one.at)
+		return true
+	}
+	k.until = max(k.until, k.newest[oldest].at)
+	k.newest[oldest] = one
+	return true
+}
+
+// identity is a hash that is the same in each process.
+func identity(kill Kill, at int64) uint32 {
+	h := fnv.New32a()
+	number := uint64(kill.Termination)
+	if kill.Pod == "" {
+		number = uint64(at)
+	}
+	h.Write([]byte(kill.Pod))
+	h.Write(binary.LittleEndian.AppendUint64(nil, number))
+	return h.Sum32()
+}
+
+// secondsOf converts ns since 1970 to seconds, rounded up, at most those of the year 2106.
+func secondsOf(ns int64) uint32 {
+	return uint32(min((ns+int64(time.Second)-1)/int64(time.Second), math.MaxUint32))
+}

@@ -1,0 +1,48 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// aboveLimitPercent is by how many percent memory may be above the limit without being
+	// refused: sources round, and count slightly differently.
+	aboveLimitPercent = 10
+
+	// afterResize is for how long after a resize a sample may be of the time before it, or
+	// the cache may not know the resize yet. It is the age that sources accept at most.
+	afterResize = 5 * time.Minute
+)
+
+// isAboveLimit says whether a sample has more memory than its container can have, and must
+// be refused: one such sample would be the peak of the whole memory window. A container
+// without a memory limit can have any amount.
+//
+// The limit is the higher one of what the pod declares and what the kubelet reports as
+// applied, as a resize may not be applied yet. Slightly above the limit, and around a
+// resize, the sample counts as memory at the limit.
+func isAboveLimit(pod workload.Pod, sample *usage.Sample) bool {
+	container, _ := pod.Container(sample.Container)
+	limit := container.Limits.MemoryBytes
+	if actual, ok := pod.Actual[sample.Container]; ok {
+		if actual.Limits.MemoryBytes == 0 {
+			return false
+		}
+		limit = max(limit, actual.Limits.MemoryBytes)
+	}
+	if container.Limits.MemoryBytes == 0 || sample.MemoryBytes <= limit {
+		return false
+	}
+	isClose := sample.MemoryBytes <= limit+limit/100*aboveLimitPercent
+	if !isClose && sample.Time.Sub(pod.Resized).Abs() > afterResize {
+		return true
+	}
+	sample.MemoryBytes = limit
+	return false
+}
