@@ -35,10 +35,6 @@ const (
 	// observed as near it.
 	shortHistory = 24 * time.Hour
 
-	// wholeStep is the percentage by which the floor rises at most, and with the first kill of a
-	// short history.
-	wholeStep = 100
-
 	// lasting is by how many percent the remembered floor is above what the container was shown
 	// to need: the next time is not quite like the last one.
 	lasting = 5
@@ -51,9 +47,14 @@ const (
 	usedAgain = 90
 )
 
-// steps are the percentages by which the floor rises with the first, second and each later kill in a
-// row. The third one leads from a size to four times that size.
-var steps = [...]int64{20, 70, wholeStep}
+var (
+	// steps are the percentages by which the floor rises with the first, second and each later kill
+	// in a row. Three of them lead from a size to four times that size.
+	steps = [...]int64{20, 70, 100}
+
+	// shortSteps are the same for a short history.
+	shortSteps = [...]int64{100, 140, 200}
+)
 
 // oomFloor is the memory below which the container is known to be OOM-killed.
 type oomFloor struct {
@@ -94,9 +95,9 @@ func (c *Container) RecordOOM(at time.Time, hit int64, p Params) bool {
 //	hit    1000   1200   2040 MiB
 //	floor  1200   2040   4080 MiB
 //
-// Other replicas that hit the old size raise nothing. With less than a day of observed usage,
-// a kill of the last hour is a step of 100 %. A size that is not known is never invented: the step is
-// then 20 % above the peak.
+// Other replicas that hit the old size raise nothing. With less than a day of observed usage, the steps
+// for kills of the last hour are 100, 140 and 200 %. A size that is not known is never invented: the
+// floor is then 20 % above the peak.
 //
 // A kill dated in the future counts as one of now.
 func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
@@ -135,7 +136,7 @@ func (c *Container) nextStep(k Kill, at, now, short int64) int64 {
 		c.oom.row = min(c.oom.row+1, uint32(len(steps)-1))
 	}
 	if k.HitBytes > 0 && c.observed < shortHistory && now-at <= int64(inARow) {
-		return wholeStep
+		return shortSteps[c.oom.row]
 	}
 	return steps[c.oom.row]
 }
