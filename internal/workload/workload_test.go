@@ -318,6 +318,43 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
+// TestTheSizeThatWasHit: what a pod declares now may be newer than the kill.
+func TestTheSizeThatWasHit(t *testing.T) {
+	cases := map[string]struct {
+		resized time.Duration // after the kill; 0 for never
+		actual  *corev1.ResourceRequirements
+		wantMiB int64
+	}{
+		"a pod that was never resized has the size it had": {wantMiB: 512},
+		"so has one that was resized before":               {resized: -time.Minute, wantMiB: 512},
+		"after a resize, it is unknown":                    {resized: time.Minute},
+		"in the second of a resize too":                    {resized: 1, actual: &corev1.ResourceRequirements{Limits: list("", "512Mi")}},
+		"even if the resize is not applied yet":            {resized: time.Minute, actual: &corev1.ResourceRequirements{Limits: list("", "256Mi")}},
+		"the size that is applied is the one that was hit": {resized: -time.Minute, actual: &corev1.ResourceRequirements{Limits: list("", "256Mi"), Requests: list("", "128Mi")}, wantMiB: 256},
+		"without a limit it is the applied request":        {resized: -time.Minute, actual: &corev1.ResourceRequirements{Requests: list("", "300Mi")}, wantMiB: 300},
+		"an empty report says nothing":                     {actual: &corev1.ResourceRequirements{}, wantMiB: 512},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{declared("app", list("", "256Mi"), list("", "512Mi"))}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "app", RestartCount: 1, Resources: tc.actual, LastTerminationState: corev1.ContainerState{
+						Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(noon)},
+					},
+				}}},
+			}
+			if tc.resized != 0 {
+				pod.ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: ptr.To(metav1.NewTime(noon.Add(tc.resized).Truncate(time.Second)))}}
+			}
+			want := []workload.OOMKill{{Container: "app", At: noon, Termination: 1, HitBytes: tc.wantMiB * mebi}}
+			if diff := cmp.Diff(want, workload.ReadPod(pod, true).Kills); diff != "" {
+				t.Errorf("Kills (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // What became of a pod is told by its status alone, with the times at which it happened.
 func TestExitsAndBackOff(t *testing.T) {
 	ended := func(at time.Time, reason string) *corev1.ContainerStateTerminated {

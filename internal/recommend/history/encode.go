@@ -35,21 +35,21 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble. The encoding is the version, the numbers and the 32 peaks as varints, the mean of
-// changes, and the ensemble.
+// ensemble. The encoding is the version, eleven numbers and the 32 peaks as varints, the mean of
+// changes and eight more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
 	b = append(b, Version)
 	for _, v := range c.numbers() {
 		b = binary.AppendUvarint(b, uint64(*v))
 	}
-	for _, v := range c.smallNumbers() {
-		b = binary.AppendUvarint(b, uint64(*v))
-	}
 	for _, peak := range c.peaks {
 		b = binary.AppendUvarint(b, uint64(peak))
 	}
 	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(c.changes))
+	for _, v := range c.smallNumbers() {
+		b = binary.LittleEndian.AppendUint32(b, *v)
+	}
 	return c.cpu.AppendBinary(b)
 }
 
@@ -58,7 +58,7 @@ func (c *Container) numbers() []*int64 {
 	return append(c.secondNumbers(), &c.oom.need, (*int64)(&c.oom.shown))
 }
 
-// smallNumbers follow the numbers.
+// smallNumbers are encoded in four bytes each, in order.
 func (c *Container) smallNumbers() []*uint32 {
 	numbers := []*uint32{&c.oom.row, &c.oom.counted.until}
 	for i := range c.oom.counted.newest {
@@ -84,21 +84,19 @@ func Decode(b []byte) (Container, error) {
 }
 
 func (c *Container) decode(b []byte) (Container, error) {
-	b, err := readNumbers(b, c.numbers(), math.MaxInt64)
-	if err == nil {
-		b, err = readNumbers(b, c.smallNumbers(), math.MaxUint32)
-	}
-	if err == nil {
-		b, err = readNumbers(b, c.peakNumbers(), math.MaxInt64)
-	}
+	b, err := readNumbers(b, append(c.numbers(), c.peakNumbers()...))
 	if err != nil {
 		return Container{}, err
 	}
-	if len(b) < 4 {
+	small := c.smallNumbers()
+	if len(b) < 4+4*len(small) {
 		return Container{}, fmt.Errorf("%w: cut short", ErrEncoding)
 	}
 	c.changes = math.Float32frombits(binary.LittleEndian.Uint32(b))
-	if c.cpu, b, err = ensemble.DecodeBinary(b[4:]); err != nil {
+	for i, v := range small {
+		*v = binary.LittleEndian.Uint32(b[4+4*i:])
+	}
+	if c.cpu, b, err = ensemble.DecodeBinary(b[4+4*len(small):]); err != nil {
 		return Container{}, fmt.Errorf("%w: CPU: %w", ErrEncoding, err)
 	}
 	if len(b) != 0 {
@@ -110,14 +108,14 @@ func (c *Container) decode(b []byte) (Container, error) {
 	return *c, nil
 }
 
-// readNumbers reads varints of at most a value, and returns the bytes after them.
-func readNumbers[N int64 | uint32](b []byte, numbers []*N, most uint64) ([]byte, error) {
+// readNumbers reads varints, and returns the bytes after them.
+func readNumbers(b []byte, numbers []*int64) ([]byte, error) {
 	for _, v := range numbers {
 		number, n := binary.Uvarint(b)
-		if n <= 0 || number > most {
+		if n <= 0 || number > math.MaxInt64 {
 			return nil, fmt.Errorf("%w: cut short", ErrEncoding)
 		}
-		*v = N(number)
+		*v = int64(number)
 		b = b[n:]
 	}
 	return b, nil
@@ -149,7 +147,7 @@ func (c *Container) startOver(b []byte, version byte) (Container, error) {
 	if version == secondVersion {
 		numbers = c.secondNumbers()
 	}
-	b, err := readNumbers(b, append(numbers, c.peakNumbers()...), math.MaxInt64)
+	b, err := readNumbers(b, append(numbers, c.peakNumbers()...))
 	if err != nil {
 		return Container{}, err
 	}
@@ -159,7 +157,7 @@ func (c *Container) startOver(b []byte, version byte) (Container, error) {
 		}
 		c.changes = math.Float32frombits(binary.LittleEndian.Uint32(b))
 	}
-	c.oom.need, c.oom.shown = c.oom.bytes/6*5, c.oom.set
+	c.oom.need = c.oom.bytes / 6 * 5
 	c.oom.counted.until = secondsOf(c.oom.kill)
 	if !c.isPossible() {
 		return Container{}, fmt.Errorf("%w: values out of range", ErrEncoding)
@@ -182,7 +180,7 @@ func (c *Container) peakNumbers() []*int64 {
 // isPossible says whether samples and kills can lead to this state. The caller has checked that
 // all numbers are at least 0.
 func (c *Container) isPossible() bool {
-	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown} {
+	for _, age := range []time.Duration{c.cpuFrom, c.slotAge, c.oom.set, c.oom.shown, c.oom.set + c.oom.shown} {
 		if age > c.observed {
 			return false
 		}

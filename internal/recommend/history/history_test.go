@@ -318,6 +318,10 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 		"an age above all time, today":    (&Container{slotAge: time.Minute}).Encode(),
 		"a kill before Kubernetes, today": (&Container{oom: oomFloor{kill: 60}}).Encode(),
 		"more changes than are counted":   (&Container{counted: mostCounted}).Encode(),
+		"a need shown after all time":     (&Container{oom: oomFloor{shown: time.Minute}}).Encode(),
+		"a need above all memory":         (&Container{oom: oomFloor{need: 1 << 51}}).Encode(),
+		"a longer row than there are":     (&Container{oom: oomFloor{row: 3}}).Encode(),
+		"version 2 without its changes":   append([]byte{2}, make([]byte, 9+slotCount+3)...),
 	}
 	for name, b := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -353,6 +357,48 @@ func TestTheFirstVersionStaysReadable(t *testing.T) {
 	}
 }
 
+// TestTheSecondVersionStaysReadable holds bytes written by version 2, but for most of the ensemble,
+// which is not read.
+func TestTheSecondVersionStaysReadable(t *testing.T) {
+	text := "02" + // version
+		"80c080cb87d20a" + "80c0dae9a28db8cc18" + "8d06" + // observed, newest sample, samples
+		"00" + "80c0e285e368" + "01" + // CPU from, age of the slot, changes counted
+		"808080ac02" + "80c080cb87d20a" + "80c0dae9a28db8cc18" + // OOM floor: bytes, set, newest kill
+		strings.Repeat("808080c801", 3) + strings.Repeat("00", slotCount-3) + // peaks
+		"8c253f3d" + // mean of changes
+		"80c080cb87d20a0000000000c8420000c842" // CPU
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill := noon.Add(13 * time.Hour)
+	if c.Peak() != 400*mebi || c.OOMFloor(params) != 600*mebi || !c.NewestKill().Equal(kill) || !c.NewestSample().Equal(kill) || c.Samples() != 781 {
+		t.Errorf("peak %d, OOM floor %d, kill %v, newest sample %v, %d samples", c.Peak(), c.OOMFloor(params), c.NewestKill(), c.NewestSample(), c.Samples())
+	}
+	if got := c.Volatility(); math.Abs(got-0.0467) > 0.001 {
+		t.Errorf("Volatility() = %g, want 0.0467", got)
+	}
+	if c.Observed() != 13*time.Hour || c.ObservedCPU() != 0 || c.CPU() != (ensemble.Need{}) {
+		t.Errorf("observed %v, CPU for %v: %+v; want the evidence of CPU to start over", c.Observed(), c.ObservedCPU(), c.CPU())
+	}
+	for _, at := range []time.Time{kill, kill.Add(-time.Hour)} {
+		if c.RecordKill(Kill{At: at, HitBytes: 600 * mebi, Pod: "a"}, kill, params) {
+			t.Errorf("the kill of %v counts again", at)
+		}
+	}
+	if !c.RecordKill(Kill{At: kill.Add(time.Minute), HitBytes: 600 * mebi, Pod: "a"}, kill.Add(time.Minute), params) {
+		t.Error("the next kill does not count")
+	}
+	feed(&c, 13*time.Hour, 13*time.Hour+9*aDay, 100, 100*mebi)
+	if got := c.OOMFloor(params); got < 500*mebi {
+		t.Errorf("nine days later the floor is %d MiB, but 500 were hit", got/mebi)
+	}
+}
+
 // loads are usage of CPU in millicores.
 var loads = map[string]func(r *rand.Rand, minute int) float64{
 	"constant": func(*rand.Rand, int) float64 { return 250 },
@@ -385,7 +431,10 @@ func TestSizeOfAUsualContainer(t *testing.T) {
 func TestTheWorstContainerStillEncodes(t *testing.T) {
 	c := tenDays(loads["heavy tail"])
 	c.newest, c.observed, c.samples, c.slotAge = math.MaxInt64/2, longest, math.MaxInt64, longest
-	c.oom = oomFloor{bytes: 1 << 50, set: longest, kill: math.MaxInt64 / 2}
+	c.oom = oomFloor{bytes: 1 << 50, set: longest, kill: math.MaxInt64 / 2, need: 1 << 50}
+	for i := range c.oom.counted.newest {
+		c.oom.counted.newest[i] = countedKill{id: math.MaxUint32, at: math.MaxUint32}
+	}
 	for i := range c.peaks {
 		c.peaks[i] = 1 << 50
 	}

@@ -63,7 +63,7 @@ type oomFloor struct {
 	kill  int64         // time of the newest kill in ns since 1970, at most when it was counted; 0 without one
 
 	// need is the most memory that the container was shown to need since its first kill: sizes
-	// that were hit, and usage. It was last shown at the observed time shown.
+	// that were hit, and usage. It was last shown that much observed time after set.
 	need  int64
 	shown time.Duration
 
@@ -76,7 +76,7 @@ func (f *oomFloor) use(bytes int64, observed time.Duration) {
 	if f.need == 0 || bytes < f.need/100*usedAgain {
 		return
 	}
-	f.need, f.shown = max(f.need, bytes), observed
+	f.need, f.shown = max(f.need, bytes), observed-f.set
 }
 
 // RecordOOM is RecordKill for kills of one pod, by the clock that tells its samples.
@@ -109,19 +109,17 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	short := max(min(k.HitBytes, quantity.MaxMemoryBytes), c.Peak())
 	step := c.nextStep(k, at, reference, short)
 	c.oom.bytes = max(min(short+(short*step+99)/100, quantity.MaxMemoryBytes), c.OOMFloor(p))
-	c.oom.set = c.observed
+	c.oom.set, c.oom.shown = c.observed, 0
 	c.oom.kill = max(at, c.oom.kill)
-	if short > 0 {
-		c.oom.need, c.oom.shown = max(short, c.oom.need), c.observed
-	}
+	c.oom.need = max(short, c.oom.need)
 	return true
 }
 
 // AdoptKills takes over what another history of the same container knows about OOM kills.
 func (c *Container) AdoptKills(from *Container) {
-	age := func(at time.Duration) time.Duration { return max(c.observed-(from.observed-at), 0) }
 	c.oom = from.oom
-	c.oom.set, c.oom.shown = age(from.oom.set), age(from.oom.shown)
+	c.oom.set = max(c.observed-(from.observed-from.oom.set), 0)
+	c.oom.shown = min(from.oom.shown, c.observed-c.oom.set)
 	c.oom.use(c.Peak(), c.observed)
 }
 
@@ -157,7 +155,7 @@ func (c *Container) OOMFloor(p Params) int64 {
 		floor = max(int64(math.Ceil(float64(floor)*math.Exp2(-age))), c.Peak())
 	}
 	window := time.Duration(rememberedFor * float64(p.MemoryWindow))
-	if window <= 0 || c.observed-c.oom.shown < window {
+	if window <= 0 || c.observed-c.oom.set-c.oom.shown < window {
 		floor = max(floor, c.oom.need+c.oom.need*lasting/100)
 	}
 	return min(floor, quantity.MaxMemoryBytes)
@@ -172,7 +170,7 @@ func (c *Container) NewestKill() time.Time { return fromNanos(c.oom.kill) }
 // even if a later one was counted before it, and one on a node whose clock is ahead is in the way of
 // no other.
 type countedKills struct {
-	newest [4]countedKill
+	newest [3]countedKill
 	// until is the time in seconds since 1970 until which all kills count as counted, except those
 	// of pods in newest.
 	until uint32

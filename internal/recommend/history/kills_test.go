@@ -103,6 +103,22 @@ func TestTheFirstDayTakesLargerSteps(t *testing.T) {
 	}
 }
 
+func TestARowOfTheFirstDay(t *testing.T) {
+	var c Container
+	feed(&c, 0, time.Hour, 100, 90*mebi)
+	now, hit := noon.Add(time.Hour), int64(100)
+	for i, wantMiB := range []int64{200, 480, 1440, 4320} {
+		now = now.Add(time.Minute)
+		// The usage source sees the container at its limit before it is killed.
+		c.Add(sample(now.Sub(noon)-time.Second, 100, hit*mebi), params)
+		c.RecordKill(Kill{At: now, HitBytes: hit * mebi, Pod: "a", Termination: int32(i)}, now, params)
+		if got := c.OOMFloor(params); got != wantMiB*mebi {
+			t.Errorf("kill %d at %d MiB: the floor is %d MiB, want %d", i+1, hit, got/mebi, wantMiB)
+		}
+		hit = wantMiB
+	}
+}
+
 // TestAKillCountsOnce lets up to thirty pods on nodes with skewed clocks be killed at random. All
 // pods report their newest kill in each round, in any order, and the history is restarted now and
 // then. No kill counts twice; and the first report of a kill on a node with the right time counts.
