@@ -329,6 +329,63 @@ func TestAnUnreadableContainerCostsOnlyItself(t *testing.T) {
 	}
 }
 
+// TestACheckpointFromTheFutureIsRefused: it would learn nothing until then. The other containers keep
+// what they know, and what is learned instead is saved.
+func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
+	year := 365 * 24 * time.Hour
+	sampled := func(c *history.Container, at time.Time) {
+		c.Add(usage.Sample{Container: "ahead", Time: at, CPUMillis: 1000, MemoryBytes: 4000 * mebi}, params)
+	}
+	killed := func(c *history.Container, at time.Time) { c.RecordOOM(at, 4000*mebi, params) }
+	for name, tc := range map[string]struct {
+		spoil  func(c *history.Container, at time.Time)
+		at     time.Time
+		isRead bool
+	}{
+		"a sample of next year":      {spoil: sampled, at: tomorrow.Add(year)},
+		"a kill of next year":        {spoil: killed, at: tomorrow.Add(year)},
+		"a sample in two minutes":    {spoil: sampled, at: tomorrow.Add(2 * time.Minute)},
+		"a kill in two minutes":      {spoil: killed, at: tomorrow.Add(2 * time.Minute)},
+		"a clock that is just ahead": {spoil: sampled, at: tomorrow.Add(time.Minute), isRead: true},
+		"a kill of now":              {spoil: killed, at: tomorrow, isRead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.load()
+			w.feed("ahead", 0, 60)
+			w.feed("app", 0, 60)
+			w.feed("last", 0, 60)
+			w.with(func(histories history.Histories) { tc.spoil(histories["ahead"], tc.at) })
+			all := slices.Concat(recs("ahead", 310, 640*mebi), recs("app", 310, 640*mebi), recs("last", 20, 32*mebi))
+			w.save(all)
+			want := w.histories()
+			if !tc.isRead {
+				delete(want, "ahead")
+			}
+			w.took()
+
+			w.restart()
+			w.load()
+			if diff := cmp.Diff(want, w.histories()); diff != "" {
+				t.Errorf("loaded (-want +got):\n%s", diff)
+			}
+			if tc.isRead {
+				return
+			}
+			w.feed("ahead", 61, 64)
+			w.save(all)
+			w.expect("update")
+			w.restart()
+			w.load()
+			w.with(func(histories history.Histories) {
+				if c := histories["ahead"]; c == nil || c.Observed() != 3*time.Minute || c.NewestSample().After(tomorrow) {
+					t.Errorf("what was learned instead was not saved: %+v", c)
+				}
+			})
+		})
+	}
+}
+
 func TestSomebodyElseWrites(t *testing.T) {
 	cases := map[string]struct {
 		meanwhile func(w *world)

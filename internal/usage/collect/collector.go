@@ -188,7 +188,8 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		}
 		for _, sample := range samples[pod.Name] {
 			if _, ok := pod.Container(sample.Container); ok {
-				if isAboveLimit(pod, &sample) {
+				var isPossible bool
+				if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
 					refused[pod.Name] = append(refused[pod.Name], usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
 					continue
 				}

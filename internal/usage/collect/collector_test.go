@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -360,6 +361,29 @@ func TestTheCPUOfBoostedStartsIsMarked(t *testing.T) {
 // What a round reads grows with pods and with scalers, and not with the one times the
 // other: each object is read once, however many others there are, and each scaler asks
 // for its Deployment, its ReplicaSets, and the pods of each of these.
+// TestMemoryAboveTheLimitIsRefused: a container cannot use it, and one such sample would be the peak
+// for eight days. The other replica and the other container count.
+func TestMemoryAboveTheLimitIsRefused(t *testing.T) {
+	w := newWorld(t)
+	set := w.deployment("shop", "web", "web-2")
+	w.pod("shop", "web-1", set, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	})
+	vs := w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 100, 200<<10*mebi)
+	w.reports("shop", "web-1", "sidecar", 100, 40*mebi)
+	w.reports("shop", "web-2", "app", 100, 300*mebi)
+	w.round()
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app AboveLimit"})
+	w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
+		for name, want := range map[string]int64{"app": 300, "sidecar": 40} {
+			if got := histories[name].Peak() / mebi; got != want {
+				t.Errorf("the peak of %s is %d MiB, want %d", name, got, want)
+			}
+		}
+	})
+}
+
 func TestARoundReadsEachPodOnce(t *testing.T) {
 	for _, tc := range []struct{ namespaces, scalers, pods int }{
 		{1, 1, 1}, {1, 5, 4}, {1, 40, 4}, {1, 5, 32}, {10, 4, 4},

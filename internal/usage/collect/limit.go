@@ -20,29 +20,26 @@ const (
 	afterResize = 5 * time.Minute
 )
 
-// isAboveLimit says whether a sample has more memory than its container can have, and must
-// be refused: one such sample would be the peak of the whole memory window. A container
-// without a memory limit can have any amount.
+// memoryOf is the memory of a sample. It is not ok, and the sample must be refused, if that is more
+// than the container can have: one such sample would be the peak of the whole memory window. A
+// container without a memory limit can have any amount.
 //
-// The limit is the higher one of what the pod declares and what the kubelet reports as
-// applied, as a resize may not be applied yet. Slightly above the limit, and around a
-// resize, the sample counts as memory at the limit.
-func isAboveLimit(pod workload.Pod, sample *usage.Sample) bool {
+// The limit is the higher one of what the pod declares and what the kubelet reports as applied, as a
+// resize may not be applied yet. Slightly above the limit, and around a resize, the sample counts as
+// memory at the limit.
+func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	container, _ := pod.Container(sample.Container)
 	limit := container.Limits.MemoryBytes
-	if actual, ok := pod.Actual[sample.Container]; ok {
-		if actual.Limits.MemoryBytes == 0 {
-			return false
-		}
+	if actual, isReported := pod.Actual[sample.Container]; isReported && limit > 0 {
 		limit = max(limit, actual.Limits.MemoryBytes)
+		if actual.Limits.MemoryBytes == 0 {
+			limit = 0
+		}
 	}
-	if container.Limits.MemoryBytes == 0 || sample.MemoryBytes <= limit {
-		return false
+	if limit == 0 || sample.MemoryBytes <= limit {
+		return sample.MemoryBytes, true
 	}
 	isClose := sample.MemoryBytes <= limit+limit/100*aboveLimitPercent
-	if !isClose && sample.Time.Sub(pod.Resized).Abs() > afterResize {
-		return true
-	}
-	sample.MemoryBytes = limit
-	return false
+	isResized := sample.Time.Sub(pod.Resized).Abs() <= afterResize
+	return limit, isClose || isResized
 }

@@ -1,0 +1,58 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestMemoryAboveTheLimit(t *testing.T) {
+	const noReport = -1
+	for name, tc := range map[string]struct {
+		declared, applied int64         // MiB; 0 for no limit
+		resized           time.Duration // before the sample; 0 for never
+		usedMiB           int64
+		wantMiB           int64 // 0 for a refusal
+	}{
+		"below the limit":                      {declared: 1024, applied: 1024, usedMiB: 900, wantMiB: 900},
+		"at the limit":                         {declared: 1024, applied: 1024, usedMiB: 1024, wantMiB: 1024},
+		"slightly above, it is at the limit":   {declared: 1024, applied: 1024, usedMiB: 1100, wantMiB: 1024},
+		"far above, it is refused":             {declared: 1024, applied: 1024, usedMiB: 200 << 10},
+		"without a report of the kubelet too":  {declared: 1024, applied: noReport, usedMiB: 200 << 10},
+		"a raise that is not applied yet":      {declared: 2048, applied: 1024, resized: time.Hour, usedMiB: 2000, wantMiB: 2000},
+		"a limit that is not lowered yet":      {declared: 512, applied: 1024, resized: time.Hour, usedMiB: 1000, wantMiB: 1000},
+		"above both of them":                   {declared: 512, applied: 1024, resized: time.Hour, usedMiB: 3000},
+		"a limit that was lowered just now":    {declared: 512, applied: 512, resized: time.Minute, usedMiB: 1000, wantMiB: 512},
+		"a sample of just before a resize":     {declared: 512, applied: 512, resized: -time.Minute, usedMiB: 1000, wantMiB: 512},
+		"a limit that was lowered an hour ago": {declared: 512, applied: 512, resized: time.Hour, usedMiB: 1000},
+		"a container without a limit":          {usedMiB: 200 << 10, wantMiB: 200 << 10},
+		"no limit, and no report":              {applied: noReport, usedMiB: 200 << 10, wantMiB: 200 << 10},
+		"a limit that is not applied yet":      {declared: 1024, applied: 0, usedMiB: 200 << 10, wantMiB: 200 << 10},
+		"a limit that is not gone yet":         {declared: 0, applied: 1024, usedMiB: 200 << 10, wantMiB: 200 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			limit := func(mib int64) workload.Resources {
+				return workload.Resources{Limits: quantity.Amounts{MemoryBytes: mib * mebi}}
+			}
+			pod := workload.Pod{Containers: []workload.Container{{Name: "app", Resources: limit(tc.declared)}}}
+			if tc.applied != noReport {
+				pod.Actual = map[string]workload.Resources{"app": limit(tc.applied)}
+			}
+			if tc.resized != 0 {
+				pod.Resized = at.Add(-tc.resized)
+			}
+			sample := usage.Sample{Container: "app", Time: at, MemoryBytes: tc.usedMiB * mebi}
+			got, ok := memoryOf(pod, sample)
+			if ok != (tc.wantMiB > 0) || ok && got != tc.wantMiB*mebi {
+				t.Errorf("memoryOf() = %d MiB, %v; want %d", got/mebi, ok, tc.wantMiB)
+			}
+		})
+	}
+}
