@@ -569,7 +569,7 @@ type RecommendationPolicy struct {
 
 	// safetyMarginPercent is an extra reserve, in percent. It is added to the CPU level that
 	// the profile chooses, and is the minimum reserve above the memory peak. The profile
-	// alone reserves 10 to 25 percent for memory, more if the peaks vary more. In the first
+	// alone reserves 8 to 23 percent for memory, more if the peaks vary more. In the first
 	// day of usage, CPU gets at least 15 percent and memory twice the profile's reserve. 0
 	// leaves the reserve to the profile. Defaults to 0.
 	// +optional
