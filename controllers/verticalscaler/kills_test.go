@@ -122,6 +122,17 @@ func TestKillsOfSeveralPodsAreSeenInOrder(t *testing.T) {
 	}
 }
 
+// TestKillsWhileTheOperatorWasAwayAreARow: the first pod in the list was killed at a larger size, later.
+func TestKillsWhileTheOperatorWasAwayAreARow(t *testing.T) {
+	now := killNoon.Add(time.Hour)
+	got := floor(used(25, 300), now,
+		killedPod{name: "a", limitMiB: 480, restarts: 1, killed: killNoon.Add(30 * time.Minute)},
+		killedPod{name: "b", limitMiB: 400, restarts: 1, killed: killNoon.Add(10 * time.Minute)})
+	if got != 816 {
+		t.Errorf("killed at 400 MiB and then at 480: floor %d MiB, want 816", got)
+	}
+}
+
 func TestANodeWithAWrongClockHidesNoKill(t *testing.T) {
 	histories := used(25, 300)
 	ahead := killedPod{name: "ahead", limitMiB: 345, restarts: 1, killed: killNoon.AddDate(0, 0, 30)}

@@ -35,7 +35,7 @@ const (
 	NotANumber Refusal = "NotANumber"
 	// Negative means that the quantity is negative.
 	Negative Refusal = "Negative"
-	// AboveLimit means that the memory is above the memory limit of the container.
+	// AboveLimit means that the memory is far above the memory limit of the container.
 	AboveLimit Refusal = "AboveLimit"
 	// TooLarge means that the quantity is above 10,000 cores or 1 PiB.
 	TooLarge Refusal = "TooLarge"

@@ -29,12 +29,12 @@ func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 	raised := func() {
 		t.Helper()
 		requests := w.sized("web")
-		if got := requests.Memory().String(); got != "308Mi" { // the limit of 256Mi plus a fifth, rounded up to whole Mi
+		if got := requests.Memory().String(); got != "512Mi" { // twice the limit of 256Mi, on the first day
 			t.Errorf("memory is %s", got)
 		}
 		pods := w.pods("web")
 		for _, pod := range pods {
-			if got := inForce(pod, "app").Limits.Memory().String(); got != "616Mi" {
+			if got := inForce(pod, "app").Limits.Memory().String(); got != "1Gi" {
 				t.Errorf("pod %s has a memory limit of %s", pod.Name, got)
 			}
 			if got := inForce(pod, "app").Requests.Cpu().String(); got != "100m" {
@@ -81,7 +81,7 @@ func TestAnOOMKillWhileTheOperatorWasAwayCounts(t *testing.T) {
 	})
 	w.start()
 	requests := w.sized("web")
-	if got := requests.Memory().String(); got != "308Mi" {
+	if got := requests.Memory().String(); got != "512Mi" {
 		t.Errorf("memory is %s", got)
 	}
 	savedFirst(t, w.writes(mark))
@@ -114,7 +114,7 @@ func TestAnOOMKillRaisesTheFloorOfOneContainerOnly(t *testing.T) {
 	w.sized("web")
 	for _, pod := range w.pods("web") {
 		app, side := inForce(pod, "app").Requests, inForce(pod, "side").Requests
-		if app.Memory().String() != "128Mi" || side.Memory().String() != "308Mi" {
+		if app.Memory().String() != "128Mi" || side.Memory().String() != "512Mi" {
 			t.Errorf("pod %s has %s and %s of memory", pod.Name, app.Memory(), side.Memory())
 		}
 	}

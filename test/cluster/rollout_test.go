@@ -341,7 +341,7 @@ func TestAnOOMKillRollsOutTheFloor(t *testing.T) {
 	victim := w.pods("web")[0]
 	w.annotate(&victim, oomAnnotation, "once")
 	requests := w.sized("web")
-	if got := requests.Memory().String(); got != "308Mi" {
+	if got := requests.Memory().String(); got != "512Mi" {
 		t.Errorf("memory is %s", got)
 	}
 	// The pod that was killed no longer exists, and the operator still remembers the kill.

@@ -252,8 +252,8 @@ func TestOneOOMKillRaisesTheMemory(t *testing.T) {
 	before := s.pod(t)
 	node.Load(t, before, 5, 170)
 
-	// A fifth above the limit at the OOM kill, in whole MiB, and a limit twice that.
-	after := s.has(t, "20m", "200m", "154Mi", "308Mi")
+	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
+	after := s.has(t, "20m", "200m", "256Mi", "512Mi")
 	s.says(t, v1beta1.ReasonApplied, "")
 	if got := s.scaler(t).Status.Decision.Reason; got != "OOMKill" {
 		t.Errorf("the reason of the decision is %s", got)

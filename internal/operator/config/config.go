@@ -97,10 +97,11 @@ type Recommendation struct {
 	// RecentHalfLife is the same for the windows of minutes, which raise a request at once,
 	// and for the time between two reductions of CPU. Defaults to 20m.
 	RecentHalfLife metav1.Duration `json:"recentHalfLife"`
-	// MemoryWindow is how long a memory peak counts. Defaults to 192h.
+	// MemoryWindow is how long a memory peak counts. What an OOM kill has proven counts 4.5 times
+	// as long. Defaults to 192h.
 	MemoryWindow metav1.Duration `json:"memoryWindow"`
-	// OOMHalfLife is the time after which the floor that an OOM kill sets is halfway down to
-	// the memory peak.
+	// OOMHalfLife is the time after which the floor that an OOM kill sets has halved. It falls
+	// no further than what the container was shown to need.
 	OOMHalfLife metav1.Duration `json:"oomHalfLife"`
 	// MinEvidence is the observed time before the first recommendation. Defaults to 2m.
 	MinEvidence metav1.Duration `json:"minEvidence"`

@@ -44,11 +44,13 @@ type Params struct {
 	RecentHalfLife time.Duration
 
 	// MemoryWindow is how long a peak of memory is remembered. From a day to weeks. Default
-	// 8 days, so that a weekly peak is never forgotten.
+	// 8 days, so that a weekly peak is never forgotten. What an OOM kill has proven is remembered
+	// 4.5 times as long.
 	MemoryWindow time.Duration
 
-	// OOMHalfLife is the time after which an OOM floor has halved. From hours to weeks. Default
-	// 4 days: a floor 20 % above the exceeded limit is back at that limit after one day.
+	// OOMHalfLife is the time after which an OOM floor has halved, down to what the container was
+	// shown to need. From hours to weeks. Default 4 days: a floor 20 % above the exceeded limit is
+	// back near that limit after one day.
 	OOMHalfLife time.Duration
 
 	// MaxGap is the most that time advances from one sample to the next. It should be about
