@@ -98,10 +98,10 @@ func TestAContainerThatBeginsTooSmallIsKilledOnce(t *testing.T) {
 // TestACreepingPeakKeepsMoreThanHalfOfItsMargin: the heap grows by a little each hour, and the target
 // is raised before half of the margin is gone. That takes a raise for each third of the margin.
 func TestACreepingPeakKeepsMoreThanHalfOfItsMargin(t *testing.T) {
-	for _, profilePercent := range []int{0, 12, 30} {
-		t.Run(fmt.Sprint(profilePercent, " % asked for"), func(t *testing.T) {
+	for percent, most := range map[int]int{0: 7, 12: 5, 30: 3} { // the margin asked for, and the most raises
+		t.Run(fmt.Sprint(percent, " % asked for"), func(t *testing.T) {
 			h := seen(10*day, constant(200, 400))
-			asked := Policy{CPU: true, Memory: true, MarginPercent: profilePercent}
+			asked := Policy{CPU: true, Memory: true, MarginPercent: percent}
 			var previous *Container
 			var raises int
 			margin, memory := 0.0, 400.0
@@ -118,8 +118,8 @@ func TestACreepingPeakKeepsMoreThanHalfOfItsMargin(t *testing.T) {
 				}
 				previous = &got
 			}
-			if raises < 2 || raises > 7 {
-				t.Errorf("%d raises for 12 %% more, want 2 to 7", raises)
+			if raises < 2 || raises > most {
+				t.Errorf("%d targets for 12 %% more, want 2 to %d", raises, most)
 			}
 		})
 	}

@@ -390,7 +390,7 @@ func TestTheSecondVersionStaysReadable(t *testing.T) {
 			t.Errorf("the kill of %v counts again", at)
 		}
 	}
-	if !c.RecordKill(Kill{At: kill.Add(time.Minute), HitBytes: 600 * mebi, Pod: "a"}, kill.Add(time.Minute), params) {
+	if !c.Clone().RecordKill(Kill{At: kill.Add(time.Minute), HitBytes: 600 * mebi, Pod: "a"}, kill.Add(time.Minute), params) {
 		t.Error("the next kill does not count")
 	}
 	feed(&c, 13*time.Hour, 13*time.Hour+9*aDay, 100, 100*mebi)

@@ -137,6 +137,7 @@ func TestAKillCountsOnce(t *testing.T) {
 		}
 		kills := make([]Kill, len(skew))
 		counted := map[string]bool{}
+		var newest time.Time
 		for round := range 200 {
 			now = now.Add(time.Minute)
 			fresh := -1
@@ -164,9 +165,10 @@ func TestAKillCountsOnce(t *testing.T) {
 				}
 				counted[id] = true
 			}
-		}
-		if c.NewestKill().After(now) {
-			t.Errorf("seed %d: the newest kill is of %v, at %v", seed, c.NewestKill(), now)
+			if got := c.NewestKill(); got.After(now) || got.Before(newest) {
+				t.Fatalf("seed %d, round %d: the newest kill is of %v after %v, at %v", seed, round, got, newest, now)
+			}
+			newest = c.NewestKill()
 		}
 	}
 }
