@@ -62,7 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if r.Usage != nil {
 		o.problems = r.Usage.ProblemsOf(key)
 	}
-	situation := plan.Situation{Deployment: workload.ReadDeployment(o.deployment)}
+	situation := plan.Situation{Deployment: workload.ReadDeployment(o.deployment), MissingUsage: missingUsage(o.problems)}
 	if situation.Pods, err = inventory.PodsOf(ctx, r.Client, o.deployment); err != nil {
 		return false, err
 	}
@@ -75,6 +75,20 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	r.addRecorded(s, &situation)
 	o.situation = situation
 	return false, nil
+}
+
+// missingUsage says which usage of running pods is missing; empty if none is. It is the same in
+// every reconcile while the same pods are silent.
+func missingUsage(p collect.Problems) string {
+	switch {
+	case !p.Silent:
+		return ""
+	case p.Outage != "":
+		return p.Outage
+	case p.Incomplete != "":
+		return p.Incomplete
+	}
+	return "pods that have just started, or whose last sample was lost"
 }
 
 // deploymentOf reads the Deployment that the scaler names; nil if it does not exist.

@@ -121,7 +121,7 @@ func newStore(tb testing.TB, n int) *store {
 
 func (s *store) add(i int, at time.Time, cpu, memory int64) {
 	sample := usage.Sample{Container: "app", Time: at, CPUMillis: cpu, MemoryBytes: memory}
-	s.store.Feed(s.scalers[i], []usage.Sample{sample}, func(history.Histories) {})
+	s.store.Feed(s.scalers[i], checkpoint.Round{Samples: []usage.Sample{sample}}, func(history.Histories) {})
 }
 
 func (s *store) recommend(i int) {

@@ -91,7 +91,9 @@ type Pod struct {
 	// Resized is when the pod was last resized in place, by any client; zero for never.
 	Resized     time.Time
 	Terminating bool
-	QoS         corev1.PodQOSClass
+	// GraceEnds is when a pod that terminates must have ended; zero for another.
+	GraceEnds time.Time
+	QoS       corev1.PodQOSClass
 	// PodLevelResources says that the pod declares pod-level resources.
 	PodLevelResources bool
 	Containers        []Container
@@ -249,6 +251,9 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Runs:              map[string]Run{},
 		Resized:           resizedAt(p),
 		Resize:            readResize(p),
+	}
+	if p.DeletionTimestamp != nil {
+		out.GraceEnds = p.DeletionTimestamp.Time
 	}
 	if p.Status.StartTime != nil {
 		out.Started = p.Status.StartTime.Time

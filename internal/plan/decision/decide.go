@@ -44,15 +44,16 @@ type Outcome struct {
 //     bound changes only by more than the tolerance;
 //   - is below the target by more than the tolerance: after the cooldown, inside a window;
 //   - is above the upper bound, and above the target by more than the tolerance:
-//     after the cooldown, inside a window. The upper bound is wide while there is little
-//     history, so that lowering waits for evidence.
+//     after the cooldown, inside a window, and while the usage of all running pods is known.
+//     The upper bound is wide while there is little history, so that lowering waits for
+//     evidence.
 //
 // All other requests stay as decided. A change that is made at once does not bring along
 // the changes that must wait.
 func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	s = s.With(s.Decision.NotAfter(now))
 	e := evaluate(s, policy)
-	ready, deferred := split(policy, e.moves, s.Decision, now)
+	ready, deferred := split(s, policy, e.moves, now)
 	ready = deferLowering(policy, ready, s.Decision, now)
 	current := s.Decision.Only(e.stays)
 	switch {

@@ -140,6 +140,7 @@ type proposal struct {
 	allowed         bounds
 	current, target int64
 	isMixed         bool // no decision tells the request, and the pods disagree
+	lacksUsage      bool // usage of running pods is missing
 }
 
 // propose compares the request with its target. ok is false without a target.
@@ -150,7 +151,7 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 		return p, false
 	}
 	headroom := e.headrooms[r.Name]
-	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, target: headroom.fit(container.Name, wanted)}
+	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, target: headroom.fit(container.Name, wanted), lacksUsage: e.MissingUsage != ""}
 	p.rec, _ = e.Recommendation(container.Name)
 	p.current, p.isMixed = currentRequest(e.Situation, container, r)
 	if r.Of(p.rec.Target) == 0 {
@@ -208,9 +209,10 @@ func (p proposal) move() (to int64, why string) {
 
 // towardsBound is where a request outside its bounds moves: to the target. But if it
 // only has to drop to the largest allowed value, and the upper bound is not below that, it
-// stops there: a bound is no evidence for a lower request.
+// stops there: a bound is no evidence for a lower request. Neither is it while usage is
+// missing.
 func (p proposal) towardsBound(bounded int64) int64 {
-	if p.target < bounded && bounded <= p.upperBound() {
+	if p.target < bounded && (p.lacksUsage || bounded <= p.upperBound()) {
 		return bounded
 	}
 	return p.target

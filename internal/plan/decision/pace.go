@@ -43,11 +43,11 @@ type deferral struct {
 	left       time.Duration // 0: without end
 }
 
-// split separates the moves that can be made at once from those that wait for the cooldown or
-// for a window.
-func split(policy model.Policy, moves []move, last *model.Decision, now time.Time) (ready []move, later []deferral) {
+// split separates the moves that can be made at once from those that wait for usage, the
+// cooldown or a window.
+func split(s model.Situation, policy model.Policy, moves []move, now time.Time) (ready []move, later []deferral) {
 	for _, m := range moves {
-		if d := deferralOf(policy, m, last, now); d.waitReason != "" {
+		if d := deferralOf(s, policy, m, now); d.waitReason != "" {
 			later = append(later, d)
 		} else {
 			ready = append(ready, m)
@@ -57,10 +57,14 @@ func split(policy model.Policy, moves []move, last *model.Decision, now time.Tim
 }
 
 // deferralOf says what a move waits for: whichever takes longest.
-func deferralOf(policy model.Policy, m move, last *model.Decision, now time.Time) (d deferral) {
+func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (d deferral) {
 	direction, ok := directions[m.why]
 	if !ok {
 		return d
+	}
+	last := s.Decision
+	if o := s.WaitsForUsage(); direction == window.ScaleDown && o.Exists() {
+		return deferral{m.why, o.Reason, o.Message, 0}
 	}
 	if direction == window.ScaleDown && last.Verifying() != nil {
 		return deferral{m.why, v1beta1.ReasonVerifying, "waits until the last change is verified", 0}

@@ -29,6 +29,9 @@ type Situation struct {
 	// Sized names, by container, the VerticalPodAutoscalers that size it.
 	Sized           map[string]workload.Scaled
 	Recommendations []recommend.Container
+	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
+	// While some is missing, no request is lowered: see WaitsForUsage.
+	MissingUsage string
 	// Decision is the current decision; nil before the first.
 	Decision *Decision
 	// RevertedChanges are the changes that were reverted before.
@@ -185,6 +188,18 @@ func (s Situation) TakenBy(container string, r Resource) Obstacle {
 // IsManaged says whether the policy and the other autoscalers leave a resource to us.
 func (s Situation) IsManaged(policy Policy, container string, r Resource) bool {
 	return policy.Controls(container, r) && !s.TakenBy(container, r).Exists()
+}
+
+// WaitsForUsage is what a request that is to be lowered waits for while usage is missing; no
+// obstacle if the usage is complete.
+func (s Situation) WaitsForUsage() Obstacle {
+	if s.MissingUsage == "" {
+		return Obstacle{}
+	}
+	return Obstacle{
+		Reason:  v1beta1.ReasonMetricsIncomplete,
+		Message: fmt.Sprintf("waits until all running pods report usage (%s)", s.MissingUsage),
+	}
 }
 
 // IsAlive says whether the pod runs and is not about to end.

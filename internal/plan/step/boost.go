@@ -35,9 +35,14 @@ func (p planner) targetOf(pod workload.Pod) target {
 	t := target{}
 	t.sizes, t.dropped = p.sizesFor(pod)
 	if !p.policy.Boosts() {
-		return t
+		return p.withholdFromPod(pod, t, nil)
 	}
 	list := p.boostables(pod, t.sizes)
+	return p.withholdFromPod(pod, p.boostedTarget(pod, t, list), list)
+}
+
+// boostedTarget is the target with the boosts of the pod's containers that start.
+func (p planner) boostedTarget(pod workload.Pod, t target, list []boostable) target {
 	isRefused := pod.Resize.Infeasible || pod.Resize.Deferred
 	for _, b := range list {
 		isOver := isRefused || b.until.IsZero()

@@ -39,6 +39,10 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 	if len(candidates) == 0 {
 		return p.without(verdict.Noting("A new pod would have the same size"))
 	}
+	candidates, waits := p.withholdEvictions(candidates)
+	if waits.Exists() {
+		return p.without(model.Obstacles{waits}.Verdict().Noting(replaces(reasons)))
+	}
 	next := p.evict(candidates, settled)
 	return next.WithVerdict(next.Verdict.Noting(replaces(reasons)))
 }

@@ -27,8 +27,10 @@ func (p planner) fallBack(t tally) model.Plan {
 // rollOutInstead plans the next change of the pod template, as in the mode Rollout, if that
 // creates pods of another size than the current ones.
 func (p planner) rollOutInstead(blocked model.Verdict, reasons model.Obstacles) model.Plan {
-	switch {
-	case p.template().isChanged:
+	switch t := p.template(); {
+	case t.isChanged:
+	case t.withheld.Exists():
+		return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict().Noting(replaces(reasons)))
 	case p.Deployment.RollingOut:
 		return p.rolledOut()
 	default:

@@ -47,6 +47,7 @@ const (
 	asksReduction                 // it is to be lowered, which needs verification
 	inFlight                      // a resize is in progress
 	boosting                      // a boost is in progress
+	withheld                      // it is to be lowered once usage is complete
 	settled                       // it has all that it can get
 	complete                      // it has the decided size
 )
@@ -123,6 +124,8 @@ func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 		return p.classifyFailed(pod, v)
 	case pod.Resize.InProgress, !isApplied(pod, v.step.Sizes):
 		return p.classifyInProgress(pod, v)
+	case isWithheld(v.obstacles):
+		return v.as(withheld)
 	case len(v.obstacles) > 0:
 		return v.as(settled)
 	}

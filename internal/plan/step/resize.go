@@ -47,6 +47,7 @@ type tally struct {
 	complete     int // pods that have all of the decided sizes
 	settled      int // pods that have all that they can get
 	inFlight     int
+	withheld     int  // pods that are to be lowered once usage is complete
 	isBoosting   bool // a boost is in progress
 	isBoosted    bool // a boost is applied
 	obstacles    model.Obstacles
@@ -82,6 +83,8 @@ func (t *tally) count(v podVerdict) {
 		t.inFlight++
 	case boosting:
 		t.isBoosting = true
+	case withheld:
+		t.withheld++
 	case settled:
 		t.settled++
 	case complete:
@@ -137,12 +140,14 @@ func (p planner) nextReduction(t tally) (planner, *model.Resize) {
 		return p, t.reduction
 	case t.inFlight > 0, t.settled == 0:
 		return p, nil
+	case t.withheld > 0 && !v.FirstPodsVerified.IsZero():
+		return p, nil // the others follow later
 	}
 	d, left := verification.Observe(p.Situation, p.policy, p.Decision, p.now)
 	switch {
 	case left > 0:
 		return p.with(d).within(left), nil
-	case t.reduction == nil:
+	case t.reduction == nil && t.withheld == 0:
 		return p.with(d.WithVerification(nil)), nil
 	}
 	return p.with(verification.PassFirst(d, p.now)), t.reduction

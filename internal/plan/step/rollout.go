@@ -23,6 +23,7 @@ type template struct {
 	originals []model.Original // the original values to record first
 	isChanged bool
 	obstacle  model.Obstacle
+	withheld  model.Obstacle // what the requests that are to be lowered wait for
 }
 
 // isOurs says that the template changes only what has been taken over before.
@@ -31,8 +32,11 @@ func (t template) isOurs() bool { return t.isChanged && len(t.originals) == 0 }
 // rollOut plans the next change of the Deployment's pod template.
 func (p planner) rollOut() model.Plan {
 	t := p.template()
-	p.progress.PodsAtSize = p.podsAt(t.owned)
-	if !t.isChanged {
+	p.progress.PodsAtSize = p.podsAt(p.decidedTemplate().owned)
+	switch {
+	case !t.isChanged && t.withheld.Exists():
+		return p.without(model.Obstacles{t.withheld.On("the pod template")}.Verdict())
+	case !t.isChanged:
 		return p.with(p.Decision.Applied()).rolledOut()
 	}
 	if p.Decision.Reverts >= maxReverts {
@@ -56,7 +60,16 @@ func (p planner) rollOut() model.Plan {
 		return p.plan(model.TakeOver{UID: p.Deployment.UID, ResourceVersion: p.Deployment.ResourceVersion, Originals: t.originals}, verdict)
 	}
 	rewrite := model.Rewrite{UID: p.Deployment.UID, ResourceVersion: p.Deployment.ResourceVersion, Sizes: t.owned}
+	if t.withheld.Exists() {
+		return p.plan(rewrite, verdict)
+	}
 	return p.with(p.Decision.Applied()).plan(rewrite, verdict)
+}
+
+// decidedTemplate is what the pod template should be once no usage is missing.
+func (p planner) decidedTemplate() template {
+	p.MissingUsage = ""
+	return p.template()
 }
 
 // rolloutObstacle says what keeps the template from being changed.
@@ -137,7 +150,9 @@ func (p planner) template() (t template) {
 	for _, c := range p.Deployment.Containers {
 		before, isOurs := p.Original(c.Name)
 		if !c.Unreadable {
-			t.add(c, p.templateSize(c), before)
+			size, withheld := p.withholdFromTemplate(c, p.templateSize(c))
+			t.add(c, size, before)
+			t.withheld = cmp.Or(t.withheld, withheld)
 		} else if isOurs {
 			// An apply without what we own of it would remove that.
 			t.obstacle = model.Obstacle{

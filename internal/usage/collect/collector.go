@@ -8,10 +8,7 @@ package collect
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sort"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,22 +39,35 @@ type Source interface {
 // outage: one lost answer is not worth a word.
 const outageAfter = 3
 
+// remembered is how long the time of a pod's newest sample is kept. It is longer than the largest
+// age that a source accepts.
+const remembered = time.Hour
+
 // atOnce is how many namespaces are asked about at once.
 const atOnce = 8
-
-// settling is how long a pod may run without usage before that is worth a word:
-// metrics-server needs two scrapes of a new container.
-const settling = 2 * time.Minute
 
 // Problems is what keeps a scaler's usage from being complete.
 type Problems struct {
 	// Outage is the source's error; empty while it answers.
 	Outage string
-	// Incomplete names what is missing or was refused, sorted; empty if nothing.
+	// Silent says that running pods have no usage, or had none a few rounds ago, or that no
+	// round was made yet: nothing may be lowered.
+	Silent bool
+	// Incomplete names the silent containers that are worth a word; empty if there are none.
 	Incomplete string
 	// Past is why usage of the past cannot be had from Prometheus; empty if it can, or
 	// is not wanted.
 	Past string
+}
+
+// known is what the collector knows about a scaler's usage.
+type known struct {
+	Problems
+
+	// wasReadSilent says that the problems were read since they are silent: what waits for
+	// usage must be reconciled once it is there.
+	wasReadSilent bool
+	silences      silences
 }
 
 // Collector is the loop. It runs on the leader only.
@@ -74,8 +84,11 @@ type Collector struct {
 	Wake chan<- event.GenericEvent
 
 	mu       sync.Mutex
-	problems map[types.NamespacedName]Problems
+	known    map[types.NamespacedName]known
 	failures map[string]int
+	// uncertain is, by namespace, for how many more rounds a source that has failed is taken
+	// for one that may fail again.
+	uncertain map[string]int
 	// delivered is the time of each pod's newest sample, by namespace.
 	delivered map[string]map[string]time.Time
 }
@@ -97,11 +110,27 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// ProblemsOf tells what keeps the scaler's usage from being complete.
+// ProblemsOf tells what keeps the scaler's usage from being complete. Before the first round,
+// nothing is known of any pod. If the usage is silent, the scaler is triggered once it is not.
 func (c *Collector) ProblemsOf(scaler types.NamespacedName) Problems {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.problems[scaler]
+	k, ok := c.known[scaler]
+	if !ok {
+		k.Silent = true
+	}
+	if k.Silent && !k.wasReadSilent {
+		k.wasReadSilent = true
+		c.remember(scaler, k)
+	}
+	return k.Problems
+}
+
+func (c *Collector) remember(scaler types.NamespacedName, k known) {
+	if c.known == nil {
+		c.known = map[types.NamespacedName]known{}
+	}
+	c.known[scaler] = k
 }
 
 // Collect makes one round over all namespaces that have scalers.
@@ -142,11 +171,8 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	outage := c.outage(namespace, err)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
-		if outage == "" {
-			return
-		}
 		for _, vs := range scalers {
-			if c.tell(client.ObjectKeyFromObject(vs), Problems{Outage: outage}) {
+			if c.tellFailure(client.ObjectKeyFromObject(vs), outage) {
 				c.wake(ctx, vs)
 			}
 		}
@@ -157,7 +183,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	for _, sample := range samples {
 		byPod[sample.Pod] = append(byPod[sample.Pod], sample)
 	}
-	repeated := c.repeated(namespace, byPod)
+	repeated := c.repeated(namespace, byPod, now)
 	refusals := map[string][]usage.Refused{}
 	for _, r := range refused {
 		refusals[r.Pod] = append(refusals[r.Pod], r)
@@ -173,7 +199,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
 	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment); err != nil {
-		c.tell(key, Problems{})
+		c.tell(key, nil)
 		return // its creation will wake the scaler
 	}
 	pods, err := inventory.PodsOf(ctx, c.Cached, &deployment)
@@ -181,7 +207,21 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
-	var news []usage.Sample
+	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
+	told := c.tell(key, after)
+	round := checkpoint.Round{Samples: newSamples(&vs.Spec, pods, samples, repeated), Silent: silent}
+	outdated := false
+	// Nothing is fed before the scaler's first reconcile has loaded its history.
+	c.Histories.Feed(vs, round, func(histories history.Histories) {
+		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), histories, c.Params)
+	})
+	if outdated || told {
+		c.wake(ctx, vs)
+	}
+}
+
+// newSamples are the samples of the pods' containers that were not delivered before.
+func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated map[string]bool) (news []usage.Sample) {
 	for _, pod := range pods {
 		if repeated[pod.Name] {
 			continue
@@ -195,75 +235,34 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 				}
 				// CPU used during a boosted start says nothing about later. A sample counts
 				// as one of the start if its window begins there.
-				sample.NoCPU = scaler.StartsWithBoost(&vs.Spec, pod, sample.Container, sample.Time.Add(-sample.Window))
+				sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 				news = append(news, sample)
 			}
 		}
 	}
-	outdated := false
-	loaded := c.Histories.Feed(vs, news, func(histories history.Histories) {
-		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), histories, c.Params)
-	})
-	if !loaded {
-		return // the scaler's first pass has not loaded its history yet
-	}
-	told := c.tell(key, Problems{Incomplete: incomplete(pods, samples, refused, now)})
-	if outdated || told {
-		c.wake(ctx, vs)
-	}
-}
-
-// incomplete names the pods whose usage is missing or was refused.
-func incomplete(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused, now time.Time) string {
-	var parts []string
-	for _, pod := range pods {
-		if !pod.Running || pod.Terminating {
-			continue
-		}
-		if why := refused[pod.Name]; len(why) > 0 {
-			parts = append(parts, fmt.Sprintf("pod %s: %s", pod.Name, kinds(why)))
-		} else if len(samples[pod.Name]) == 0 && now.Sub(pod.Started) > settling {
-			parts = append(parts, fmt.Sprintf("pod %s: no usage reported", pod.Name))
-		}
-	}
-	sort.Strings(parts)
-	const most = 3
-	if n := len(parts); n > most {
-		parts = append(parts[:most], "and more")
-	}
-	return strings.Join(parts, "; ")
-}
-
-func kinds(refused []usage.Refused) string {
-	seen := map[string]bool{}
-	var out []string
-	for _, r := range refused {
-		word := string(r.Why)
-		if r.Container != "" {
-			word = "container " + r.Container + " " + word
-		}
-		if !seen[word] {
-			seen[word] = true
-			out = append(out, word)
-		}
-	}
-	sort.Strings(out)
-	return strings.Join(out, ", ")
+	return news
 }
 
 // repeated names the pods whose samples were delivered before: a source that looks
 // less often than we ask answers the same again, and one moment must not count
-// twice.
-func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample) map[string]bool {
+// twice. That holds for a pod that was missing in between, too.
+func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample, now time.Time) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.delivered[namespace]
 	after := make(map[string]time.Time, len(samples))
+	for pod, at := range before {
+		if now.Sub(at) < remembered {
+			after[pod] = at
+		}
+	}
 	repeated := map[string]bool{}
 	for pod, list := range samples {
 		newest := slices.MaxFunc(list, func(a, b usage.Sample) int { return a.Time.Compare(b.Time) }).Time
-		after[pod] = newest
 		repeated[pod] = !newest.After(before[pod])
+		if !repeated[pod] {
+			after[pod] = newest
+		}
 	}
 	if c.delivered == nil {
 		c.delivered = map[string]map[string]time.Time{}
@@ -276,13 +275,17 @@ func (c *Collector) repeated(namespace string, samples map[string][]usage.Sample
 func (c *Collector) outage(namespace string, err error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.failures == nil {
+		c.failures, c.uncertain = map[string]int{}, map[string]int{}
+	}
 	if err == nil {
 		delete(c.failures, namespace)
+		if c.uncertain[namespace]--; c.uncertain[namespace] <= 0 {
+			delete(c.uncertain, namespace)
+		}
 		return ""
 	}
-	if c.failures == nil {
-		c.failures = map[string]int{}
-	}
+	c.uncertain[namespace] = recoveredAfter
 	c.failures[namespace]++
 	if c.failures[namespace] < outageAfter {
 		return ""
@@ -304,16 +307,41 @@ func sayOutage(err error) string {
 	return "metrics.k8s.io does not answer as it should; the operator's log has the error"
 }
 
-// tell records the problems and says whether they are news.
-func (c *Collector) tell(key types.NamespacedName, p Problems) bool {
+// silencesOf are the containers of the scaler's Deployment that were silent so far.
+func (c *Collector) silencesOf(key types.NamespacedName) silences {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.problems == nil {
-		c.problems = map[types.NamespacedName]Problems{}
+	return c.known[key].silences
+}
+
+// tell records what is silent after an answer, and says whether the scaler must be reconciled.
+func (c *Collector) tell(key types.NamespacedName, s silences) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := Problems{Silent: len(s) > 0 || c.uncertain[key.Namespace] > 0, Incomplete: s.String()}
+	return c.note(key, known{Problems: p, silences: s})
+}
+
+// tellFailure records that the source has failed, and says whether the scaler must be reconciled.
+func (c *Collector) tellFailure(key types.NamespacedName, outage string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[key]
+	k.Silent = true
+	if outage != "" {
+		k.Outage, k.Incomplete = outage, ""
 	}
-	news := c.problems[key] != p
-	c.problems[key] = p
-	return news
+	return c.note(key, k)
+}
+
+// note replaces what is known of a scaler. The scaler must be reconciled if it says something
+// else in its status, or if it has waited for usage.
+func (c *Collector) note(key types.NamespacedName, k known) bool {
+	before := c.known[key]
+	k.wasReadSilent = before.wasReadSilent && k.Silent
+	c.remember(key, k)
+	hasWaited := before.wasReadSilent && !k.Silent
+	return hasWaited || before.Outage != k.Outage || before.Incomplete != k.Incomplete
 }
 
 func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
@@ -323,9 +351,9 @@ func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	for key := range seen {
 		namespaces[key.Namespace] = true
 	}
-	for key := range c.problems {
+	for key := range c.known {
 		if !seen[key] {
-			delete(c.problems, key)
+			delete(c.known, key)
 		}
 	}
 	for namespace := range c.delivered {
@@ -336,6 +364,11 @@ func (c *Collector) forgetAllBut(seen map[types.NamespacedName]bool) {
 	for namespace := range c.failures { // it may never have delivered anything
 		if !namespaces[namespace] {
 			delete(c.failures, namespace)
+		}
+	}
+	for namespace := range c.uncertain {
+		if !namespaces[namespace] {
+			delete(c.uncertain, namespace)
 		}
 	}
 }

@@ -133,6 +133,7 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 		w.round()
 		w.expectWoken()
 		w.expectProblems("shop", "web", Problems{})
+		w.expectSilent("shop", "api", true) // its reconcile waits for usage
 	}
 	w.round()
 	w.expectWoken("shop/api", "shop/web")
@@ -150,6 +151,8 @@ func TestAnOutageIsToldOnce(t *testing.T) {
 	w.round()
 	w.expectWoken("shop/api", "shop/web")
 	w.expectProblems("shop", "web", Problems{})
+	w.rounds(recoveredAfter - 1)
+	w.expectWoken("shop/api") // the source is trusted again
 	w.round()
 	w.expectWoken()
 }
@@ -201,7 +204,8 @@ func TestAnotherOutageIsToldAsWell(t *testing.T) {
 
 func TestARefusedItemCostsOnlyItself(t *testing.T) {
 	w := newWorld(t)
-	w.deployment("shop", "web", "web-1", "web-2")
+	set := w.deployment("shop", "web", "web-2")
+	w.pod("shop", "web-1", set, withSidecar)
 	w.scaler("shop", "web", "web")
 	w.reports("shop", "web-2", "app", 200, 400*mebi)
 	w.refuses("shop",
@@ -212,19 +216,23 @@ func TestARefusedItemCostsOnlyItself(t *testing.T) {
 		usage.Refused{Why: usage.Malformed},
 	)
 	w.round()
-	w.expectWoken("shop/web")
-	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app NotANumber, container sidecar TooLarge"})
-	if got := w.history("shop", "web")["app"]; got.Samples != 1 {
-		t.Errorf("the history has %d samples, want that of web-2", got.Samples)
-	}
 	if diff := cmp.Diff(map[string]int{"Used": 1, "NotANumber": 2, "TooLarge": 1, "Stale": 1, "Malformed": 1}, w.counted()); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+	w.rounds(outageAfter - 1)
+	w.expectWoken("shop/web")
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app NotANumber, container sidecar TooLarge"})
+	if diff := cmp.Diff(map[string]seen{"app": {Peak: 400 * mebi}}, w.history("shop", "web")); diff != "" {
+		t.Errorf("the sample of web-2 counts as evidence for more (-want +got):\n%s", diff)
 	}
 	w.round()
 	w.expectWoken() // still the same
 
 	w.refuses("shop")
 	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.reports("shop", "web-1", "sidecar", 200, 400*mebi)
+	w.rounds(recoveredAfter - 1)
+	w.expectWoken()
 	w.round()
 	w.expectWoken("shop/web")
 	w.expectProblems("shop", "web", Problems{})
@@ -239,10 +247,10 @@ func TestPodsWithoutUsage(t *testing.T) {
 		want string
 	}{
 		"a new pod has time to settle": {
-			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2 * time.Minute))},
+			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute + 2*interval))},
 		},
 		"a pod that has settled is named": {
-			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute - time.Second))},
+			pods: map[string]func(*corev1.Pod){"web-1": started(noon.Add(-2*time.Minute + 2*interval - time.Second))},
 			want: "pod web-1: no usage reported",
 		},
 		"a pod that is not running has none": {
@@ -274,7 +282,7 @@ func TestPodsWithoutUsage(t *testing.T) {
 				w.pod("shop", pod, set, change)
 			}
 			w.scaler("shop", "web", "web")
-			w.round()
+			w.rounds(outageAfter)
 			w.expectProblems("shop", "web", Problems{Incomplete: tc.want})
 			if tc.want == "" {
 				w.expectWoken()
@@ -297,7 +305,7 @@ func TestPodsAreNamedInOrder(t *testing.T) {
 	w.create(newer)
 	w.pod("shop", "web-7", newer, nil)
 	w.scaler("shop", "web", "web")
-	w.round()
+	w.rounds(outageAfter)
 	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-5: no usage reported; pod web-7: no usage reported; pod web-9: no usage reported"})
 }
 
@@ -463,8 +471,8 @@ func TestAScalerThatIsGoneIsForgotten(t *testing.T) {
 	w.must(w.client.Delete(t.Context(), vs))
 	w.round()
 	w.expectProblems("shop", "web", Problems{})
-	if c := w.collector; len(c.problems)+len(c.failures)+len(c.delivered) != 0 {
-		t.Errorf("still in memory: problems %v, failures %v, deliveries %v", c.problems, c.failures, c.delivered)
+	if c := w.collector; len(c.known)+len(c.failures)+len(c.uncertain)+len(c.delivered) != 0 {
+		t.Errorf("still in memory: known %v, failures %v, %v, deliveries %v", c.known, c.failures, c.uncertain, c.delivered)
 	}
 
 	// What was wrong in its time says nothing about a new one.
@@ -755,7 +763,7 @@ func (w *world) pod(namespace, name string, set *appsv1.ReplicaSet, change func(
 	w.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Labels: map[string]string{"app": "web"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "sidecar"}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: ptr.To(metav1.NewTime(noon.Add(-time.Hour)))},
 	}
 	if set != nil {
@@ -813,11 +821,27 @@ func (w *world) expectWoken(want ...string) {
 	}
 }
 
+// expectProblems compares what is worth a word. It does not count as reading it.
 func (w *world) expectProblems(namespace, name string, want Problems) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.collector.ProblemsOf(types.NamespacedName{Namespace: namespace, Name: name})); diff != "" {
+	got := w.collector.known[types.NamespacedName{Namespace: namespace, Name: name}].Problems
+	got.Silent = false
+	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("problems of %s/%s (-want +got):\n%s", namespace, name, diff)
 	}
+}
+
+// expectSilent reads as a reconcile does whether usage is missing.
+func (w *world) expectSilent(namespace, name string, want bool) {
+	w.t.Helper()
+	if got := w.collector.ProblemsOf(types.NamespacedName{Namespace: namespace, Name: name}); got.Silent != want {
+		w.t.Errorf("%s/%s: %+v, want silent %t", namespace, name, got, want)
+	}
+}
+
+// withSidecar adds a container.
+func withSidecar(p *corev1.Pod) {
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 }
 
 // seen is what a history has seen.

@@ -1,0 +1,159 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// Silence of a running pod is no evidence for less. The rules are:
+//
+//   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it
+//     and however young it is. A pod that terminates counts until its grace period is over: then
+//     its kubelet does not answer, and another pod has taken its place.
+//   - Each container in the spec of such a pod counts, except init containers. One that does not
+//     run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
+//   - A container is silent if the answer has no usable sample of it. A sample that the source
+//     refuses, such as a stale one, is none. One that was delivered before is still one: a source
+//     may measure less often than it is asked.
+//
+// While a container is silent in one pod, the samples of that container in all pods may raise its
+// recommendation, and never lower it. While any container is silent, nothing is lowered.
+
+const (
+	// recoveredAfter is for how many rounds in a row a container must have a sample until its
+	// silence is over. A pod that is silent in every other round does not change the status.
+	recoveredAfter = 10
+	// settling is how long a container may run without usage before that is worth a word:
+	// metrics-server needs two scrapes of a new container.
+	settling = 2 * time.Minute
+)
+
+// containerID is one container of one pod.
+type containerID struct {
+	pod       types.UID
+	container string
+}
+
+// silence is a container without usage, and what is known of it since it became silent.
+type silence struct {
+	pod string
+	// why is the reason, and does not change once it was worth a word.
+	why string
+	// rounds is the number of silent rounds, and heard that of the rounds with a sample since
+	// the last silent one.
+	rounds, heard int
+	// isNamed says that it is worth a word; isNew that the container has just started.
+	isNamed, isNew bool
+}
+
+// silences are the silences of one Deployment's containers.
+type silences map[containerID]silence
+
+// next is what is silent after one more round, and the names of the containers that were silent in
+// it.
+func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused, now time.Time) (after silences, silent map[string]bool) {
+	after, silent = silences{}, map[string]bool{}
+	for _, pod := range pods {
+		if !counts(pod, now) {
+			continue
+		}
+		for _, c := range pod.Containers {
+			id := containerID{pod.UID, c.Name}
+			if !hasSample(samples[pod.Name], c.Name) {
+				silent[c.Name] = true
+				after[id] = s[id].again(pod, c.Name, whyOf(samples[pod.Name], refused[pod.Name], c.Name), now)
+			} else if before, ok := s[id]; ok && !before.isOver() {
+				before.heard++
+				after[id] = before
+			}
+		}
+	}
+	return after, silent
+}
+
+// counts says whether the pod should have usage.
+func counts(pod workload.Pod, now time.Time) bool {
+	return pod.Running && (!pod.Terminating || now.Before(pod.GraceEnds))
+}
+
+func hasSample(samples []usage.Sample, container string) bool {
+	return slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Container == container })
+}
+
+// whyOf says why the container of a pod has no sample.
+func whyOf(samples []usage.Sample, refused []usage.Refused, container string) string {
+	for _, r := range refused {
+		switch r.Container {
+		case "":
+			return string(r.Why)
+		case container:
+			return fmt.Sprintf("container %s %s", container, r.Why)
+		}
+	}
+	if len(samples)+len(refused) > 0 {
+		return fmt.Sprintf("container %s has no usage reported", container)
+	}
+	return "no usage reported"
+}
+
+// again is the silence after one more silent round.
+func (s silence) again(pod workload.Pod, container, why string, now time.Time) silence {
+	isYoung := now.Sub(startOf(pod, container)) <= settling
+	if s.rounds == 0 {
+		s.isNew = isYoung
+	}
+	s.pod, s.heard = pod.Name, 0
+	s.rounds++
+	if !s.isNamed {
+		s.why = why
+		s.isNamed = s.rounds >= outageAfter && !isYoung && !pod.Terminating
+	}
+	return s
+}
+
+// startOf is when the container started, or its pod if the container does not run.
+func startOf(pod workload.Pod, container string) time.Time {
+	if since := pod.Runs[container].Since; since.After(pod.Started) {
+		return since
+	}
+	return pod.Started
+}
+
+// isOver says whether one more round with a sample ends the silence. A container that has just
+// started is heard from once, and stays so.
+func (s silence) isOver() bool {
+	return s.isNew && !s.isNamed || s.heard+1 >= recoveredAfter
+}
+
+// mostNamed is how many pods a message names.
+const mostNamed = 3
+
+// String names what is worth a word, sorted; empty for nothing.
+func (s silences) String() string {
+	byPod := map[string][]string{}
+	for _, each := range s {
+		if each.isNamed {
+			byPod[each.pod] = append(byPod[each.pod], each.why)
+		}
+	}
+	var parts []string
+	for pod, words := range byPod {
+		slices.Sort(words)
+		parts = append(parts, fmt.Sprintf("pod %s: %s", pod, strings.Join(slices.Compact(words), ", ")))
+	}
+	slices.Sort(parts)
+	if len(parts) > mostNamed {
+		parts = append(parts[:mostNamed], "and more")
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,330 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func TestWhatIsSilent(t *testing.T) {
+	running := workload.Pod{
+		Name: "web-1", UID: "1", Running: true, Started: noon.Add(-time.Hour),
+		Containers: []workload.Container{{Name: "app"}, {Name: "sidecar"}},
+	}
+	with := func(change func(*workload.Pod)) workload.Pod {
+		pod := running
+		change(&pod)
+		return pod
+	}
+	both := []string{"app", "sidecar"}
+	for name, tc := range map[string]struct {
+		pod     workload.Pod
+		samples []string // of these containers
+		refused []usage.Refused
+		want    []string
+		named   string
+	}{
+		"nothing is missing":                 {pod: running, samples: both},
+		"the pod is not in the answer":       {pod: running, want: both, named: "pod web-1: no usage reported"},
+		"one container is not":               {pod: running, samples: []string{"app"}, want: []string{"sidecar"}, named: "pod web-1: container sidecar has no usage reported"},
+		"the pod is refused":                 {pod: running, refused: []usage.Refused{{Pod: "web-1", Why: usage.Stale}}, want: both, named: "pod web-1: Stale"},
+		"one container is refused":           {pod: running, samples: []string{"app"}, refused: []usage.Refused{{Pod: "web-1", Container: "sidecar", Why: usage.NotANumber}}, want: []string{"sidecar"}, named: "pod web-1: container sidecar NotANumber"},
+		"a second item about it":             {pod: running, samples: both, refused: []usage.Refused{{Pod: "web-1", Why: usage.Duplicate}}},
+		"the pod is of an older ReplicaSet":  {pod: with(func(p *workload.Pod) { p.Current = false }), want: both, named: "pod web-1: no usage reported"},
+		"the pod is pending":                 {pod: with(func(p *workload.Pod) { p.Running = false })},
+		"the pod has ended":                  {pod: with(func(p *workload.Pod) { p.Running, p.Ended = false, true })},
+		"the pod terminates":                 {pod: with(func(p *workload.Pod) { p.Terminating, p.GraceEnds = true, noon.Add(time.Hour) }), want: both},
+		"the pod should have ended long ago": {pod: with(func(p *workload.Pod) { p.Terminating, p.GraceEnds = true, noon })},
+		"the pod has just started":           {pod: with(func(p *workload.Pod) { p.Started = noon }), want: both},
+		"the container has just started":     {pod: with(func(p *workload.Pod) { p.Runs = map[string]workload.Run{"app": {Since: noon}} }), samples: both[1:], want: both[:1]},
+		"the container runs":                 {pod: with(func(p *workload.Pod) { p.Runs = map[string]workload.Run{"app": {Since: p.Started}} }), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
+		"the container waits for its restart": {pod: with(func(p *workload.Pod) {
+			p.Runs, p.BackingOff = map[string]workload.Run{"app": {Restarted: true}}, both[:1]
+		}), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			samples := map[string][]usage.Sample{"other": {{Pod: "other", Container: "app"}, {Pod: "other", Container: "sidecar"}}}
+			for _, container := range tc.samples {
+				samples["web-1"] = append(samples["web-1"], usage.Sample{Pod: "web-1", Container: container})
+			}
+			want := map[string]bool{}
+			for _, container := range tc.want {
+				want[container] = true
+			}
+			var s silences
+			for range outageAfter {
+				if got := s.String(); got != "" {
+					t.Errorf("named too early: %q", got)
+				}
+				var silent map[string]bool
+				s, silent = s.next([]workload.Pod{tc.pod}, samples, map[string][]usage.Refused{"web-1": tc.refused}, noon)
+				if diff := cmp.Diff(want, silent); diff != "" {
+					t.Errorf("silent (-want +got):\n%s", diff)
+				}
+			}
+			if len(s) != len(tc.want) || s.String() != tc.named {
+				t.Errorf("%d silent containers, named %q, want %d, %q", len(s), s, len(tc.want), tc.named)
+			}
+		})
+	}
+}
+
+// webPods are pods of one container, of current and older ReplicaSets.
+func webPods(n int) (pods []workload.Pod) {
+	for i := range n {
+		pods = append(pods, workload.Pod{
+			Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprint(i)), Running: true, Current: i%2 == 0, Started: noon.Add(-30 * 24 * time.Hour),
+			Containers: []workload.Container{{Name: "app"}},
+		})
+	}
+	return pods
+}
+
+// deploymentUsage is the usage of pods, and what was learned of it.
+type deploymentUsage struct {
+	t       *testing.T
+	store   *checkpoint.Store
+	vs      *v1beta1.VerticalScaler
+	pods    []workload.Pod
+	now     time.Time
+	silence silences
+	params  recommend.Params
+	// published is the last recommendation.
+	published *recommend.Container
+}
+
+// step is the time between two rounds. Time passes as far as that after a gap, too.
+const step = time.Minute
+
+func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	params := recommend.DefaultParams()
+	params.History.MaxGap, params.History.MemoryWindow = step, 64*time.Minute
+	// Usage is forgotten 72 times as fast, so that two hours are evidence enough to lower.
+	params.History.CPUHalfLife, params.History.RecentHalfLife = time.Hour, 20*time.Second
+	params.FullEvidence, params.ConfidenceUnit = time.Hour, time.Second
+	d := &deploymentUsage{
+		t: t, pods: webPods(pods), now: noon, params: params,
+		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: params.History},
+		vs:    &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}},
+	}
+	if err := d.store.Load(t.Context(), d.vs); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// round makes a round in which pod i uses cpu[i] millicores and as many MiB, unless it is silent.
+func (d *deploymentUsage) round(cpu []int64, silent func(i int) bool) {
+	d.t.Helper()
+	d.now = d.now.Add(step)
+	samples := map[string][]usage.Sample{}
+	for i, pod := range d.pods {
+		if silent == nil || !silent(i) {
+			samples[pod.Name] = []usage.Sample{{Pod: pod.Name, Container: "app", Time: d.now, Window: step, CPUMillis: cpu[i], MemoryBytes: cpu[i] * mebi}}
+		}
+	}
+	after, silentNow := d.silence.next(d.pods, samples, nil, d.now)
+	d.silence = after
+	if !d.store.Feed(d.vs, checkpoint.Round{Samples: newSamples(&d.vs.Spec, d.pods, samples, nil), Silent: silentNow}, func(h history.Histories) {
+		if rec, ok := recommend.For("app", h["app"], recommend.Policy{CPU: true, Memory: true}, d.published, d.params); ok {
+			d.published = &rec
+		}
+	}) {
+		d.t.Fatal("the history is not loaded")
+	}
+}
+
+// observed is the observed time so far.
+func (d *deploymentUsage) observed() (observed time.Duration) {
+	d.store.With(types.NamespacedName{Namespace: "shop", Name: "web"}, func(h history.Histories) { observed = h["app"].Observed() })
+	return observed
+}
+
+// expectNotLower fails if a target is lower than before.
+func (d *deploymentUsage) expectNotLower(before recommend.Container, what string) {
+	d.t.Helper()
+	if now := d.published.Target; now.CPUMillis < before.Target.CPUMillis || now.MemoryBytes < before.Target.MemoryBytes {
+		d.t.Fatalf("%s: the target falls from %+v to %+v", what, before.Target, now)
+	}
+}
+
+// For every subset of silent pods, and in every order of rounds, no target falls while a pod is
+// silent, and no time is observed. A hot pod that is silent keeps its size however long that takes.
+func TestNoSubsetOfSilentPodsLowersATarget(t *testing.T) {
+	const pods = 4
+	cpu := []int64{900, 50, 60, 400}
+	all := 1<<pods - 1
+	// What happens after two hours in which all pods have reported: the pods that are silent in each
+	// round, and cold pods, as those see it that look only at the others.
+	orders := map[string][]int{}
+	for subset := 1; subset <= all; subset++ {
+		for length := range 3 {
+			for order := range 1 << length {
+				var rounds []int
+				for i := range length {
+					rounds = append(rounds, subset*(order>>i&1))
+				}
+				orders[fmt.Sprintf("pods %04b, %v, and for long", subset, rounds)] = append(rounds, long(subset)...)
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(12, 1))
+	for i := range 60 {
+		var rounds []int
+		for range 120 {
+			rounds = append(rounds, random.IntN(all+1)*random.IntN(2))
+		}
+		orders[fmt.Sprintf("random order %d", i)] = rounds
+	}
+	for name, rounds := range orders {
+		t.Run(name, func(t *testing.T) {
+			d := newDeploymentUsage(t, pods)
+			for range 120 {
+				d.round(cpu, nil)
+			}
+			for i, subset := range rounds {
+				isSilent := func(pod int) bool { return subset>>pod&1 == 1 }
+				before, observed := *d.published, d.observed()
+				d.round(cpu, isSilent)
+				if subset == 0 {
+					continue
+				}
+				d.expectNotLower(before, fmt.Sprintf("round %d, silent %04b", i, subset))
+				if got := d.observed(); got != observed {
+					t.Fatalf("round %d, silent %04b: %v are observed, and were %v", i, subset, got, observed)
+				}
+			}
+		})
+	}
+}
+
+// long is a silence that outlasts the short windows of CPU.
+func long(subset int) []int {
+	rounds := make([]int, 60)
+	for i := range rounds {
+		rounds[i] = subset
+	}
+	return rounds
+}
+
+// After a silence, the targets are at least what they are without the silent rounds, and they still
+// fall with the usage of all pods.
+func TestAfterASilenceTargetsAreAsHighAsWithout(t *testing.T) {
+	hot, cold := []int64{900, 50, 60, 400}, []int64{40, 50, 60, 40}
+	for subset := 1; subset < 16; subset++ {
+		t.Run(fmt.Sprintf("pods %04b", subset), func(t *testing.T) {
+			with, without := newDeploymentUsage(t, 4), newDeploymentUsage(t, 4)
+			for range 120 {
+				with.round(hot, nil)
+				without.round(hot, nil)
+			}
+			for range 90 {
+				with.round(cold, func(pod int) bool { return subset>>pod&1 == 1 })
+				without.now = without.now.Add(step) // nobody asks
+			}
+			for i := range 240 {
+				with.round(cold, nil)
+				without.round(cold, nil)
+				with.expectNotLower(*without.published, fmt.Sprintf("%d rounds after the silence, compared with no silence", i+1))
+			}
+			if with.published.Target.CPUMillis >= 900 {
+				t.Errorf("four hours of little usage of all pods lower nothing: %+v", with.published.Target)
+			}
+		})
+	}
+}
+
+// A pod that is silent in some rounds is named once, and not in each of them.
+func TestAFlappingPodIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-2", "app", 200, 400*mebi)
+	for i := range 40 {
+		if i%2 == 0 {
+			delete(w.samples["shop"], [2]string{"web-1", "app"})
+		} else {
+			w.reports("shop", "web-1", "app", 200, 400*mebi)
+		}
+		w.round()
+		w.expectSilent("shop", "web", true)
+	}
+	w.expectWoken("shop/web")
+	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: no usage reported"})
+}
+
+// A new pod is silent at first. Nothing is lowered meanwhile, and from its first sample on nothing
+// waits for it.
+func TestANewPodIsHeardOnce(t *testing.T) {
+	w := newWorld(t)
+	set := w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.round()
+	w.expectSilent("shop", "web", false)
+	w.pod("shop", "web-2", set, func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: w.clock.Now()} })
+	w.round()
+	w.expectSilent("shop", "web", true)
+	w.round()
+	w.expectWoken()
+	w.reports("shop", "web-2", "app", 200, 400*mebi)
+	w.round()
+	w.expectWoken("shop/web") // it has waited
+	w.expectSilent("shop", "web", false)
+}
+
+// Before the first round, for example after a restart, nothing is known of any pod. What waits for
+// it is reconciled after the first round.
+func TestBeforeTheFirstRoundUsageIsMissing(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.expectSilent("shop", "web", true)
+	w.round()
+	w.expectWoken("shop/web")
+	w.expectSilent("shop", "web", false)
+	w.round()
+	w.expectWoken()
+}
+
+// A sample that was delivered before does not count again after its pod was missing.
+func TestASampleCountsOnceAfterAGapToo(t *testing.T) {
+	w := newWorld(t)
+	w.deployment("shop", "web", "web-1", "web-2")
+	w.scaler("shop", "web", "web")
+	w.reports("shop", "web-1", "app", 200, 400*mebi)
+	w.reports("shop", "web-2", "app", 200, 400*mebi)
+	w.round()
+	old := w.samples["shop"][[2]string{"web-1", "app"}]
+	delete(w.samples["shop"], [2]string{"web-1", "app"})
+	w.round()
+	w.samples["shop"][[2]string{"web-1", "app"}] = old
+	w.round()
+	if got := w.history("shop", "web")["app"].Samples; got != 2 {
+		t.Errorf("there are %d samples, want 2", got)
+	}
+}
