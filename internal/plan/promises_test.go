@@ -98,6 +98,9 @@ func (w *world) change(r *rand.Rand) {
 	if w.evicts() && r.IntN(3) == 0 {
 		w.ineffective = !w.ineffective
 	}
+	if r.IntN(3) == 0 { // a pod is silent, or all are heard again
+		s.MissingUsage = []string{"", "pod a: no usage reported"}[r.IntN(2)]
+	}
 	switch r.IntN(14) {
 	case 0, 1, 2: // usage moves
 		for i, rec := range s.Recommendations {
@@ -265,6 +268,7 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		checkQuotaOfRollout(w, p, fail)
 	}
 	checkNode(w, p, fail)
+	checkMissingUsage(w, p, fail)
 	if is[plan.Resize](p) {
 		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
 		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || !pod.Current {
@@ -277,6 +281,81 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 	}
 	if is[plan.Rewrite](p) {
 		checkSizes(w, p.Decision, w.situation.Deployment.Containers, as[plan.Rewrite](p).Sizes, false, fail)
+	}
+}
+
+// checkMissingUsage: while usage is missing, nothing is lowered that is within its bounds. The end
+// of a boost and a template that is reverted are not usage.
+func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
+	s := w.situation
+	if s.MissingUsage == "" {
+		return
+	}
+	if p.Decided && p.Decision != nil && s.Decision != nil && p.Decision.Reason != "Reverted" {
+		for name, before := range s.Decision.Requests {
+			w.checkNotLower("the decision of "+name, name, before, p.Decision.Requests[name], fail)
+		}
+	}
+	switch step := p.Step.(type) {
+	case plan.Resize:
+		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == step.UID })
+		for _, size := range step.Sizes {
+			if c, _ := s.Pods[i].Container(size.Container); w.policy.Containers[c.Name].Boost == nil {
+				w.checkNotLower("pod "+step.Pod, c.Name, c.Requests, size.Requests, fail)
+			}
+		}
+	case plan.Rewrite:
+		for _, size := range step.Sizes {
+			if c, _ := s.Deployment.Container(size.Container); p.Decision.Reason != "Reverted" {
+				decided, requests := p.Decision.Requests[c.Name], size.Requests
+				if decided.CPUMillis == 0 { // an original value
+					requests.CPUMillis = 0
+				}
+				if decided.MemoryBytes == 0 {
+					requests.MemoryBytes = 0
+				}
+				w.checkNotLower("the template", c.Name, c.Requests, requests, fail)
+			}
+		}
+	}
+}
+
+// mostAllowed is what a request of a container may be at most, whoever bounds it.
+func (w world) mostAllowed(container string) quantity.Amounts {
+	most := quantity.Amounts{CPUMillis: math.MaxInt64, MemoryBytes: math.MaxInt64}
+	bound := func(a quantity.Amounts) {
+		most.CPUMillis = min(most.CPUMillis, cmp.Or(a.CPUMillis, math.MaxInt64))
+		most.MemoryBytes = min(most.MemoryBytes, cmp.Or(a.MemoryBytes, math.MaxInt64))
+	}
+	s, policy := w.situation, w.policy.Containers[container]
+	bound(policy.MaxAllowed)
+	bound(s.Bounds.ContainerMax)
+	bound(s.Bounds.ContainerDefault)
+	if policy.Limits {
+		bound(policy.LimitPolicy.MaxAllowed)
+		return most
+	}
+	lists := [][]workload.Container{s.Deployment.Containers}
+	for _, pod := range s.Pods {
+		lists = append(lists, pod.Containers)
+	}
+	for _, c := range slices.Concat(lists...) {
+		if c.Name == container {
+			bound(c.Limits)
+		}
+	}
+	return most
+}
+
+// checkNotLower fails if a request that may stay is lowered. 0 is no request.
+func (w world) checkNotLower(what, container string, before, after quantity.Amounts, fail func(string, ...any)) {
+	most := w.mostAllowed(container)
+	for _, r := range []struct{ before, after, most int64 }{
+		{before.CPUMillis, after.CPUMillis, most.CPUMillis}, {before.MemoryBytes, after.MemoryBytes, most.MemoryBytes},
+	} {
+		if r.after > 0 && r.after < min(r.before, r.most) {
+			fail("%s is lowered while usage is missing: %s to %s, up to %s is allowed", what, sayAmounts(before), sayAmounts(after), sayAmounts(most))
+		}
 	}
 }
 

@@ -81,6 +81,9 @@ var situations = map[string]func() world{
 	},
 	"pod-level resources of template": func() world { return given(rollout, decidedBefore(), podLevel) },
 
+	"usage is missing": func() world {
+		return given(decidedBefore(), lackingUsage, pods(pod("web-1", double())))
+	},
 	"no pods":  func() world { return given(decidedBefore(), pods()) },
 	"a resize": func() world { return given(decidedBefore()) },
 	"a resize under way": func() world {

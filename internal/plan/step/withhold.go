@@ -75,6 +75,7 @@ func (p planner) withholdFromPod(pod workload.Pod, t target, boosts []boostable)
 			t.dropped = append(t.dropped, waits)
 		}
 	}
+	t.sizes = keepBurstable(pod, t.sizes)
 	return t
 }
 

@@ -1,0 +1,205 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+func lackingUsage(w *world) { w.situation.MissingUsage = "pod web-2: no usage reported" }
+
+// mixed needs more memory and less CPU than large has.
+func mixed() recommend.Container {
+	return rec(amounts(50, 400), amounts(40, 390), amounts(60, 500))
+}
+
+func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
+	lowered := decidedBefore(func(d *plan.Decision) {
+		d.Reason, d.Requests = "ScaleDown", map[string]quantity.Amounts{"app": amounts(50, 64)}
+	})
+	raisedAndLowered := decidedBefore(func(d *plan.Decision) {
+		d.Requests = map[string]quantity.Amounts{"app": amounts(50, 400)}
+	})
+	table{
+		"a lower target waits": {
+			given(lackingUsage, decidedBefore(), atSize(), recommends(halved())),
+			`keeps app 200m 256Mi
+			MetricsIncomplete: All pods have the decided size. The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported)
+			2/2 applied`,
+		},
+		"without a decision, too": {
+			given(lackingUsage, recommends(halved())),
+			`no decision
+			MetricsIncomplete: The next change (ScaleDown) waits until all running pods report usage (pod web-2: no usage reported)
+			0/2`,
+		},
+		"a higher target does not": {
+			given(lackingUsage, decidedBefore(), atSize(), recommends(mixed())),
+			`decides app 200m 400Mi (LowerBound)
+			resizes web-1 to app 200m 400Mi of 400m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"what was decided to be lower waits": {
+			given(lackingUsage, lowered, recommends(halved())),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: pod web-1, pod web-2: waits until all running pods report usage (pod web-2: no usage reported)
+			0/2`,
+		},
+		"the second half of a decision waits": {
+			given(lackingUsage, lowered, recommends(halved()), pods(halfSized("web-1"), pod("web-2", small()))),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: pod web-2: waits until all running pods report usage (pod web-2: no usage reported)
+			1/2`,
+		},
+		"of a decision only what is higher is applied": {
+			given(lackingUsage, raisedAndLowered, recommends(mixed())),
+			`keeps app 50m 400Mi
+			resizes web-1 to app 100m 400Mi of 200m 800Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"a bound of the user is no usage, but lowers no further": {
+			given(lackingUsage, decidedBefore(), atSize(), recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(150, 0) })),
+			`decides app 150m 256Mi (Bounds)
+			resizes web-1 to app 150m 256Mi of 300m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"a pending decision below a new bound lowers to the bound": {
+			given(lackingUsage, lowered, recommends(halved()), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed = amounts(80, 0) })),
+			`keeps app 50m 64Mi
+			resizes web-1 to app 80m 128Mi of 160m 256Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"a boost ends": {
+			given(lackingUsage, decidedBefore(), boosts(), pods(with(pod("web-1", double()), func(p *workload.Pod) {
+				p.Started, p.ReadyChanged = noon.Add(-5*time.Minute), noon.Add(-2*time.Minute)
+				p.Runs = map[string]workload.Run{"app": {Since: noon.Add(-5 * time.Minute)}}
+				p.Resized = noon.Add(-4 * time.Minute)
+			}))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"the template waits": {
+			given(lackingUsage, rollout, appTakenOver(), lowered, recommends(halved())),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported)
+			0/2`,
+		},
+		"of a template only what is higher is written": {
+			given(lackingUsage, rollout, appTakenOver(), raisedAndLowered, recommends(mixed())),
+			`keeps app 50m 400Mi
+			rewrites app 100m 400Mi of 200m 800Mi
+			RollingOut: The Deployment is rolling out the decided size
+			0/2 changing`,
+		},
+		"a template is not taken over to be lowered": {
+			given(lackingUsage, rollout, lowered, recommends(halved())),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported)
+			0/2`,
+		},
+	}.run(t)
+}
+
+// The verification of the first lowered pods goes on while usage is missing, but does not end before
+// the other pods are lowered. It writes each of its steps once.
+func TestVerificationWaitsForMissingUsage(t *testing.T) {
+	w := given(decidedBefore(verifying), watching, recommends(halved()), pods(halfSized("web-1"), pod("web-2", small())))
+	lackingUsage(&w)
+	var last plan.Plan
+	changed := 0
+	for minute := range 60 {
+		p := w.next(noon.Add(time.Duration(minute) * time.Minute))
+		if p.Step != nil {
+			t.Fatalf("minute %d: a step while usage is missing:\n%s", minute, say(p))
+		}
+		if minute > 0 && fmt.Sprintf("%+v", *p.Decision.Verification) != fmt.Sprintf("%+v", *last.Decision.Verification) {
+			changed++
+		}
+		w.situation.Decision, last = p.Decision, p
+	}
+	if v := last.Decision.Verification; v == nil || v.FirstPodsVerified.IsZero() || changed != 1 {
+		t.Errorf("after an hour the verification is %+v, changed %d times", v, changed)
+	}
+	if last.Verdict.Reason != "MetricsIncomplete" {
+		t.Errorf("an hour later:\n%s", say(last))
+	}
+	w.situation.MissingUsage = ""
+	if p := w.next(noon.Add(time.Hour)); !is[plan.Resize](p) || as[plan.Resize](p).Pod != "web-2" {
+		t.Errorf("with all usage, web-2 is not lowered:\n%s", say(p))
+	}
+}
+
+// An eviction whose only effect is a lower request waits. An urgent one does not.
+func TestEvictionsWaitForMissingUsage(t *testing.T) {
+	w := given(lackingUsage, orRecreate, decidedBefore(verifying), recommends(halved()), pods(halfSized("web-1"), halfSized("web-2")), (*world).effective)
+	for i := range w.situation.Pods {
+		pod := &w.situation.Pods[i]
+		pod.Resize, pod.Resized, pod.Actual["app"] = workload.Resize{Infeasible: true}, noon.Add(-time.Hour), small().Resources
+	}
+	w.situation.Decision.Verification = nil
+	if p := w.next(noon); is[plan.Evict](p) || p.Verdict.Reason != "MetricsIncomplete" {
+		t.Errorf("a pod is evicted to be lowered:\n%s", say(p))
+	}
+	w.situation.MissingUsage = ""
+	if p := w.next(noon); !is[plan.Evict](p) {
+		t.Errorf("with all usage, no pod is evicted:\n%s", say(p))
+	}
+	urgent := given(lackingUsage, orRecreate, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), toEvict)
+	if p := urgent.next(noon); !is[plan.Evict](p) {
+		t.Errorf("an urgent eviction waits:\n%s", say(p))
+	}
+}
+
+// For every order of rounds in which usage is missing or not, no decision and no size falls while it
+// is missing, and what waited follows once it is there.
+func TestInEveryOrderOfMissingUsageNothingFallsMeanwhile(t *testing.T) {
+	targets := []recommend.Container{recommended("app"), halved(), mixed()}
+	const rounds = 4
+	random := rand.New(rand.NewPCG(12, 3))
+	for order := range 1 << (3 * rounds) {
+		w := given(decidedBefore(), pods(pod("web-1", large()), pod("web-2", large())))
+		var story []string
+		now := noon
+		for i := range rounds {
+			choice := order >> (3 * i) & 7
+			w.situation.Recommendations = []recommend.Container{targets[choice%3]}
+			w.situation.MissingUsage = strings.Repeat("pod web-2", choice>>2)
+			story = append(story, fmt.Sprintf("%s missing %q", sayAmounts(targets[choice%3].Target), w.situation.MissingUsage))
+			for range 6 {
+				now = now.Add(6 * time.Minute)
+				w.now = now
+				p := w.next(now)
+				checkMissingUsage(w, p, func(format string, args ...any) {
+					t.Fatalf("%s: %s\n%s", strings.Join(story, ", "), fmt.Sprintf(format, args...), say(p))
+				})
+				w.carryOut(t, random, p)
+			}
+		}
+		w.situation.MissingUsage, w.situation.Recommendations = "", []recommend.Container{halved()}
+		for range 8 {
+			now = now.Add(6 * time.Minute)
+			w.now = now
+			w.carryOut(t, random, w.next(now))
+		}
+		if i := slices.IndexFunc(w.situation.Pods, func(p workload.Pod) bool { return p.Containers[0].Requests != halved().Target }); i >= 0 {
+			t.Fatalf("%s: with all usage, pod %d has %s", strings.Join(story, ", "), i, sayAmounts(w.situation.Pods[i].Containers[0].Requests))
+		}
+	}
+}
