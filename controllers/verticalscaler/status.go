@@ -121,10 +121,10 @@ func recommendationProvided(s *scope) metav1.Condition {
 		c.Message = "Usage cannot be read, so nothing is lowered: " + problems.Outage
 	case problems.Incomplete != "" && provided:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonMetricsIncomplete
-		c.Message = "Some usage is missing and is ignored: " + problems.Incomplete
+		c.Message = "Usage of running pods is missing, so nothing is lowered: " + problems.Incomplete + checkMetrics
 	case problems.Incomplete != "":
 		c.Reason = v1beta1.ReasonMetricsIncomplete
-		c.Message = "Usage is missing: " + problems.Incomplete
+		c.Message = "Usage of running pods is missing: " + problems.Incomplete + checkMetrics
 	case provided:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation"
 	default:
@@ -135,6 +135,9 @@ func recommendationProvided(s *scope) metav1.Condition {
 	}
 	return c
 }
+
+// checkMetrics says what to do about pods without usage.
+const checkMetrics = ". Check metrics-server and the kubelets of their nodes"
 
 func applied(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}

@@ -196,7 +196,7 @@ func TestConditions(t *testing.T) {
 		"with part of the metrics": {
 			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "container app of pod a"} }),
 			"Ready=True OperatingNormally: Operating normally\n" + found +
-				"RecommendationProvided=True MetricsIncomplete: Some usage is missing and is ignored: container app of pod a\n" +
+				"RecommendationProvided=True MetricsIncomplete: Usage of running pods is missing, so nothing is lowered: container app of pod a. Check metrics-server and the kubelets of their nodes\n" +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
 		},
 		"with too little of the metrics": {
@@ -204,8 +204,8 @@ func TestConditions(t *testing.T) {
 				p.status.Recommendation = nil
 				p.observation.problems = collect.Problems{Incomplete: "container app of pod a"}
 			}),
-			"Ready=True Learning: Usage is missing: container app of pod a\n" + found +
-				"RecommendationProvided=False MetricsIncomplete: Usage is missing: container app of pod a\n" +
+			"Ready=True Learning: Usage of running pods is missing: container app of pod a. Check metrics-server and the kubelets of their nodes\n" + found +
+				"RecommendationProvided=False MetricsIncomplete: Usage of running pods is missing: container app of pod a. Check metrics-server and the kubelets of their nodes\n" +
 				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noAction,
 		},
 		"the Deployment could not be read": {

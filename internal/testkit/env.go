@@ -40,6 +40,7 @@ type Env struct {
 	kwok       bool                     // the nodes and pods are simulated by kwok
 	kubeconfig string                   // the administrator's kubeconfig; empty if there is none
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
+	monitor    *monitor.Monitor         // checks the operators' writes; nil if nothing does
 	stop       func() error
 }
 
@@ -226,6 +227,7 @@ func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
 	if err := watcher.Watch(ctx, e.Config, app.Scheme()); err != nil {
 		return 1, err
 	}
+	e.monitor = watcher
 	code = m.Run()
 	if testing.Verbose() {
 		fmt.Printf("the monitor has seen %d changes of pods and templates by operators\n", watcher.Writes())

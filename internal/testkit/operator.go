@@ -18,6 +18,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
@@ -72,6 +73,9 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	if e.monitor != nil {
+		source = monitor.Source{Source: source, Monitor: e.monitor}
+	}
 	if err := app.Setup(ctx, mgr, c, source, scope); err != nil {
 		cancel()
 		return nil, fmt.Errorf("setting the operator up: %w", err)

@@ -15,6 +15,8 @@
 //   - A request is at least 1, at most its limit, and at most its maximum; a limit is at
 //     most its maximum. A value that was beyond its maximum before may stay.
 //   - The QoS class of a pod does not change.
+//   - No request is lowered while a running pod of the Deployment has no usage. The end of a
+//     startup boost, a maximum that the user lowers and a reverted template are not usage.
 //
 // A reconcile may have seen a scaler before its latest edit, so what the previous spec
 // allows is allowed, too.
@@ -39,6 +41,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -52,6 +55,8 @@ type Monitor struct {
 	pods        map[types.UID]*corev1.Pod
 	deployments map[types.UID]*appsv1.Deployment
 	writes      []write
+	answers     map[string][]answer // of sources of usage, by namespace
+	newest      int64               // the newest revision seen
 }
 
 // version is a scaler's spec, or its deletion, and the revision from which it holds.
@@ -60,6 +65,8 @@ type version struct {
 	uid  types.UID
 	gone bool
 	spec v1beta1.VerticalScalerSpec
+	// reverts says that the scaler has decided to revert a change.
+	reverts bool
 }
 
 // write is a write of the operator.
@@ -81,6 +88,9 @@ type change struct {
 	request, limit resource.Quantity
 	// raised says which of them the write has raised.
 	requestRaised, limitRaised bool
+	// requestLowered says that the write has lowered the request, and requestBefore from what.
+	requestLowered bool
+	requestBefore  resource.Quantity
 }
 
 // New returns a monitor without events.
@@ -88,6 +98,7 @@ func New() *Monitor {
 	return &Monitor{
 		scalers: map[types.NamespacedName][]version{}, sets: map[types.UID]string{},
 		pods: map[types.UID]*corev1.Pod{}, deployments: map[types.UID]*appsv1.Deployment{},
+		answers: map[string][]answer{},
 	}
 }
 
@@ -100,10 +111,14 @@ func (m *Monitor) Saw(event watch.Event) {
 		return
 	}
 	gone := event.Type == watch.Deleted
+	m.newest = max(m.newest, revision(object))
 	switch o := object.(type) {
 	case *v1beta1.VerticalScaler:
 		key := client.ObjectKeyFromObject(o)
-		m.scalers[key] = append(m.scalers[key], version{at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy()})
+		m.scalers[key] = append(m.scalers[key], version{
+			at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(),
+			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == plan.DecidedReverted,
+		})
 	case *appsv1.ReplicaSet:
 		if owner := metav1.GetControllerOf(o); owner != nil {
 			m.sets[o.UID] = owner.Name
@@ -246,6 +261,7 @@ func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 				continue
 			}
 			c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
+			c.requestLowered, c.requestBefore = c.request.Cmp(request) < 0, request
 			changes = append(changes, c)
 		}
 		with.Containers[i].Resources = is
@@ -285,7 +301,7 @@ func (m *Monitor) judge(w write) []string {
 			least = wrong
 		}
 	}
-	return least
+	return append(least, m.loweredInSilence(w, target, present)...)
 }
 
 // specsFor returns the specs that a reconcile may have seen of the scalers of a Deployment.
