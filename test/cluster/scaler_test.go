@@ -337,7 +337,8 @@ func TestMissingUsageNamesThePod(t *testing.T) {
 	w.deploy("mute")
 	w.scale("mute")
 	mute := w.pods("mute")[1]
-	mute.Status.StartTime = ptr.To(metav1.NewTime(mute.Status.StartTime.Add(-time.Hour)))
+	hourAgo := metav1.NewTime(mute.Status.StartTime.Add(-time.Hour))
+	mute.Status.StartTime, mute.Status.ContainerStatuses[0].State.Running.StartedAt = &hourAgo, hourAgo
 	if err := env.Client.Status().Update(t.Context(), &mute); err != nil {
 		t.Fatal(err)
 	}

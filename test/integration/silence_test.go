@@ -51,7 +51,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		mark := env.Mark()
 		w.leavesOut(hot, cause.how)
 		w.says("RecommendationProvided", v1beta1.ReasonMetricsIncomplete, cause.says)
-		w.rounds(120) // two hours by the samples
+		w.rounds(60) // an hour by the samples
 		w.recommends(cause.how, 900, 700)
 		if lowered := writesOf(t, mark, w.operator.Agent, "pods/resize"); len(lowered) > 0 {
 			t.Errorf("%s: %v", cause.how, lowered)
@@ -101,7 +101,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 
 // verification is how long the first lowered pods are verified. It is longer than the monitor waits
 // before it takes a lower request for a violation.
-const verification = 4 * time.Second
+const verification = 8 * time.Second
 
 // longest is what the answers of a test may cover. A day of them takes a minute.
 const longest = 20 * 24 * time.Hour

@@ -71,7 +71,9 @@ func (s silences) next(pods []workload.Pod, samples map[string][]usage.Sample, r
 			id := containerID{pod.UID, c.Name}
 			if !hasSample(samples[pod.Name], c.Name) {
 				silent[c.Name] = true
-				after[id] = s[id].again(pod, c.Name, whyOf(samples[pod.Name], refused[pod.Name], c.Name), now)
+				why, isRefused := whyOf(samples[pod.Name], refused[pod.Name], c.Name)
+				isYoung := now.Sub(startOf(pod, c.Name)) <= settling
+				after[id] = s[id].again(pod, why, isYoung, isRefused)
 			} else if before, ok := s[id]; ok && !before.isOver() {
 				before.heard++
 				after[id] = before
@@ -90,25 +92,24 @@ func hasSample(samples []usage.Sample, container string) bool {
 	return slices.ContainsFunc(samples, func(s usage.Sample) bool { return s.Container == container })
 }
 
-// whyOf says why the container of a pod has no sample.
-func whyOf(samples []usage.Sample, refused []usage.Refused, container string) string {
+// whyOf says why the container of a pod has no sample, and whether the source refused one.
+func whyOf(samples []usage.Sample, refused []usage.Refused, container string) (why string, isRefused bool) {
 	for _, r := range refused {
 		switch r.Container {
 		case "":
-			return string(r.Why)
+			return string(r.Why), true
 		case container:
-			return fmt.Sprintf("container %s %s", container, r.Why)
+			return fmt.Sprintf("container %s %s", container, r.Why), true
 		}
 	}
 	if len(samples)+len(refused) > 0 {
-		return fmt.Sprintf("container %s has no usage reported", container)
+		return fmt.Sprintf("container %s has no usage reported", container), false
 	}
-	return "no usage reported"
+	return "no usage reported", false
 }
 
 // again is the silence after one more silent round.
-func (s silence) again(pod workload.Pod, container, why string, now time.Time) silence {
-	isYoung := now.Sub(startOf(pod, container)) <= settling
+func (s silence) again(pod workload.Pod, why string, isYoung, isRefused bool) silence {
 	if s.rounds == 0 {
 		s.isNew = isYoung
 	}
@@ -116,7 +117,7 @@ func (s silence) again(pod workload.Pod, container, why string, now time.Time) s
 	s.rounds++
 	if !s.isNamed {
 		s.why = why
-		s.isNamed = s.rounds >= outageAfter && !isYoung && !pod.Terminating
+		s.isNamed = s.rounds >= outageAfter && (!isYoung || isRefused) && !pod.Terminating
 	}
 	return s
 }
