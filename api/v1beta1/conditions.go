@@ -57,7 +57,8 @@ const (
 	ReasonCollectingHistory = "CollectingHistory"
 	// ReasonMetricsUnavailable means that the operator cannot read usage.
 	ReasonMetricsUnavailable = "MetricsUnavailable"
-	// ReasonMetricsIncomplete means that the usage of some pods or containers is missing.
+	// ReasonMetricsIncomplete means that running pods or containers have no usage, so nothing is
+	// lowered.
 	ReasonMetricsIncomplete = "MetricsIncomplete"
 	// ReasonUnknown means that the operator could not find out and retries.
 	ReasonUnknown = "Unknown"
