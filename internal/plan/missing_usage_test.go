@@ -108,6 +108,37 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
+		"a reverted template is restored": {
+			given(lackingUsage, rollout, appTakenOver(), recommends(recommended("app")), template(large()), decidedBefore(func(d *plan.Decision) {
+				d.Reason, d.Requests = "Reverted", map[string]quantity.Amounts{"app": amounts(100, 128)}
+			}), func(w *world) {
+				w.situation.RevertedChanges = []plan.RevertedChange{
+					{Container: "app", Resource: "cpu", Value: 200, Good: 100, At: noon}, {Container: "app", Resource: "memory", Value: 256 * mebi, Good: 128 * mebi, At: noon},
+				}
+			}),
+			`keeps app 100m 128Mi, written
+			rewrites app 100m 128Mi of 200m 256Mi
+			RollingOut: The Deployment is rolling out the decided size
+			2/2 changing`,
+		},
+		"a fallback to a rollout that only lowers waits": {
+			given(lackingUsage, orRollout, appTakenOver(), lowered, recommends(halved()), pods(with(halfSized("web-1"), func(p *workload.Pod) {
+				p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true, Message: "No room"}, small().Resources
+			}))),
+			`keeps app 50m 64Mi
+			MetricsIncomplete: the pod template: waits until all running pods report usage (pod web-2: no usage reported). Requires pod replacement: pod web-1: No room
+			0/1`,
+		},
+		"what stays does not change the QoS class": {
+			given(lackingUsage, raisedAndLowered, recommends(mixed()), policyOfApp(func(p *plan.ContainerPolicy) {
+				exact := int64(0)
+				p.LimitPolicy = plan.LimitPolicy{HeadroomCPU: &exact, HeadroomMemory: &exact}
+			}), pods(pod("web-1", sized("app", amounts(100, 128), amounts(100, 256))))),
+			`keeps app 50m 400Mi
+			resizes web-1 to app 100m 419430399 of 100m 400Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
 		"a template is not taken over to be lowered": {
 			given(lackingUsage, rollout, lowered, recommends(halved())),
 			`keeps app 50m 64Mi
