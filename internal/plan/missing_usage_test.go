@@ -192,7 +192,10 @@ func TestEvictionsWaitForMissingUsage(t *testing.T) {
 	if p := w.next(noon); !is[plan.Evict](p) {
 		t.Errorf("with all usage, no pod is evicted:\n%s", say(p))
 	}
-	urgent := given(lackingUsage, orRecreate, decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), toEvict)
+	urgent := given(lackingUsage, orRecreate, decidedBefore(func(d *plan.Decision) { d.Reason, d.Requests["app"] = "OOMKill", amounts(50, 256) }), recommends(), toEvict, (*world).effective)
+	for i := range urgent.situation.Pods {
+		urgent.situation.Pods[i].Containers = []workload.Container{sized("app", amounts(50, 256), amounts(100, 512))}
+	}
 	if p := urgent.next(noon); !is[plan.Evict](p) {
 		t.Errorf("an urgent eviction waits:\n%s", say(p))
 	}

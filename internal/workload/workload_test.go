@@ -150,7 +150,7 @@ func TestPendingAndEndedPodsAreNotRunning(t *testing.T) {
 		Spec:       corev1.PodSpec{Resources: &corev1.ResourceRequirements{}},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	}, false)
-	if pod.Running || pod.Current || !pod.Terminating || !pod.Started.IsZero() || !pod.PodLevelResources {
+	if pod.Running || pod.Current || !pod.Terminating || !pod.GraceEnds.Equal(noon) || !pod.Started.IsZero() || !pod.PodLevelResources {
 		t.Errorf("ReadPod() = %+v", pod)
 	}
 }
