@@ -122,6 +122,7 @@ type silence struct {
 }
 
 func newSilence(t *testing.T) *silence {
+	t.Helper()
 	w := &silence{T: t, namespace: env.Namespace(t), began: time.Now().Add(-longest), usage: map[string][2]int64{}, omits: map[string]string{}}
 	d := testkit.Deployment(w.namespace, "web")
 	d.Spec.Replicas = ptr.To(int32(8))
