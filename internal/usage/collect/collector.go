@@ -207,6 +207,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
+	samples, refused = usable(pods, samples, refused)
 	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
 	told := c.tell(key, after)
 	round := checkpoint.Round{Samples: newSamples(&vs.Spec, pods, samples, repeated), Silent: silent}
@@ -220,6 +221,26 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	}
 }
 
+// usable is the answer about the pods' containers. It refuses samples that a container cannot have.
+func usable(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) (map[string][]usage.Sample, map[string][]usage.Refused) {
+	left, out := map[string][]usage.Sample{}, map[string][]usage.Refused{}
+	for _, pod := range pods {
+		out[pod.Name] = slices.Clone(refused[pod.Name])
+		for _, sample := range samples[pod.Name] {
+			if _, ok := pod.Container(sample.Container); !ok {
+				continue
+			}
+			var isPossible bool
+			if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
+				out[pod.Name] = append(out[pod.Name], usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
+				continue
+			}
+			left[pod.Name] = append(left[pod.Name], sample)
+		}
+	}
+	return left, out
+}
+
 // newSamples are the samples of the pods' containers that were not delivered before.
 func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated map[string]bool) (news []usage.Sample) {
 	for _, pod := range pods {
@@ -227,17 +248,10 @@ func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples m
 			continue
 		}
 		for _, sample := range samples[pod.Name] {
-			if _, ok := pod.Container(sample.Container); ok {
-				var isPossible bool
-				if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
-					refused[pod.Name] = append(refused[pod.Name], usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
-					continue
-				}
-				// CPU used during a boosted start says nothing about later. A sample counts
-				// as one of the start if its window begins there.
-				sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
-				news = append(news, sample)
-			}
+			// CPU used during a boosted start says nothing about later. A sample counts
+			// as one of the start if its window begins there.
+			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
+			news = append(news, sample)
 		}
 	}
 	return news

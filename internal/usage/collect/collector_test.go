@@ -375,13 +375,14 @@ func TestMemoryAboveTheLimitIsRefused(t *testing.T) {
 	w := newWorld(t)
 	set := w.deployment("shop", "web", "web-2")
 	w.pod("shop", "web-1", set, func(p *corev1.Pod) {
+		withSidecar(p)
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 	})
 	vs := w.scaler("shop", "web", "web")
 	w.reports("shop", "web-1", "app", 100, 200<<10*mebi)
 	w.reports("shop", "web-1", "sidecar", 100, 40*mebi)
 	w.reports("shop", "web-2", "app", 100, 300*mebi)
-	w.round()
+	w.rounds(outageAfter)
 	w.expectProblems("shop", "web", Problems{Incomplete: "pod web-1: container app AboveLimit"})
 	w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
 		for name, want := range map[string]int64{"app": 300, "sidecar": 40} {

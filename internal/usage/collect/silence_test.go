@@ -131,7 +131,7 @@ func newDeploymentUsage(t *testing.T, pods int) *deploymentUsage {
 		store: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: params.History},
 		vs:    &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}},
 	}
-	if err := d.store.Load(t.Context(), d.vs); err != nil {
+	if err := d.store.Load(t.Context(), d.vs, d.now); err != nil {
 		t.Fatal(err)
 	}
 	return d
