@@ -48,9 +48,9 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 		{"stale", "pod " + hot + ": Stale"},
 		{"not a number", "pod " + hot + ": container app NotANumber"},
 	} {
-		before := w.sizes()
 		w.leavesOut(hot, cause.how)
 		w.says("RecommendationProvided", v1beta1.ReasonMetricsIncomplete, cause.says)
+		before := w.sizes()
 		w.rounds(60) // an hour by the samples
 		w.notLower(cause.how, before)
 		mark := env.Mark()
@@ -64,6 +64,7 @@ func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
 
 	// More usage of another pod raises while the hot one is silent.
 	w.leavesOut(hot, "absent")
+	w.says("RecommendationProvided", v1beta1.ReasonMetricsIncomplete, hot)
 	before := w.sizes()
 	w.uses(cold, 1200, 800)
 	w.sized(800)
