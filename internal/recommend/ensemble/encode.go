@@ -21,7 +21,7 @@ const (
 	costShift  = 15
 
 	perCandidate = 6
-	fixedSize    = 5*4 + 2*2 + 1 + 2*ringSize + 2*slotSize + perCandidate*candidates
+	fixedSize    = (5+spreads+hotIntervals)*4 + 2*2 + 1 + 2*ringSize + 2*slotSize + perCandidate*candidates
 
 	// greatest is larger than any amount that is ever added, in millicores.
 	greatest = 1 << 30
@@ -55,11 +55,18 @@ func (c *CPU) AppendBinary(b []byte) []byte {
 }
 
 func (c *CPU) durations() []*time.Duration {
-	return []*time.Duration{&c.observed, &c.tickAge, &c.ringAge, &c.fadeAge}
+	return []*time.Duration{&c.observed, &c.fadeAge}
 }
 
 func (c *CPU) floats() []*float32 {
-	return []*float32{&c.mean, &c.fast, &c.noise, &c.tick, &c.span}
+	list := []*float32{&c.mean, &c.fast, &c.noise, &c.span, &c.lack}
+	for i := range c.spread {
+		list = append(list, &c.spread[i])
+	}
+	for i := range c.hot {
+		list = append(list, &c.hot[i])
+	}
+	return list
 }
 
 // DecodeBinary reads a state from the beginning of b and returns the rest of b. For any bytes, the
@@ -97,7 +104,7 @@ func DecodeBinary(b []byte) (CPU, []byte, error) {
 	for i := range c.slots {
 		c.slots[i] = packed(next())
 	}
-	isPossible := int(c.slot) < slotSize && c.phase <= uint16(perDay) && c.chosen < candidates && c.tickAge < tickLength && c.ringAge < ringSpan && c.fadeAge < time.Hour
+	isPossible := int(c.slot) < slotSize && c.phase <= uint16(perDay) && c.chosen < candidates && c.fadeAge < time.Hour
 	for k := range c.level {
 		c.level[k] = packed(next()).value()
 		c.cost[k] = math.Float32frombits(uint32(next()) << costShift)
@@ -106,7 +113,7 @@ func DecodeBinary(b []byte) (CPU, []byte, error) {
 		c.fell[k] = c.minute() - uint16(b[1])*fellUnit
 		b = b[2:]
 	}
-	if c.refresh(); !isPossible || c.known[Week] > greatest || c.known[TwoHours] > greatest {
+	if c.refresh(); !isPossible || c.known[Week] > greatest || highest(c.ring[:]) > greatest {
 		return CPU{}, nil, ErrEncoding
 	}
 	return c, b, nil

@@ -7,19 +7,27 @@
 // of an hour is enough; other workloads need the peak of the same time yesterday. The ensemble
 // simulates many simple rules at once and follows the one that would have been the cheapest.
 //
-// A Candidate is a Basis, a margin and a HoldPolicy. The basis and the margin propose a level. The
-// hold policy says how the held level follows the proposals. Each candidate is charged for the
-// level that it would have held, not for its proposals:
+// Usage is averaged over intervals of 5 minutes for each pod, whatever the interval and the
+// window of its source. A CPU request is a share, not a cap: what a pod uses for less than that
+// comes from idle CPU of the node. Where a CPU limit caps a pod, its highest sample counts as well:
 //
-//	cost = ∫ (level - usage)⁺ + Unserved·(usage - level)⁺ + Starved·√usage·[usage > level]  dt
-//	     + Resize·usage·(number of its resizes) + the charge for resizes above the budget
+//	usage of a pod = max(mean of the interval, highest sample ÷ (limit ÷ request))
 //
-// with a half-life of three days. Usage is the usage of the hottest pod, in cores. √usage and usage
-// in the prices are means over about a day. A level is thus charged for unused reservation and for
-// unserved demand.
+// A Candidate is a Basis, a margin and a HoldPolicy. The basis and the margin propose a level for
+// the mean of the pods, and the usual spread of the pods raises it. The hold policy says how the
+// held level follows the proposals. Each candidate is charged for the level that it would have
+// held, not for its proposals. The charge is the mean over the pods:
 //
-// The state takes 2.6 KB at any age. Adding a sample takes one to two microseconds. The package
-// reads no clock and is not safe for concurrent use.
+//	cost = ∫ mean of (level - usage)⁺ + worth·(Unserved·(usage - level)⁺ + Starved·∜mean·[usage > level])  dt
+//	     + Resize·mean·(number of its resizes) + the charge for resizes above the budget
+//
+// with a half-life of three days and amounts in cores. mean is the mean usage of the pods over
+// about a day. worth is 1 up to burstFactor times that mean, and falls in proportion above it: a
+// container that is nearly idle is not held at the level of its bursts.
+//
+// The state takes 2.8 KB at any age, and 24 B for each pod. Adding a sample takes a tenth of a
+// microsecond, and the end of an interval about three. The package reads no clock and is not safe
+// for concurrent use.
 package ensemble
 
 import (
@@ -31,8 +39,8 @@ import (
 // Basis is the statistic that a candidate takes its level from.
 type Basis uint8
 
-// The bases. Windows are in observed time. Maxima cover whole intervals of 5 minutes or of half an
-// hour.
+// The bases. Windows are in observed time. Usage is the mean of the pods in an interval; slots are
+// half-hours.
 const (
 	// QuarterHour, Hour, TwoHours, Day and Week are the highest usage of that time. Week covers
 	// eight days.
@@ -54,8 +62,9 @@ const (
 	SameTime2
 	SameTime7
 	// Usual is the highest usage of three in four half-hours of the last day. It excludes
-	// rare spikes.
+	// rare spikes. UsualWeek is that of nine in ten half-hours of eight days.
 	Usual
+	UsualWeek
 	bases
 )
 
@@ -68,12 +77,13 @@ type Candidate struct {
 }
 
 // HoldPolicy says how a held level follows its proposals. It rises at once: to a proposal that is
-// 12 % above it, or to 3 % above usage that it does not cover. It falls only to a proposal below
-// Share of it, not within Gap of its last fall, and never below usage.
+// 12 % above it, or to 3 % above usage that it does not cover, and then as high as the guide says
+// that the coming hours need. It falls only to a proposal below Share of it that saves a tenth of
+// the mean usage, not within Gap of its last fall, and never below usage or the guide.
 type HoldPolicy struct {
 	Share float64
 	Gap   time.Duration
-	// Calm levels ignore a single sample above them; only proposals move them.
+	// Calm levels ignore a single interval above them.
 	Calm bool
 }
 
@@ -82,13 +92,21 @@ const (
 	raiseShare = 1.12
 	// clearance is the distance above uncovered usage to which a level rises.
 	clearance = 1.03
+	// leastSaving is the share of the mean usage that a fall must save.
+	leastSaving = 0.1
 
-	// tickLength is the shortest time that candidates are charged for at once. The highest
-	// usage within a tick counts.
-	tickLength = 30 * time.Second
+	// interval is the averaging length of CPU.
+	interval = 5 * time.Minute
+	// urgentAge is the age of the current interval from which on it can raise the level.
+	urgentAge = time.Minute
 
-	ringSpan = 5 * time.Minute
-	ringSize = 24
+	// burstFactor is how many times the mean usage of a day a pod can use before lacking CPU is
+	// charged less.
+	burstFactor = 10
+	// leastResizeMillis is the mean usage for which a resize is charged at least.
+	leastResizeMillis = 100
+
+	ringSize = 23 // two hours, less the current interval
 	slotSpan = 30 * time.Minute
 	perDay   = int(24 * time.Hour / slotSpan)
 	slotSize = 8 * perDay // seven whole days before the current one
@@ -102,7 +120,7 @@ const (
 	// hours is cheap by chance.
 	leastSpan = 12.0 / 24
 
-	levels     = 34
+	levels     = 36
 	candidates = levels * 4
 )
 
@@ -119,7 +137,7 @@ var (
 			QuarterHour: {0, 5, 10, 20}, Hour: {0, 5, 10, 20}, TwoHours: {0, 5, 10, 20},
 			Day: {0, 10}, Week: {0, 10},
 			Noise: {0, 5, 10}, Noise2: {0, 5, 10}, Mean: {0, 5, 10}, Mean2: {0, 5, 10},
-			SameTime2: {0, 10}, SameTime7: {0, 10}, Usual: {0, 10},
+			SameTime2: {0, 10}, SameTime7: {0, 10}, Usual: {0, 10}, UsualWeek: {0, 10},
 		}
 		i := 0
 		for basis, list := range margins {
@@ -134,26 +152,29 @@ var (
 	first = uint8(4*len(holdPolicies) + 2)
 )
 
-// CPU is the state of the ensemble. The zero value has no history and is ready for use. It may be
-// copied.
+// CPU is the state of the ensemble. The zero value has no history and is ready for use. It must not
+// be copied: use Clone.
 type CPU struct {
-	// All amounts are in millicores.
+	// All amounts are in millicores. mean, fast and noise are about the mean of the pods.
 	mean, fast, noise float32
-	// tick is the highest usage since candidates were last charged; tickAge is the observed
-	// time since then.
-	tick    float32
-	tickAge time.Duration
 	// span is the observed time in days, faded like costs.
 	span float32
 	// observed is the length of the history on the time scale of the short windows.
 	observed time.Duration
 
-	ring    [ringSize]packed // highest usage of 5 minutes each, the current one first
-	ringAge time.Duration
-	slots   [slotSize]packed // highest usage of half-hours
-	slot    uint16           // the current one
-	phase   uint16           // its half-hour of the day, from 1; 0 before the first sample
-	// known are the bases that change only with the ring and the slots.
+	open open
+	// lack is the highest usage read while another pod was silent in the current interval.
+	lack float32
+	// spread is the usual distance of some pods from their mean.
+	spread spread
+	// hot is the usage of a hot pod in the last intervals, 0 without one.
+	hot [hotIntervals]float32
+
+	ring  [ringSize]packed // usage of intervals, the newest one first
+	slots [slotSize]packed // highest usage of half-hours
+	slot  uint16           // the current one
+	phase uint16           // its half-hour of the day, from 1; 0 before the first sample
+	// known are the bases that change only with the slots.
 	known [bases]float32
 
 	level, cost [candidates]float32
@@ -165,190 +186,113 @@ type CPU struct {
 	chosen  uint8
 }
 
-// Add adds usage of one pod, in millicores, at a time of day. step is the observed time since the
-// previous sample; it is 0 for a sample of another pod at the same time.
-func (c *CPU) Add(millis int64, at time.Time, step time.Duration, p Params) {
-	usage := float32(millis)
+// Sample is the usage of one pod.
+type Sample struct {
+	// Pod tells pods apart.
+	Pod string
+	// Millis is the average usage of the sample's window, in millicores.
+	Millis int64
+	// LimitFactor is the pod's CPU limit divided by its CPU request, at least 1, or 0 without a
+	// limit.
+	LimitFactor float64
+	// At tells the time of day.
+	At time.Time
+}
+
+// Add adds a sample. step is the observed time since the previous sample; it is 0 for a sample of
+// another pod at the same time.
+func (c *CPU) Add(s Sample, step time.Duration, p Params) {
+	usage := float32(s.Millis)
 	if c.phase == 0 {
 		c.mean, c.fast = usage, usage
-		c.phase = p.phaseOf(at)
+		c.phase = p.phaseOf(s.At)
+		c.spread = even
 		step = 0 // the first sample
 	}
 	if step > 0 {
 		c.observed = min(c.observed+p.recent(step), longest)
-		if c.tickAge += step; c.tickAge >= tickLength {
-			c.closeTick(p)
+		if c.open.recent >= interval {
+			c.close(p)
 		}
-		c.move(at, step, p)
+		c.open.age += step
+		c.open.recent += p.recent(step)
+		c.move(s.At, p)
 	}
-	c.tick = max(c.tick, usage)
-	c.observe(usage)
+	c.open.add(s.Pod, usage, float32(s.LimitFactor))
 }
 
-// Raise adds usage of one pod, in millicores, from a moment at which other pods were silent. It may
-// raise the level and never lowers it, and no time passes.
+// Raise adds usage of one pod, in millicores, from a moment at which other pods were silent. It
+// raises the level until the end of the interval, never lowers it, and no time passes.
 func (c *CPU) Raise(millis int64) {
-	if c.phase != 0 {
-		c.tick = max(c.tick, float32(millis))
-		c.observe(float32(millis))
+	if usage := float32(millis); c.phase != 0 && usage > c.level[c.chosen]*raiseShare {
+		c.lack = max(c.lack, usage)
 	}
 }
 
-// phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
-func (p Params) phaseOf(at time.Time) uint16 {
-	seconds := at.Unix() % (1 << 32)
-	if p.Long != 1 {
-		seconds = int64(float64(seconds) * p.Long)
-	}
-	seconds %= 86400
-	if seconds < 0 {
-		seconds += 86400
-	}
-	return uint16(seconds/int64(slotSpan/time.Second)) + 1
+// Clone returns a deep copy.
+func (c *CPU) Clone() CPU {
+	clone := *c
+	clone.open.pods = slices.Clone(c.open.pods)
+	return clone
 }
 
-// move advances the ring and the slots. The ring follows observed time. The slots follow the time
-// of day, so that usage at nine stays at nine after an outage. Whole days without samples take no
-// slots.
-func (c *CPU) move(at time.Time, step time.Duration, p Params) {
-	moved := false
-	c.ringAge += p.recent(step)
-	for range min(c.ringAge/ringSpan, ringSize) {
-		copy(c.ring[1:], c.ring[:])
-		c.ring[0] = 0
-		moved = true
-	}
-	c.ringAge %= ringSpan
-	for phase := p.phaseOf(at); c.phase != phase; {
-		c.phase = c.phase%uint16(perDay) + 1
-		c.slot = (c.slot + 1) % uint16(slotSize)
-		c.slots[c.slot] = 0
-		moved = true
-	}
-	if moved {
-		c.refresh()
-	}
-}
+// close ends the current interval: it charges every candidate and moves its level.
+func (c *CPU) close(p Params) {
+	prices, recent, age := p.Prices, c.open.recent, p.long(c.open.age)
+	all := c.open.usages()
+	usage := meanOf(all)
+	c.learn(usage, recent, age)
+	c.spread.learn(all, usage, recent, c.observed)
+	copy(c.hot[1:], c.hot[:])
+	c.hot[0] = hotUsage(all)
+	c.slots[c.slot] = max(c.slots[c.slot], pack(usage))
+	c.refreshMaxima(usage)
 
-// observe raises the maxima of the current interval.
-func (c *CPU) observe(usage float32) {
-	p := pack(usage)
-	usage = p.value()
-	c.ring[0] = max(c.ring[0], p)
-	c.slots[c.slot] = max(c.slots[c.slot], p)
-	for b := range Noise {
-		c.known[b] = max(c.known[b], usage)
-	}
-}
-
-// refresh recomputes the known bases.
-func (c *CPU) refresh() {
-	c.known[QuarterHour] = highest(c.ring[:3])
-	c.known[Hour] = highest(c.ring[:12])
-	c.known[TwoHours] = highest(c.ring[:])
-	c.known[Day] = c.highestSlot(0, perDay)
-	c.known[Week] = c.highestSlot(0, slotSize)
-	same := float32(0)
-	for day := 1; day <= 7; day++ {
-		same = max(same, c.highestSlot(day*perDay-2, 4))
-		if day == 2 {
-			c.known[SameTime2] = same
-		}
-	}
-	c.known[SameTime7] = same
-	c.known[Usual] = c.usualSlot()
-}
-
-// usualSlot is the highest usage of three in four slots of the last day. Empty slots do not
-// count.
-func (c *CPU) usualSlot() float32 {
-	var day [perDay]packed
-	n := 0
-	for i := range day {
-		if p := c.slots[(int(c.slot)+slotSize-i)%slotSize]; p > 0 {
-			day[n] = p
-			n++
-		}
-	}
-	if n == 0 {
-		return 0
-	}
-	slices.Sort(day[:n])
-	return day[n-1-n/4].value()
-}
-
-// highestSlot is the highest usage of n slots, beginning a number of slots ago.
-func (c *CPU) highestSlot(ago, n int) float32 {
-	most := packed(0)
-	for i := ago; i < min(ago+n, slotSize); i++ {
-		most = max(most, c.slots[(int(c.slot)+slotSize-i)%slotSize])
-	}
-	return most.value()
-}
-
-func highest(list []packed) float32 {
-	most := packed(0)
-	for _, p := range list {
-		most = max(most, p)
-	}
-	return most.value()
-}
-
-// basis is the current amount of a basis.
-func (c *CPU) basis(b Basis) float32 {
-	switch b {
-	case Noise:
-		return c.known[QuarterHour] + c.noise
-	case Noise2:
-		return c.known[QuarterHour] + 2*c.noise
-	case Mean:
-		return c.fast + 1.5*c.noise
-	case Mean2:
-		return c.fast + 2.5*c.noise
-	case SameTime2, SameTime7:
-		return max(c.known[b], c.known[Hour]*.8)
-	default:
-		return c.known[b]
-	}
-}
-
-// closeTick charges every candidate for the tick and moves its level.
-func (c *CPU) closeTick(p Params) {
-	prices, age, usage := p.Prices, p.long(c.tickAge), c.tick
-	c.learn(usage, p.recent(c.tickAge), age)
-	c.tickAge, c.tick = 0, 0
-
-	var amounts [bases]float32
-	for b := range amounts {
-		amounts[b] = c.basis(Basis(b))
-	}
-	hours := float32(age.Hours())
-	fade := float32(math.Exp2(-float64(age) / float64(costHalfLife)))
-	starved := float32(prices.Starved * math.Sqrt(float64(c.mean)*1000))
-	unserved := float32(prices.Unserved)
+	var (
+		amounts  = c.amounts(usage)
+		guide    = c.guide(usage)
+		pods     = c.charged(all)
+		hours    = float32(age.Hours())
+		fade     = float32(math.Exp2(-float64(age) / float64(costHalfLife)))
+		starved  = float32(prices.Starved * 1000 * math.Sqrt(math.Sqrt(float64(c.mean)/1000)))
+		unserved = float32(prices.Unserved)
+		now      = c.minute()
+	)
 	c.span = c.span*fade + hours/24
-	now := c.minute()
-	for i := range proposals {
-		level := amounts[proposals[i].Basis] * factors[i]
+	for i, proposal := range proposals {
+		spread := c.spread[spreadOf[i]]
+		level := amounts[proposal.Basis] * factors[i] * spread
+		coming := guide.scaled(factors[i] * spread)
 		for j := range holdPolicies {
 			k := i*len(holdPolicies) + j
-			held := c.level[k]
-			charge := held - usage
-			if charge < 0 {
-				charge = starved - charge*unserved
+			if held := c.level[k]; held > 0 {
+				c.cost[k] = c.cost[k]*fade + chargeFor(held, pods, unserved, starved)*hours
 			}
-			if held > 0 {
-				c.cost[k] = c.cost[k]*fade + charge*hours
-			}
-			c.follow(k, &tables[j], level, usage, now)
+			c.follow(k, &tables[j], level, usage*spread, c.ring[0].value()*spread, coming, now)
 		}
 	}
+	c.push(usage, recent)
+	c.open.reset()
+	c.lack = 0
 	c.fadeResizes(age)
 	if c.span >= leastSpan {
 		c.chosen = c.cheapest(prices)
 	} else {
 		c.chosen = first
 	}
+}
+
+// chargeFor is the cost of an hour at a level.
+func chargeFor(level float32, pods []charged, unserved, starved float32) float32 {
+	sum := float32(0)
+	for _, p := range pods {
+		if slack := level - p.usage; slack >= 0 {
+			sum += p.weight * slack
+		} else {
+			sum += p.weight * p.worth * (starved - slack*unserved)
+		}
+	}
+	return sum
 }
 
 // learn updates the means.
@@ -394,9 +338,9 @@ var (
 )
 
 // follow moves one level by its hold policy.
-func (c *CPU) follow(k int, t *table, proposal, usage float32, now uint16) {
+func (c *CPU) follow(k int, t *table, proposal, usage, before float32, g guide, now uint16) {
 	held := c.level[k]
-	next, fell := t.next(held, proposal, usage, now-c.fell[k])
+	next, fell := t.next(held, proposal, usage, before, c.mean*leastSaving, g, now-c.fell[k])
 	if next == held {
 		return
 	}
@@ -409,22 +353,27 @@ func (c *CPU) follow(k int, t *table, proposal, usage float32, now uint16) {
 	}
 }
 
-// next is the level after a held one, and whether it fell. since is the time since the last fall,
-// in minutes.
-func (t *table) next(held, proposal, usage float32, since uint16) (float32, bool) {
+// next is the level after a held one, and whether it fell. before is the usage of the interval
+// before, and since the time since the last fall, in minutes.
+func (t *table) next(held, proposal, usage, before, saving float32, g guide, since uint16) (float32, bool) {
 	if held == 0 {
 		return max(proposal, usage), false
 	}
-	if !t.calm {
+	if !t.calm || before > held {
 		if usage > held {
-			return max(proposal, usage*clearance), false
+			return max(proposal, usage*clearance, g.ahead), false
 		}
 		proposal = max(proposal, usage)
 	}
 	if proposal > held*raiseShare {
-		return proposal, false
+		return max(proposal, g.ahead), false
 	}
-	if proposal < held*t.share && since >= t.gap {
+	share := t.share
+	if g.fallsFurther(proposal) {
+		share = min(share, staircaseShare)
+	}
+	proposal = max(proposal, g.ahead)
+	if proposal < held*share && held-proposal >= saving && since >= t.gap {
 		return proposal, true
 	}
 	return held, false
@@ -458,9 +407,10 @@ var hourlyFade = uint32(math.Round(65536 * math.Exp2(-float64(time.Hour)/float64
 // stays.
 func (c *CPU) cheapest(prices Prices) uint8 {
 	var (
-		each  = float32(prices.Resize) * c.mean / 256
+		mean  = max(c.mean, leastResizeMillis)
+		each  = float32(prices.Resize) * mean / 256
 		most  = float32(prices.ResizesPerDay) * (c.span + .5) * 256
-		above = float32(prices.Excess) * c.span * c.mean / ((c.span + .5) * 256)
+		above = float32(prices.Excess) * c.span * mean / ((c.span + .5) * 256)
 	)
 	total := func(k int) float32 {
 		n := float32(c.resizes[k])
@@ -484,15 +434,17 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 type Need struct {
 	// Millis is the level, in millicores, rounded up. 0 without history.
 	Millis int64
-	// Candidate is the rule that produced the level.
+	// Candidate is the rule that produced the level. Its basis is QuarterHour where a hot pod or a
+	// sample of Raise has.
 	Candidate Candidate
-	// Usage is the highest usage within about tickLength, in millicores.
-	Usage int64
-	// Urgent is the least that a request must have: Usage, or 0 for a calm candidate.
+	// Urgent is the least that a request must have, in millicores: the usage of the current
+	// interval once that is complete or urgent, and 0 for a calm candidate.
 	Urgent int64
 }
 
-// Need returns the level of the cheapest candidate. It includes the newest samples.
+// Need returns the level of the cheapest candidate. It includes the current interval when that is
+// complete. Before, the interval counts as soon as its mean is certain to exceed the level, even
+// if nothing were used in the rest of it, and usage has not dropped again.
 func (c *CPU) Need() Need {
 	if c.phase == 0 {
 		return Need{}
@@ -501,19 +453,33 @@ func (c *CPU) Need() Need {
 	if c.level[k] == 0 {
 		k = int(first)
 	}
-	p := proposals[k/len(holdPolicies)]
-	p.Hold = holdPolicies[k%len(holdPolicies)]
-	proposal := c.basis(p.Basis) * factors[k/len(holdPolicies)]
-	level, _ := tables[k%len(holdPolicies)].next(c.level[k], proposal, c.tick, c.minute()-c.fell[k])
-	n := Need{
+	i, j := k/len(holdPolicies), k%len(holdPolicies)
+	candidate := proposals[i]
+	candidate.Hold = holdPolicies[j]
+
+	level, usage := c.level[k], float32(0)
+	all := c.open.usages()
+	switch mean, spread := meanOf(all), c.spread[spreadOf[i]]; {
+	case level == 0: // no interval was completed yet, and how uneven the pods are is not known
+		usage = slices.Max(all)
+		level = usage * factors[i]
+	case c.open.recent >= interval || c.open.isUrgent(mean, level/spread):
+		usage = mean * spread
+		proposal := c.amounts(mean)[candidate.Basis] * factors[i] * spread
+		level, _ = tables[j].next(level, proposal, usage, c.ring[0].value()*spread, c.mean*leastSaving, c.guide(mean).scaled(factors[i]*spread), c.minute()-c.fell[k])
+	}
+	urgent := usage
+	if candidate.Hold.Calm {
+		urgent = 0
+	}
+	if floor := max(c.hotLevel(), c.lack); floor > level {
+		level, urgent, candidate.Basis = floor, floor, QuarterHour
+	}
+	return Need{
 		Millis:    int64(math.Ceil(float64(level))),
-		Candidate: p,
-		Usage:     int64(math.Ceil(float64(c.tick))),
+		Candidate: candidate,
+		Urgent:    int64(math.Ceil(float64(min(urgent, level)))),
 	}
-	if !p.Hold.Calm {
-		n.Urgent = n.Usage
-	}
-	return n
 }
 
 // IsEmpty says whether no usage was added yet.

@@ -35,23 +35,24 @@ func scaled(step time.Duration, factor float64) time.Duration {
 // levels, higher prices of resizes to fewer resizes.
 type Prices struct {
 	// Unserved is the price of a core-hour demanded above the level, in core-hours
-	// reserved. From 1 to some hundreds. At 40, it is cheaper to reserve a core for an hour
-	// than to lack it for a minute and a half.
+	// reserved. From 1 to some hundreds. At 20, it is cheaper to reserve a core for an hour
+	// than to lack it for three minutes.
 	Unserved float64
 
-	// Starved is the price of an hour in which any demand is above the level, in
-	// core-hours reserved, for a container that uses a core; it grows with the square root
-	// of usage. From 0 to some hundreds. With Unserved alone, usage would exceed the level
-	// slightly but often.
+	// Starved is the price of an hour in which a pod demands more than the level, in
+	// core-hours reserved, for pods that use a core; it grows with the fourth root of usage.
+	// From 0 to some hundreds. With Unserved alone, usage would exceed the level slightly but
+	// often.
 	Starved float64
 
-	// Resize is the price of one resize, in hours of usage reserved. From 0 to 1.
+	// Resize is the price of one resize, in hours of usage reserved; at least that of a
+	// container that uses 100m. From 0 to 1.
 	Resize float64
 
 	// ResizesPerDay is the number of resizes a day that cost that price. From 1 to 100.
 	ResizesPerDay float64
 
 	// Excess is the price of each resize a day above that number, as a share of usage reserved
-	// all day. From 0 to 10.
+	// all day. From 0 to 20.
 	Excess float64
 }

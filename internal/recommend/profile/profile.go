@@ -50,18 +50,18 @@ type Margin struct {
 // Of returns the parameters of a profile. Unknown names are Balanced.
 func Of(p Profile) Params {
 	balanced := Params{
-		Prices: ensemble.Prices{Unserved: 60, Starved: 6, Resize: 0.02, ResizesPerDay: 12, Excess: 0.5},
+		Prices: ensemble.Prices{Unserved: 24, Starved: 9, Resize: 0.02, ResizesPerDay: 9, Excess: 6},
 		Memory: Margin{PerChange: 2, Least: 0.08, Most: 0.23},
 	}
 	switch p {
 	case Frugal:
-		balanced.Prices.Unserved, balanced.Prices.Starved = 10, 2
+		balanced.Prices.Unserved, balanced.Prices.Starved = 8, 3
 		balanced.Memory = Margin{PerChange: 2, Least: 0.05, Most: 0.20}
 	case Safe:
-		balanced.Prices.Unserved, balanced.Prices.Starved = 300, 100
+		balanced.Prices.Unserved, balanced.Prices.Starved = 200, 200
 		balanced.Memory = Margin{PerChange: 3, Least: 0.20, Most: 0.50}
 	case Calm:
-		balanced.Prices = ensemble.Prices{Unserved: 35, Starved: 12, Resize: 1, ResizesPerDay: 0.9, Excess: 14}
+		balanced.Prices = ensemble.Prices{Unserved: 7, Starved: 8, Resize: 0.5, ResizesPerDay: 1.6, Excess: 14}
 		balanced.Memory = Margin{PerChange: 1.6, Least: 0.06, Most: 0.20}
 	}
 	return balanced

@@ -1,0 +1,123 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ensemble
+
+import (
+	"slices"
+	"time"
+)
+
+// phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
+func (p Params) phaseOf(at time.Time) uint16 {
+	seconds := at.Unix() % (1 << 32)
+	if p.Long != 1 {
+		seconds = int64(float64(seconds) * p.Long)
+	}
+	seconds %= 86400
+	if seconds < 0 {
+		seconds += 86400
+	}
+	return uint16(seconds/int64(slotSpan/time.Second)) + 1
+}
+
+// move advances the slots to a time of day, so that usage at nine stays at nine after an outage.
+// Whole days without samples take no slots.
+func (c *CPU) move(at time.Time, p Params) {
+	moved := false
+	for phase := p.phaseOf(at); c.phase != phase; moved = true {
+		c.phase = c.phase%uint16(perDay) + 1
+		c.slot = (c.slot + 1) % uint16(slotSize)
+		c.slots[c.slot] = 0
+	}
+	if moved {
+		c.refresh()
+	}
+}
+
+// push adds the usage of an interval to the ring. An interval that a gap has made longer takes
+// several entries.
+func (c *CPU) push(usage float32, age time.Duration) {
+	n := min(max(int(age/interval), 1), ringSize)
+	copy(c.ring[n:], c.ring[:])
+	clear(c.ring[:n])
+	c.ring[0] = pack(usage)
+}
+
+// refresh recomputes the known bases.
+func (c *CPU) refresh() {
+	c.known[Day] = c.highestSlot(0, perDay)
+	c.known[Week] = c.highestSlot(0, slotSize)
+	same := float32(0)
+	for day := 1; day <= 7; day++ {
+		same = max(same, c.highestSlot(day*perDay-2, 4))
+		if day == 2 {
+			c.known[SameTime2] = same
+		}
+	}
+	c.known[SameTime7] = same
+	c.known[Usual] = c.usualSlot(perDay, .75)
+	c.known[UsualWeek] = c.usualSlot(slotSize, .9)
+}
+
+// refreshMaxima raises the known maxima to the usage of an interval.
+func (c *CPU) refreshMaxima(usage float32) {
+	usage = pack(usage).value()
+	c.known[Day] = max(c.known[Day], usage)
+	c.known[Week] = max(c.known[Week], usage)
+}
+
+// usualSlot is the highest usage of a share of the last n slots. Empty slots do not count.
+func (c *CPU) usualSlot(n int, share float64) float32 {
+	var seen [slotSize]packed
+	count := 0
+	for ago := range n {
+		if p := c.slots[c.slotAt(ago)]; p > 0 {
+			seen[count] = p
+			count++
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	slices.Sort(seen[:count])
+	return seen[min(int(float64(count)*share), count-1)].value()
+}
+
+// slotAt is the index of the slot a number of slots ago.
+func (c *CPU) slotAt(ago int) int { return (int(c.slot) + slotSize - ago) % slotSize }
+
+// highestSlot is the highest usage of n slots, beginning a number of slots ago.
+func (c *CPU) highestSlot(ago, n int) float32 {
+	most := packed(0)
+	for i := ago; i < min(ago+n, slotSize); i++ {
+		most = max(most, c.slots[c.slotAt(i)])
+	}
+	return most.value()
+}
+
+func highest(list []packed) float32 {
+	most := packed(0)
+	for _, p := range list {
+		most = max(most, p)
+	}
+	return most.value()
+}
+
+// amounts are the bases, if the current interval has this usage.
+func (c *CPU) amounts(usage float32) (out [bases]float32) {
+	out = c.known
+	usage = pack(usage).value()
+	out[QuarterHour] = max(usage, highest(c.ring[:2]))
+	out[Hour] = max(usage, highest(c.ring[:11]))
+	out[TwoHours] = max(usage, highest(c.ring[:]))
+	out[Day] = max(usage, c.known[Day])
+	out[Week] = max(usage, c.known[Week])
+	out[Noise] = out[QuarterHour] + c.noise
+	out[Noise2] = out[QuarterHour] + 2*c.noise
+	out[Mean] = c.fast + 1.5*c.noise
+	out[Mean2] = c.fast + 2.5*c.noise
+	out[SameTime2] = max(c.known[SameTime2], out[Hour]*.8)
+	out[SameTime7] = max(c.known[SameTime7], out[Hour]*.8)
+	return out
+}

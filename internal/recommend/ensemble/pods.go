@@ -1,0 +1,206 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ensemble
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+)
+
+// open is the current interval.
+type open struct {
+	pods []pod
+	// next is the pod that is expected next: pods usually come in the same order.
+	next int
+	// age is the observed time since the interval began, recent the same on the time scale of
+	// the short windows.
+	age, recent time.Duration
+}
+
+// pod is the usage of one pod in the current interval.
+type pod struct {
+	name  uint64 // hash
+	sum   float32
+	last  float32
+	peak  float32 // the highest sample divided by the limit factor
+	count uint32
+}
+
+// add adds a sample of a pod. limitFactor is 0 without a limit.
+func (o *open) add(name string, usage, limitFactor float32) {
+	p := o.pod(name)
+	p.sum += usage
+	p.last = usage
+	p.count++
+	if limitFactor > 0 {
+		p.peak = max(p.peak, usage/max(limitFactor, 1))
+	}
+}
+
+func (o *open) pod(name string) *pod {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	key := h.Sum64()
+	for range o.pods {
+		if o.next >= len(o.pods) {
+			o.next = 0
+		}
+		if p := &o.pods[o.next]; p.name == key {
+			o.next++
+			return p
+		}
+		o.next++
+	}
+	o.pods = append(o.pods, pod{name: key})
+	o.next = len(o.pods)
+	return &o.pods[o.next-1]
+}
+
+// usages are the usage of each pod in the interval, in ascending order.
+func (o *open) usages() []float32 {
+	list := make([]float32, len(o.pods))
+	for i, p := range o.pods {
+		list[i] = max(p.sum/float32(p.count), p.peak)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// isUrgent says whether the mean of the pods is certain to exceed a level at the end of the
+// interval, and exceeds it now.
+func (o *open) isUrgent(mean, level float32) bool {
+	if o.recent < urgentAge {
+		return false
+	}
+	last := float32(0)
+	for _, p := range o.pods {
+		last += p.last / float32(len(o.pods))
+	}
+	return min(mean, last)*float32(o.recent)/float32(interval) > level
+}
+
+// reset begins a new interval. It keeps no more memory than twice the pods need.
+func (o *open) reset() {
+	pods := o.pods[:0]
+	if cap(pods) > 2*len(o.pods)+1 {
+		pods = nil
+	}
+	*o = open{pods: pods}
+}
+
+func meanOf(all []float32) float32 {
+	if len(all) == 0 {
+		return 0
+	}
+	sum := float32(0)
+	for _, u := range all {
+		sum += u
+	}
+	return sum / float32(len(all))
+}
+
+const (
+	// groups is the largest number of amounts that a candidate is charged for.
+	groups = 8
+	// hotFactor is how many times the mean of the others a hot pod uses.
+	hotFactor = 2
+	// hotIntervals is how many intervals in a row it does so.
+	hotIntervals = 3
+
+	spreads    = 4
+	spreadSpan = 8 * time.Hour
+)
+
+// charged is a part of the pods.
+type charged struct {
+	usage float32
+	// weight is its share of the pods.
+	weight float32
+	// worth is the share of the prices that lacking CPU costs it.
+	worth float32
+}
+
+// charged are the pods' usages in at most groups parts of about the same size. The charge of a
+// level for the mean of a part is that for the part itself, unless the level lies within it.
+func (c *CPU) charged(all []float32) []charged {
+	n := min(len(all), groups)
+	out := make([]charged, n)
+	usual := c.mean * burstFactor
+	for i := range out {
+		from, to := i*len(all)/n, (i+1)*len(all)/n
+		out[i] = charged{usage: meanOf(all[from:to]), weight: float32(to-from) / float32(len(all)), worth: 1}
+		if out[i].usage > usual {
+			out[i].worth = usual / out[i].usage
+		}
+	}
+	return out
+}
+
+// spread is the usage of some pods relative to the mean of all pods, averaged over about eight
+// hours: of the mean itself, of the quantiles 0.7 and 0.85, and of the highest pod. A candidate
+// with a larger margin covers more of the pods.
+type spread [spreads]float32
+
+var (
+	even      = spread{1, 1, 1, 1}
+	quantiles = [spreads]float64{0, .7, .85, 1} // the first is the mean
+	// spreadOf is the index of the spread that a proposal uses.
+	spreadOf = func() (out [levels]uint8) {
+		for i, p := range proposals {
+			switch {
+			case p.MarginPercent >= 20:
+				out[i] = 3
+			case p.MarginPercent >= 10:
+				out[i] = 2
+			case p.MarginPercent >= 5:
+				out[i] = 1
+			}
+		}
+		return out
+	}()
+)
+
+// learn adds an interval. observed is the length of the history with it.
+func (s *spread) learn(all []float32, mean float32, age, observed time.Duration) {
+	if mean <= 0 {
+		return
+	}
+	share := 1 - math.Exp(-float64(age)/float64(spreadSpan))
+	if observed > 0 {
+		share = min(max(share, float64(age)/float64(observed)), 1) // a plain mean at first
+	}
+	for i := 1; i < spreads; i++ {
+		s[i] += (quantile(all, quantiles[i])/mean - s[i]) * float32(share)
+	}
+}
+
+// quantile interpolates between the two nearest of the amounts, which are in ascending order.
+func quantile(all []float32, q float64) float32 {
+	at := q * float64(len(all)-1)
+	low := int(at)
+	high := min(low+1, len(all)-1)
+	part := float32(at - float64(low))
+	return all[low]*(1-part) + all[high]*part
+}
+
+// hotUsage is the usage of the highest pod if that is a hot one, otherwise 0.
+func hotUsage(all []float32) float32 {
+	last := len(all) - 1
+	if last < 1 || all[last] <= hotFactor*meanOf(all[:last]) {
+		return 0
+	}
+	return all[last]
+}
+
+// hotLevel is the level that a hot pod needs: 0 unless there was one in each of the last
+// intervals. A pod with more load than the others for good, such as that of a busy shard, must not
+// starve because it is one among many.
+func (c *CPU) hotLevel() float32 {
+	if slices.Min(c.hot[:]) == 0 {
+		return 0
+	}
+	return slices.Max(c.hot[:])
+}
