@@ -38,7 +38,7 @@ func constant(cpuMillis, memoryMiB float64) load {
 }
 
 func spikes(minute int) (float64, float64) {
-	if minute%60 < 5 {
+	if minute%60 < 10 {
 		return 600, 400
 	}
 	return 200, 400
@@ -138,7 +138,7 @@ func TestFor(t *testing.T) {
 				Reasons: []Reason{{Resource: "cpu", Code: "RecentPeak", Value: 200}, {Resource: "cpu", Code: "LimitedHistory", Value: 230, PerMille: 150}},
 			},
 		},
-		"spikes of 5 minutes an hour count": {
+		"spikes of 10 minutes an hour count": {
 			history: seen(8*day, spikes), policy: with(func(p *Policy) { p.Memory = false }),
 			want: &Container{
 				Target: amounts(690, 0), LowerBound: amounts(615, 0), UpperBound: amounts(721, 0),
@@ -335,9 +335,9 @@ func TestForWithAPreviousAnswer(t *testing.T) {
 			history: seen(8*day, constant(200, 400)), want: steady(),
 			previous: func() *Container { c := steady(); c.Uncapped = quantity.Amounts{}; return c }(),
 		},
-		"a target that 1 minute in 30 still needs is not lowered": {
+		"a target that 6 minutes in 30 still need is not lowered": {
 			history: seen(8*day, func(m int) (float64, float64) {
-				if m%30 == 0 {
+				if m%30 < 6 {
 					return 250, 400
 				}
 				return 100, 400

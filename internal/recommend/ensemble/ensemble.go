@@ -116,6 +116,9 @@ const (
 	noiseSpan    = 8 * time.Hour
 	meanSpan     = 24 * time.Hour
 
+	// switchShare is the share of the cost of the candidate in use that another must reach.
+	switchShare = .99
+
 	// leastSpan is the time in days before a candidate is chosen. The cheapest candidate of a few
 	// hours is cheap by chance.
 	leastSpan = 12.0 / 24
@@ -403,8 +406,8 @@ const maxSince = 24 * 60
 // hourlyFade is the share of a count that is left after an hour, in units of 1/65536.
 var hourlyFade = uint32(math.Round(65536 * math.Exp2(-float64(time.Hour)/float64(costHalfLife))))
 
-// cheapest is the candidate with the lowest cost, resizes included. On a tie, the candidate in use
-// stays.
+// cheapest is the candidate with the lowest cost, resizes included. The candidate in use stays
+// unless another costs clearly less: changing to another is often a resize.
 func (c *CPU) cheapest(prices Prices) uint8 {
 	var (
 		mean  = max(c.mean, leastResizeMillis)
@@ -426,6 +429,9 @@ func (c *CPU) cheapest(prices Prices) uint8 {
 		if t := total(k); t < least {
 			best, least = uint8(k), t
 		}
+	}
+	if total(int(c.chosen))*switchShare <= least {
+		return c.chosen
 	}
 	return best
 }
@@ -485,8 +491,11 @@ func (c *CPU) Need() Need {
 // IsEmpty says whether no usage was added yet.
 func (c *CPU) IsEmpty() bool { return c.phase == 0 }
 
-// Peak is the highest usage of the last eight days, in millicores, rounded up.
-func (c *CPU) Peak() int64 { return int64(math.Ceil(float64(c.known[Week]))) }
+// Peak is the highest usage of the last eight days, the mean of the pods in an interval, in
+// millicores and rounded up.
+func (c *CPU) Peak() int64 {
+	return int64(math.Ceil(float64(max(c.known[Week], meanOf(c.open.usages())))))
+}
 
 // Observed is the length of the history on the time scale of the short windows.
 func (c *CPU) Observed() time.Duration { return c.observed }
