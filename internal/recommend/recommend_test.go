@@ -411,8 +411,8 @@ func TestSteadyUsageIsNotTouched(t *testing.T) {
 		"next to nothing":               {load: constant(3, 30), firstHour: 5, firstDay: 5, firstWeek: 3},
 		"usage at the edge of buckets":  {load: func(m int) (float64, float64) { return 255 + float64(m*7%3), 64 - float64(m%2)/100 }, firstHour: 5, firstDay: 5, firstWeek: 3},
 		"noise of 5 %":                  {load: noisy(0.05), firstHour: 6, firstDay: 6, firstWeek: 3},
-		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 8, firstWeek: 3},
-		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 9, firstWeek: 6},
+		"noise of 20 %":                 {load: noisy(0.2), firstHour: 8, firstDay: 12, firstWeek: 5},
+		"noise of 40 %":                 {load: noisy(0.4), firstHour: 8, firstDay: 11, firstWeek: 10},
 		"spikes for a 12th of the time": {load: spikes, firstHour: 6, firstDay: 5, firstWeek: 3},
 		"spikes for a 20th of the time": {load: func(m int) (float64, float64) {
 			if m%20 == 0 {

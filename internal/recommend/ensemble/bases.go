@@ -36,12 +36,12 @@ func (c *CPU) move(at time.Time, p Params) {
 }
 
 // push adds the usage of an interval to the ring. An interval that a gap has made longer takes
-// several entries.
+// several entries; one for which time stands still takes none.
 func (c *CPU) push(usage float32, age time.Duration) {
-	n := min(max(int(age/interval), 1), ringSize)
+	n := min(int(age/interval), ringSize)
 	copy(c.ring[n:], c.ring[:])
 	clear(c.ring[:n])
-	c.ring[0] = pack(usage)
+	c.ring[0] = max(c.ring[0], pack(usage))
 }
 
 // refresh recomputes the known bases.

@@ -218,7 +218,7 @@ func (c *CPU) Add(s Sample, step time.Duration, p Params) {
 			c.close(p)
 		}
 		c.open.age += step
-		c.open.recent += p.recent(step)
+		c.open.recent += p.averaged(step)
 		c.move(s.At, p)
 	}
 	c.open.add(s.Pod, usage, float32(s.LimitFactor))
@@ -241,7 +241,7 @@ func (c *CPU) Clone() CPU {
 
 // close ends the current interval: it charges every candidate and moves its level.
 func (c *CPU) close(p Params) {
-	prices, recent, age := p.Prices, c.open.recent, p.long(c.open.age)
+	prices, recent, age := p.Prices, p.recent(c.open.age), p.long(c.open.age)
 	all := c.open.usages()
 	usage := meanOf(all)
 	c.learn(usage, recent, age)

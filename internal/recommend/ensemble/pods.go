@@ -16,7 +16,7 @@ type open struct {
 	// next is the pod that is expected next: pods usually come in the same order.
 	next int
 	// age is the observed time since the interval began, recent the same on the time scale of
-	// the short windows.
+	// the averaging length.
 	age, recent time.Duration
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,7 +29,9 @@ var (
 	params = DefaultParams()
 
 	// exported lets cmp look into everything of ours.
-	exported = cmp.AllowUnexported(Container{}, oomFloor{}, countedKills{}, countedKill{}, ensemble.CPU{})
+	exported = cmp.Exporter(func(t reflect.Type) bool {
+		return strings.HasPrefix(t.PkgPath(), reflect.TypeFor[Container]().PkgPath()) || t.PkgPath() == reflect.TypeFor[ensemble.CPU]().PkgPath()
+	})
 )
 
 // sample is one of the container, a while after noon.
