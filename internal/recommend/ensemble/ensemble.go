@@ -123,7 +123,7 @@ const (
 	// hours is cheap by chance.
 	leastSpan = 12.0 / 24
 
-	levels     = 36
+	levels     = 32
 	candidates = levels * 4
 )
 
@@ -137,9 +137,9 @@ var (
 	// proposals are the combinations of bases and margins.
 	proposals = func() (out [levels]Candidate) {
 		margins := [bases][]int{
-			QuarterHour: {0, 5, 10, 20}, Hour: {0, 5, 10, 20}, TwoHours: {0, 5, 10, 20},
+			QuarterHour: {0, 5, 10, 20}, Hour: {0, 5, 10}, TwoHours: {0, 5, 10},
 			Day: {0, 10}, Week: {0, 10},
-			Noise: {0, 5, 10}, Noise2: {0, 5, 10}, Mean: {0, 5, 10}, Mean2: {0, 5, 10},
+			Noise: {0, 5, 10}, Noise2: {0, 5}, Mean: {0, 5}, Mean2: {0, 5, 10},
 			SameTime2: {0, 10}, SameTime7: {0, 10}, Usual: {0, 10}, UsualWeek: {0, 10},
 		}
 		i := 0
