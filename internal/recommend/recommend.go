@@ -290,7 +290,7 @@ func codeOf(b ensemble.Basis) string {
 		return RecentUsage
 	case ensemble.Day, ensemble.Usual:
 		return DayPeak
-	case ensemble.Week:
+	case ensemble.Week, ensemble.UsualWeek:
 		return WeekPeak
 	case ensemble.SameTime2, ensemble.SameTime7:
 		return SameTime

@@ -163,7 +163,7 @@ type Prometheus struct {
 	// two steps. Defaults to 1m.
 	Step metav1.Duration `json:"step"`
 	// RateWindow is the time over which CPU usage is averaged, from 30s to 1h in whole
-	// seconds. It must contain two scrapes. Defaults to 4m.
+	// seconds. It must contain two scrapes. Defaults to 5m, the averaging length of CPU.
 	RateWindow metav1.Duration `json:"rateWindow"`
 	// Timeout is the timeout of one query, from 1s to 5m. Defaults to 30s.
 	Timeout metav1.Duration `json:"timeout"`
@@ -208,7 +208,7 @@ func Default() Operator {
 		Prometheus: Prometheus{
 			Lookback:   d(p.History.MemoryWindow),
 			Step:       d(time.Minute),
-			RateWindow: d(4 * time.Minute),
+			RateWindow: d(5 * time.Minute),
 			Timeout:    d(30 * time.Second),
 			MaxBytes:   8 << 20,
 		},

@@ -47,7 +47,7 @@ prometheus:
   address: ""
   lookback: 192h0m0s
   maxBytes: 8388608
-  rateWindow: 4m0s
+  rateWindow: 5m0s
   step: 1m0s
   timeout: 30s
 provision:

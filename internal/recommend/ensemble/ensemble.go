@@ -195,6 +195,8 @@ type Sample struct {
 	Pod string
 	// Millis is the average usage of the sample's window, in millicores.
 	Millis int64
+	// Window is the averaging length of the sample.
+	Window time.Duration
 	// LimitFactor is the pod's CPU limit divided by its CPU request, at least 1, or 0 without a
 	// limit.
 	LimitFactor float64
@@ -221,7 +223,7 @@ func (c *CPU) Add(s Sample, step time.Duration, p Params) {
 		c.open.recent += p.averaged(step)
 		c.move(s.At, p)
 	}
-	c.open.add(s.Pod, usage, float32(s.LimitFactor))
+	c.open.add(s, p.averaged(s.Window) >= interval)
 }
 
 // Raise adds usage of one pod, in millicores, from a moment at which other pods were silent. It

@@ -148,8 +148,8 @@ func TestAnOutageKeepsTheTimeOfDay(t *testing.T) {
 	}
 }
 
-// A workload gets the same size from a source of any interval: what a sample covers is averaged
-// over the same 5 minutes.
+// A workload gets the same size from a source of any interval and window, such as metrics-server at
+// 15, 30 and 60 s, and Prometheus with a rate over 5 minutes each minute.
 func TestTheIntervalOfTheSourceDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	const finest = 15 // seconds
@@ -160,23 +160,24 @@ func TestTheIntervalOfTheSourceDoesNotMatter(t *testing.T) {
 		usage[i] = (500 - 300*math.Cos(float64(i)*finest/86400*2*math.Pi)) * math.Exp(jitter)
 	}
 	first := 0.0
-	for _, seconds := range []int{15, 30, 60, 300} {
+	for _, source := range []struct{ seconds, window int }{{15, 15}, {30, 30}, {60, 60}, {300, 300}, {60, 300}} {
 		var c CPU
 		mean := 0.0
-		n := seconds / finest
+		n, window := source.seconds/finest, source.window/finest
 		for i := 0; i+n <= len(usage); i += n {
 			sum := 0.0
-			for _, u := range usage[i : i+n] {
-				sum += u / float64(n)
+			covered := usage[max(i+n-window, 0) : i+n]
+			for _, u := range covered {
+				sum += u / float64(len(covered))
 			}
-			c.Add(Sample{Pod: "web-0", Millis: int64(sum), At: midnight.Add(time.Duration(i+n) * finest * time.Second)}, time.Duration(seconds)*time.Second, params)
+			c.Add(Sample{Pod: "web-0", Window: time.Duration(source.window) * time.Second, Millis: int64(sum), At: midnight.Add(time.Duration(i+n) * finest * time.Second)}, time.Duration(source.seconds)*time.Second, params)
 			mean += float64(c.Need().Millis) * float64(n) / float64(len(usage))
 		}
 		if first == 0 {
 			first = mean
 		}
 		if math.Abs(mean/first-1) > 0.03 {
-			t.Errorf("samples of %d s lead to %.0fm on average, those of 15 s to %.0fm", seconds, mean, first)
+			t.Errorf("samples each %d s over %d s lead to %.0fm on average, those of 15 s to %.0fm", source.seconds, source.window, mean, first)
 		}
 	}
 }

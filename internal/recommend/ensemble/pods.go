@@ -29,14 +29,18 @@ type pod struct {
 	count uint32
 }
 
-// add adds a sample of a pod. limitFactor is 0 without a limit.
-func (o *open) add(name string, usage, limitFactor float32) {
-	p := o.pod(name)
+// add adds a sample of a pod. One that covers a whole interval by itself replaces those before it,
+// so that a source which averages for as long as we do is not averaged twice.
+func (o *open) add(s Sample, isWhole bool) {
+	p, usage := o.pod(s.Pod), float32(s.Millis)
+	if isWhole {
+		p.sum, p.count = 0, 0
+	}
 	p.sum += usage
 	p.last = usage
 	p.count++
-	if limitFactor > 0 {
-		p.peak = max(p.peak, usage/max(limitFactor, 1))
+	if s.LimitFactor > 0 {
+		p.peak = max(p.peak, usage/max(float32(s.LimitFactor), 1))
 	}
 }
 
