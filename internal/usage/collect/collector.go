@@ -250,6 +250,7 @@ func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples m
 		for _, sample := range samples[pod.Name] {
 			// CPU used during a boosted start says nothing about later. A sample counts
 			// as one of the start if its window begins there.
+			sample.LimitFactor = limitFactorOf(pod, sample.Container)
 			sample.NoCPU = scaler.StartsWithBoost(spec, pod, sample.Container, sample.Time.Add(-sample.Window))
 			news = append(news, sample)
 		}

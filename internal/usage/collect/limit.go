@@ -43,3 +43,17 @@ func memoryOf(pod workload.Pod, sample usage.Sample) (bytes int64, ok bool) {
 	isResized := sample.Time.Sub(pod.Resized).Abs() <= afterResize
 	return limit, isClose || isResized
 }
+
+// limitFactorOf is the CPU limit of a pod's container divided by its CPU request, or 0 without one of
+// them. The kubelet's report wins over what the pod declares, as a resize may not be applied yet.
+func limitFactorOf(pod workload.Pod, name string) float64 {
+	container, _ := pod.Container(name)
+	resources := container.Resources
+	if actual, isReported := pod.Actual[name]; isReported {
+		resources = actual
+	}
+	if resources.Requests.CPUMillis <= 0 {
+		return 0
+	}
+	return float64(resources.Limits.CPUMillis) / float64(resources.Requests.CPUMillis)
+}

@@ -56,3 +56,28 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitFactor(t *testing.T) {
+	of := func(request, limit int64) workload.Resources {
+		return workload.Resources{Requests: quantity.Amounts{CPUMillis: request}, Limits: quantity.Amounts{CPUMillis: limit}}
+	}
+	for name, tc := range map[string]struct {
+		declared, applied workload.Resources
+		isReported        bool
+		want              float64
+	}{
+		"twice the request":                {declared: of(100, 200), want: 2},
+		"the request":                      {declared: of(100, 100), want: 1},
+		"no limit":                         {declared: of(100, 0)},
+		"no request":                       {declared: of(0, 200)},
+		"a resize that is not applied yet": {declared: of(400, 400), applied: of(100, 150), isReported: true, want: 1.5},
+	} {
+		pod := workload.Pod{Containers: []workload.Container{{Name: "side", Resources: of(1, 7)}, {Name: "app", Resources: tc.declared}}}
+		if tc.isReported {
+			pod.Actual = map[string]workload.Resources{"app": tc.applied}
+		}
+		if got := limitFactorOf(pod, "app"); got != tc.want {
+			t.Errorf("%s: limitFactorOf() = %g, want %g", name, got, tc.want)
+		}
+	}
+}
