@@ -37,7 +37,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 		})
 		requests := w.sized("web")
 		w.between("cpu", *requests.Cpu(), "330m", "380m")
-		w.between("memory", *requests.Memory(), "384Mi", "385Mi")
+		w.between("memory", *requests.Memory(), "307Mi", "309Mi")
 		d := w.runs("web")
 		ownsOnlyResources(w.T, d)
 		if sets := w.sets("web"); len(sets) != 2 {
@@ -63,7 +63,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)
 			before := w.deploy("web", tc.change)
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web", orRollout)
 			rolledOut(w, before)
 			for _, pod := range w.pods("web") {
@@ -83,7 +83,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 		before := w.deploy("web")
 		held := w.pods("web")[0]
 		w.annotate(&held, resizeAnnotation, "infeasible")
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web", orRollout)
 		rolledOut(w, before)
 		mark := env.Mark()
@@ -145,7 +145,7 @@ func TestTheFallbackWaitsForADeferredResize(t *testing.T) {
 	before := w.deploy("web")
 	held := w.pods("web")[0]
 	w.annotate(&held, resizeAnnotation, "deferred")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", orRollout)
 	w.says("web", "Applied", "False", "Deferred", held.Name, "room")
 	w.atSize("web", "330m", held.Name)

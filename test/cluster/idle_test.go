@@ -41,7 +41,7 @@ func TestReconcilesOfASettledDeploymentWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
 	w := newFixture(t, brisk)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.sized("web")
 	w.observed(idleEvidence)
@@ -89,7 +89,7 @@ func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
 		return ""
 	})
 	for i := range many { // all at once, so that their evidence doubles at the same time
-		w.uses(name(i), "app", 150+int64(i), 150+int64(i))
+		w.uses(name(i), "app", 150+int64(i), 100+int64(i)/2)
 	}
 	w.eventually(func() string {
 		var list v1beta1.VerticalScalerList

@@ -83,7 +83,7 @@ func TestInitialSizesOnlyNewPods(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	before := w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
 	w.says("web", "Applied", "False", "NewPodsOnly")
 	w.says("web", "Ready", "True", "OperatingNormally")
@@ -147,7 +147,7 @@ func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
 	w.eventually(func() string {
 		if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
@@ -170,7 +170,7 @@ func TestBindingsGoWithTheirScalers(t *testing.T) {
 	w := newPods(t)
 	for _, name := range []string{"first", "second", "third"} {
 		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
-		w.uses(name, "app", 300, 300)
+		w.uses(name, "app", 300, 240)
 		w.scale(name, inMode("Initial"))
 	}
 	w.hasBindings("first", "second", "third")
@@ -213,7 +213,7 @@ func TestInitialWithAndWithoutItsRights(t *testing.T) {
 	w := i.place(env.Namespace(t), usage)
 	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}) })
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
 	account, _ := i.run(usage)
 	w.says("web", "Applied", "False", "Forbidden", "config/components/new-pods", "mutatingadmissionpolicies")

@@ -309,9 +309,9 @@ func worksWithin(t *testing.T, i *install) {
 		w.scale("web")
 		w.scale("late") // this Deployment does not exist yet
 	}
-	usage.everywhere("web", 300, 300)
-	usage.everywhere("late", 400, 400)
-	usage.everywhere("rolled", 500, 500)
+	usage.everywhere("web", 300, 240)
+	usage.everywhere("late", 400, 240)
+	usage.everywhere("rolled", 500, 240)
 
 	metrics, health := freePort(t), freePort(t)
 	account, operator := i.run(usage, metrics, health)
@@ -391,7 +391,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	theBank, theShop := i.names[bank], i.names[shop]
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() != theBank })
 	usage := &podUsage{Usage: testkit.NewUsage()}
-	usage.everywhere("web", 300, 300)
+	usage.everywhere("web", 300, 240)
 	for _, w := range i.places(usage) {
 		w.deploy("web")
 		w.scale("web")
@@ -415,7 +415,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == theBank })
 	second.sized("web")
 	// The first operator has seen none of the changes.
-	first.uses("web", "app", 600, 300)
+	first.uses("web", "app", 600, 240)
 	first.eventually(func() string {
 		if cpu := first.sized("web").Cpu().MilliValue(); cpu < 660 {
 			return fmt.Sprintf("%dm of CPU", cpu)
@@ -467,7 +467,7 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 	w := i.place(i.system, usage)
 	w.deploy("web")
 	w.scale("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	account, operator := i.run(usage)
 	w.says("web", "ClusterAccess", "False", "NodesForbidden", "may not list and watch nodes")
 	w.says("web", "Ready", "True", "OperatingNormally")
@@ -486,7 +486,7 @@ func TestTheLargestNodeBoundsAPod(t *testing.T) {
 		return ""
 	})
 	node := largestNode(t)
-	w.uses("web", "app", 2*node, 300)
+	w.uses("web", "app", 2*node, 240)
 	w.says("web", "Applied", "True", "NodeCapacity", "is recommended, but no node has room for it")
 	for _, pod := range w.pods("web") {
 		if got := inForce(pod, "app").Requests.Cpu().MilliValue(); got != node {

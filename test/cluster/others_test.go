@@ -249,7 +249,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			w := newFixture(t)
 			h := w.heal(s, w.manifest())
 			w.runs("web")
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web", inMode("Rollout"))
 			w.says("web", "Stalled", "True", "Contested", s.writer)
 			w.says("web", "Ready", "False", "Contested", s.writer)
@@ -266,7 +266,7 @@ func TestTheOperatorStopsAFightOverTheTemplate(t *testing.T) {
 			// The operator does not write another recommendation either.
 			mark := env.Mark()
 			before := w.scaler("web").Status.Decision.Containers
-			w.uses("web", "app", 900, 900)
+			w.uses("web", "app", 900, 240)
 			w.eventually(func() string {
 				if now := w.scaler("web").Status.Decision.Containers; now[0].Requests.CPU.Cmp(*before[0].Requests.CPU) <= 0 {
 					return fmt.Sprintf("decided is %v", now)
@@ -318,7 +318,7 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.runs("web")
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web", inMode("Rollout"))
 			requests := w.sized("web")
 			if err := apply(w.manifest()); err == nil || !strings.Contains(err.Error(), `with "verticalscaler"`) {
@@ -355,7 +355,7 @@ func TestAChangingLimitRangeIsNoContest(t *testing.T) {
 	}
 	w.create(bounds)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Rollout"))
 	w.sized("web")
 	for _, most := range []string{"600m", "580m", "560m", "540m"} {
@@ -417,7 +417,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 			w := newFixture(t)
 			w.deploy("web", func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
 			stop := w.updater()
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web")
 			w.says("web", "Stalled", "True", "Contested", writer)
 			resizes := func(since testkit.AuditMark) int { return total(count(accepted(w.writes(since)), "pods/resize")) }
@@ -427,7 +427,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 				t.Errorf("%d resizes before the operator stopped, more than %d", n, most)
 			}
 			mark := env.Mark()
-			w.uses("web", "app", 900, 900)
+			w.uses("web", "app", 900, 240)
 			w.rounds(20)
 			w.restart()
 			w.rounds(10)
@@ -446,7 +446,7 @@ func TestTheOperatorStopsAFightOverPods(t *testing.T) {
 		w := newFixture(t)
 		w.deploy("web")
 		stop := w.updater()
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web")
 		w.says("web", "Stalled", "True", "Contested", writer)
 		stop()
@@ -476,7 +476,7 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 			}},
 		},
 	})
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.says("web", "Applied", "True", "HPAConflict", "cpu: not managed", "keda-hpa-checkout (of ScaledObject checkout)")
 	for _, pod := range w.pods("web") {
@@ -484,7 +484,7 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 		if requests.Cpu().String() != "100m" {
 			t.Errorf("pod %s has %s of CPU", pod.Name, requests.Cpu())
 		}
-		w.between("memory", *requests.Memory(), "300Mi", "400Mi")
+		w.between("memory", *requests.Memory(), "270Mi", "330Mi")
 	}
 }
 
@@ -510,7 +510,7 @@ func TestAVPAKeepsItsResources(t *testing.T) {
 		w.deploy("web")
 		vpa := w.vpaOf("old", "web", "Recreate")
 		w.create(vpa)
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web")
 		w.says("web", "Applied", "False", "VPAConflict", "app cpu", "app memory", "VerticalPodAutoscaler old")
 		w.says("web", "Ready", "True", "OperatingNormally")
@@ -529,7 +529,7 @@ func TestAVPAKeepsItsResources(t *testing.T) {
 		w.says("web", "Applied", "False", "VPAConflict", "old")
 		w.remove(vpa)
 		w.says("web", "Applied", "True", "WithinTolerance")
-		w.uses("web", "app", 900, 900)
+		w.uses("web", "app", 900, 240)
 		w.sized("web")
 	})
 	t.Run("its memory only", func(t *testing.T) {
@@ -539,15 +539,15 @@ func TestAVPAKeepsItsResources(t *testing.T) {
 		w.create(w.vpaOf("memory", "web", "Auto",
 			map[string]any{"containerName": "*", "controlledResources": []any{"memory"}},
 			map[string]any{"containerName": "side", "mode": "Off"}))
-		w.uses("web", "app", 300, 300)
-		w.uses("web", "side", 300, 300)
+		w.uses("web", "app", 300, 240)
+		w.uses("web", "side", 300, 240)
 		w.scale("web")
 		w.says("web", "Applied", "True", "VPAConflict", "app memory: not managed")
 		for _, pod := range w.pods("web") {
 			app, side := resourcesOf(pod, "app").Requests, resourcesOf(pod, "side").Requests
 			w.between("cpu of app", *app.Cpu(), "330m", "400m")
 			w.between("cpu of side", *side.Cpu(), "330m", "400m")
-			w.between("memory of side", *side.Memory(), "330Mi", "400Mi")
+			w.between("memory of side", *side.Memory(), "270Mi", "330Mi")
 			if app.Memory().String() != "128Mi" {
 				t.Errorf("pod %s: app has %s of memory", pod.Name, app.Memory())
 			}
@@ -557,7 +557,7 @@ func TestAVPAKeepsItsResources(t *testing.T) {
 		t.Parallel()
 		w := newFixture(t)
 		before := w.deploy("web")
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
 		w.create(w.vpaOf("late", "web", "Initial"))
@@ -572,14 +572,14 @@ func TestASuspendedScalerKeepsTheTemplateAndRecommendRestoresIt(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	before := w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Rollout"))
 	w.sized("web")
 	held := w.scaler("web").Status.OriginalResources
 	mark := env.Mark()
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
 	w.says("web", "Ready", "True", "Suspended")
-	w.uses("web", "app", 900, 900)
+	w.uses("web", "app", 900, 240)
 	w.rounds(20)
 	if n := w.rewrites(mark); n != 0 {
 		t.Errorf("%d writes of the template", n)

@@ -31,7 +31,7 @@ func bothModes(t *testing.T, f func(w *fixture, name string)) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 300)
+			w.uses(name, "app", 300, 240)
 			w.own(name, scaled(mode))
 			w.sized(name)
 			if n := len(w.scaler(name).Finalizers); (n == 1) != (mode == "Rollout") {
@@ -121,7 +121,7 @@ func TestOrphansStay(t *testing.T) {
 			w.Errorf("%d pods are left of %d", len(w.pods(name)), len(pods))
 		}
 		// The scaler continues to work.
-		w.uses(name, "app", 600, 600)
+		w.uses(name, "app", 600, 500)
 		w.eventually(func() string {
 			if now := w.sized(name); now.Cpu().Cmp(*before.Cpu()) <= 0 {
 				return "cpu is still " + now.Cpu().String()
@@ -140,7 +140,7 @@ func TestAnOwnerIsDeletedWithoutTheOperator(t *testing.T) {
 	w := newFixture(t)
 	w.own("plain")
 	w.own("inplace", scaled("InPlace"))
-	w.uses("rollout", "app", 300, 300)
+	w.uses("rollout", "app", 300, 240)
 	w.own("rollout", scaled("Rollout"))
 	w.sized("rollout")
 	w.operator.Stop(t)

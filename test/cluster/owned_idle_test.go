@@ -77,8 +77,8 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	w := newFixture(t, brisk)
 	names := []string{"plain", "inplace", "rollout", "refused", "named"}
 	for _, name := range names {
-		w.uses(name, "app", 300, 300)
-		w.uses(name, "side", 300, 300)
+		w.uses(name, "app", 300, 240)
+		w.uses(name, "side", 300, 240)
 	}
 	w.own("plain", richTemplate)
 	w.own("named", named("other-name"), scaled("Recommend"))
@@ -119,7 +119,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 
 func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
 	w := newFixture(t) // its resync period is longer than any test
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	owner := w.own("web", scaled("InPlace"))
 	w.sized("web")
 	w.settled("web")
@@ -146,7 +146,7 @@ func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
 	t.Parallel()
 	env.NeedAudit(t)
 	w := newFixture(t)
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.own("web", richTemplate, scaled("Rollout"))
 	w.own("plain")
 	w.sized("web")

@@ -35,7 +35,7 @@ func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
 			t.Parallel()
 			w := w.in(t)
 			counted := w.neverTwo()
-			w.uses(name, "app", 300, 300)
+			w.uses(name, "app", 300, 240)
 			owner := w.own(name, change)
 			if owner.Spec.Scaling != nil {
 				w.sized(name)
@@ -186,7 +186,7 @@ func TestRestartsDuringARenameChangeNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newFixture(t)
 	counted := w.neverTwo()
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.create(w.newOwner("web", scaled("Rollout")))
 	interrupted := func(done func() bool) {
 		t.Helper()

@@ -159,7 +159,7 @@ func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
 func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.own("web", named("other"), scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
 		o.Spec.Template.Spec.Containers[0].Resources.Limits = nil
 	})
@@ -167,7 +167,7 @@ func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 	hpa := hpaOn(w, "web", 3, 5, utilization("cpu"))
 	w.create(hpa)
 	w.says("web", "Applied", "True", "HPAConflict", "web", "cpu")
-	w.uses("web", "app", 600, 600)
+	w.uses("web", "app", 600, 500)
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
 			now := inForce(pod, "app").Requests
@@ -201,7 +201,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 300)
+			w.uses(name, "app", 300, 240)
 			w.own(name, scaled(mode), func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(1)) })
 			w.sized(name)
 			w.settled(name)
@@ -286,7 +286,7 @@ func TestTheResourcesOfARunningScalerSurviveAHundredEdits(t *testing.T) {
 func TestATakenOverTemplateIsNoDrift(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	owner := w.own("web", scaled("Rollout"))
 	w.sized("web")
 	w.settled("web")

@@ -297,7 +297,7 @@ func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
 	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
 
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
 	w.ownerSays("web", "Sized", "True", "OperatingNormally")
@@ -477,7 +477,7 @@ func TestTheScalerIsKeptAsSpecified(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 300)
+			w.uses(name, "app", 300, 240)
 			owner := w.own(name, scaled(mode))
 			w.sized(name)
 
@@ -529,7 +529,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 300)
+			w.uses(name, "app", 300, 240)
 			owner := w.own(name, scaled(mode))
 			w.sized(name)
 			if held := w.scaler(name).Status.OriginalResources != nil; held != (mode == "Rollout") {
@@ -586,7 +586,7 @@ func TestScalingIsRemovedCleanly(t *testing.T) {
 func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.uses("web", "side", 200, 200)
 	w.own("web", scaled("Rollout"))
 	w.sized("web")

@@ -132,7 +132,7 @@ func TestThePluginExplains(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.sized("web")
 	x := p.explain("web", "Applied")
 	if x.Applied != "True" || x.Pods != "3/3" || x.Findings[0].Ends != "Fine" {
@@ -162,7 +162,7 @@ func TestThePluginExplains(t *testing.T) {
 	w.deploy("bare", func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	})
-	w.uses("bare", "app", 300, 300)
+	w.uses("bare", "app", 300, 240)
 	w.scale("bare")
 	w.says("bare", "Applied", "False", "QoSChange")
 	if x := p.explain("bare", "QoSChange"); !strings.Contains(x.Findings[0].Advice, "Rollout") || x.Findings[0].Condition != "Stalled" {
@@ -194,7 +194,7 @@ func TestThePluginWorksWithoutRights(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.sized("web")
 	named := metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"}

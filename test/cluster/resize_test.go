@@ -22,12 +22,12 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	w := newFixture(t)
 	before := w.deploy("web")
 	sets := w.sets("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
-	w.between("memory", *requests.Memory(), "384Mi", "385Mi") // twice the margin while history is limited
+	w.between("memory", *requests.Memory(), "307Mi", "309Mi") // twice the margin while history is limited
 	pods := w.pods("web")
 	for _, pod := range pods {
 		for kind, request := range *requests {
@@ -100,7 +100,7 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, quick)
 	w.deploy("web")
-	w.uses("web", "app", 400, 400)
+	w.uses("web", "app", 400, 240)
 	w.scale("web")
 	high := w.sized("web")
 	w.between("cpu", *high.Cpu(), "440m", "500m")
@@ -146,7 +146,7 @@ func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	want := w.sized("web")
 	mark := env.Mark()
@@ -177,7 +177,7 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	want := w.sized("web")
 	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the previous rollout is complete
@@ -219,7 +219,7 @@ func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
 	w.deploy("web", func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
 	})
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
 	w.eventually(func() string {
@@ -251,7 +251,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web")
 		w.says("web", "Applied", "False", "QoSChange", "Rollout as the updateMode or fallback", "The fallback is Wait")
 		w.says("web", "Stalled", "True", "QoSChange")
@@ -274,7 +274,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 			r := &d.Spec.Template.Spec.Containers[0].Resources
 			r.Limits = r.Requests.DeepCopy()
 		})
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 100)
 		w.scale("web")
 		want := w.sized("web")
 		w.between("cpu", *want.Cpu(), "330m", "380m")
@@ -294,7 +294,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 			bare.Resources = corev1.ResourceRequirements{}
 			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, bare)
 		})
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.uses("web", "bare", 200, 200)
 		w.scale("web")
 		w.sized("web")

@@ -30,7 +30,7 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	for range times {
 		until := len(w.writes(w.began)) + 1 + random.IntN(3)
@@ -44,7 +44,7 @@ func TestRestartsWhilePodsAreResizedChangeNothing(t *testing.T) {
 	}
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
+	w.between("memory", *requests.Memory(), "307Mi", "309Mi")
 	w.says("web", "Ready", "True", "OperatingNormally")
 	if n := restarts(w.pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
@@ -69,7 +69,7 @@ func TestRestartsDuringARolloutChangeNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newFixture(t)
 	before := w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	interrupted := func(done func() bool) {
 		t.Helper()
 		for range times {
@@ -113,7 +113,7 @@ func TestALostStatusDoesNotStrandTheOtherPods(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
@@ -141,7 +141,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.sized("web")
 	w.operator.Stop(t)
@@ -155,7 +155,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 		for _, pod := range w.pods("web") {
 			now := inForce(pod, "app").Requests
 			w.between("cpu", *now.Cpu(), "330m", "380m")
-			w.between("memory", *now.Memory(), "384Mi", "385Mi")
+			w.between("memory", *now.Memory(), "307Mi", "309Mi")
 		}
 	}
 	w.says("web", "Ready", "True", "OperatingNormally")

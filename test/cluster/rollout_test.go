@@ -31,14 +31,14 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	before := w.deploy("web", twoContainers, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "side" has no resources
 	})
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.uses("web", "side", 50, 64)
 	old := w.pods("web")
 	w.scale("web", inMode("Rollout"))
 	w.says("web", "Applied", "True", "Applied")
 	requests := w.sized("web")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.between("memory", *requests.Memory(), "384Mi", "385Mi")
+	w.between("memory", *requests.Memory(), "307Mi", "309Mi")
 
 	// The Deployment controller has replaced the pods. No pod was resized in place.
 	d := w.runs("web")
@@ -171,7 +171,7 @@ func TestRolloutGivesTheTemplateBack(t *testing.T) {
 		t.Helper()
 		w := newFixture(t)
 		before := w.deploy("web", changes...)
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web", inMode("Rollout"))
 		w.sized("web")
 		return w, before
@@ -303,7 +303,7 @@ func TestRolloutWaits(t *testing.T) {
 		w := newFixture(t)
 		w.deploy("web")
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = true })
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web", inMode("Rollout"))
 		w.says("web", "Applied", "False", "RolloutPaused")
 		w.rounds(10)
@@ -319,7 +319,7 @@ func TestRolloutWaits(t *testing.T) {
 		w.change("web", "kubectl", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.NodeSelector = map[string]string{"there-is": "none"}
 		})
-		w.uses("web", "app", 300, 300)
+		w.uses("web", "app", 300, 240)
 		w.scale("web", inMode("Rollout"))
 		w.says("web", "Applied", "False", "RolloutInProgress")
 		w.rounds(10)

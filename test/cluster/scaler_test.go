@@ -36,7 +36,7 @@ func TestTheOlderOfTwoScalersActs(t *testing.T) {
 	w.says("a-younger", "Stalled", "True", "Conflict", "z-elder")
 	w.says("a-younger", "TargetFound", "False", "Conflict")
 	w.says("a-younger", "Ready", "False", "Conflict")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	requests := w.sized("z-elder")
 	w.between("cpu", *requests.Cpu(), "330m", "380m")
 	w.rounds(10)
@@ -80,7 +80,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)
 			w.deploy("web")
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web", tc.change)
 			w.says("web", "Applied", "False", tc.reason)
 			w.says("web", "Ready", "True", tc.reason)
@@ -92,7 +92,7 @@ func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {
 			}
 			target := s.Status.Recommendation.ContainerRecommendations[0].Target
 			w.between("cpu", *target.CPU, "330m", "380m")
-			w.between("memory", *target.Memory, "384Mi", "385Mi")
+			w.between("memory", *target.Memory, "307Mi", "309Mi")
 			for _, write := range w.writes(w.began) {
 				if write.Resource != "verticalscalers/status" && write.Resource != "verticalscalercheckpoints" {
 					t.Errorf("written: %s", write)
@@ -108,13 +108,13 @@ func TestABlockedScalerKeepsItsDecision(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	before := w.sized("web")
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
 	w.says("web", "Ready", "True", "Suspended")
 	mark := env.Mark()
-	w.uses("web", "app", 900, 900)
+	w.uses("web", "app", 900, 560)
 	w.rounds(10)
 	victim := w.pods("web")[0]
 	w.remove(&victim)
@@ -141,7 +141,7 @@ func TestBoundsTakeEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600)) })
 	w.sized("web")
 	bounds := func(format string) {
@@ -185,7 +185,7 @@ func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.sized("web")
 	var checkpoint v1beta1.VerticalScalerCheckpoint
@@ -234,7 +234,7 @@ func TestARecreatedDeploymentInheritsTheHistory(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	old := w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	before := w.sized("web")
 	w.remove(old)
@@ -259,7 +259,7 @@ func TestAScalerDeletedHalfWayLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.eventually(func() string {
 		if len(count(w.writes(w.began), "pods/resize")) == 0 {
@@ -291,7 +291,7 @@ func TestAnOutageOfTheMetricsLowersNothing(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, quick)
 	w.deploy("web")
-	w.uses("web", "app", 400, 400)
+	w.uses("web", "app", 400, 240)
 	w.scale("web")
 	high := w.sized("web")
 	w.observed(32 * time.Minute)
@@ -323,7 +323,7 @@ func TestMissingUsageNamesThePod(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.sized("web")
 	pod := w.pods("web")[0]

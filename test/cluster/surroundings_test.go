@@ -34,7 +34,7 @@ func TestADeferredResizeIsNotRequestedAgain(t *testing.T) {
 			w.deploy("web")
 			held := w.pods("web")[0]
 			w.annotate(&held, resizeAnnotation, verdict)
-			w.uses("web", "app", 300, 300)
+			w.uses("web", "app", 300, 240)
 			w.scale("web")
 			w.says("web", "Applied", "False", reason, held.Name, "room")
 			stalled := map[string]string{"deferred": "False", "infeasible": "True"}[verdict]
@@ -92,9 +92,9 @@ func TestARequestAboveTheNodeIsReportedAndBlocksNoOtherPod(t *testing.T) {
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: d.Spec.Selector,
 		}}
 	})
-	w.uses("web", "app", 2000, 300)
+	w.uses("web", "app", 2000, 240)
 	w.deploy("other")
-	w.uses("other", "app", 300, 300)
+	w.uses("other", "app", 300, 240)
 	small := ""
 	for _, pod := range w.pods("web") {
 		if strings.HasPrefix(pod.Spec.NodeName, "small-") {
@@ -161,7 +161,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	w.create(quota)
 	w.deploy("web")
 	w.counts(quota, "requests.cpu", "300m")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web") // one pod of three fits: 345m, 100m and 100m
 	w.says("web", "Applied", "False", "QuotaExceeded", "team", "600m of requests.cpu", "545m are used")
 	w.says("web", "Stalled", "True", "QuotaExceeded")
@@ -169,7 +169,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	// Their memory is not affected by the quota.
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			if now := inForce(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("345Mi")) < 0 {
+			if now := inForce(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("276Mi")) < 0 {
 				return "pod " + pod.Name + " has " + now.String() + " of memory"
 			}
 		}
@@ -220,7 +220,7 @@ func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 	w.create(quota)
 	before := w.deploy("web") // three pods, none of which may stop before the first new one is ready
 	w.counts(quota, "requests.cpu", "300m")
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
 	w.says("web", "Applied", "False", "QuotaExceeded", "team", "500m of requests.cpu", "first new pod")
 	w.rounds(20)
@@ -242,7 +242,7 @@ func TestLimitsGetTheirHeadroom(t *testing.T) {
 		}}},
 	})
 	w.deploy("web")
-	w.uses("web", "app", 200, 300)
+	w.uses("web", "app", 200, 240)
 	w.scale("web", func(s *v1beta1.VerticalScaler) {
 		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 			ContainerName: "*",
@@ -298,7 +298,7 @@ func TestChangesWaitForTheirWindow(t *testing.T) {
 	// The operator reports an error that the schema cannot detect. It does not delay urgent changes.
 	w.patch(w.scaler("web"), `{"spec":{"updatePolicy":{"windows":[{"schedule":"0 0 30 2 *","durationMinutes":10}]}}}`)
 	w.says("web", "Stalled", "True", "InvalidWindow", "windows[0]", "no year has")
-	w.uses("web", "app", 600, 300)
+	w.uses("web", "app", 600, 240)
 	w.atSize("web", "600m")
 }
 
@@ -364,8 +364,10 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 		t.Parallel()
 		w := newFixture(t)
 		w.create(limits(w, "500m", "512Mi"))
-		w.deploy("web")
-		w.uses("web", "app", 700, 700)
+		w.deploy("web", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = resource.MustParse("512Mi")
+		})
+		w.uses("web", "app", 700, 480)
 		w.scale("web")
 		fits(w, "500m", "512Mi")
 		w.says("web", "Applied", "True", "Applied")
@@ -395,7 +397,7 @@ func TestAnHPAKeepsItsResource(t *testing.T) {
 		},
 	}
 	w.create(hpa)
-	w.uses("web", "app", 300, 300)
+	w.uses("web", "app", 300, 240)
 	w.scale("web")
 	w.says("web", "Applied", "True", "HPAConflict", "load", "cpu")
 	w.eventually(func() string {
@@ -404,7 +406,7 @@ func TestAnHPAKeepsItsResource(t *testing.T) {
 			if now.Cpu().String() != "100m" {
 				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
 			}
-			if now.Memory().Cmp(resource.MustParse("345Mi")) < 0 {
+			if now.Memory().Cmp(resource.MustParse("276Mi")) < 0 {
 				return "pod " + pod.Name + " has " + now.Memory().String()
 			}
 		}

@@ -23,7 +23,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	env.NeedKwok(t)
 	w := newFixture(t, quick)
 	w.deploy("web")
-	w.uses("web", "app", 400, 400)
+	w.uses("web", "app", 400, 240)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](3600) })
 	high := w.sized("web")
 	lowered := func() (names []string) {

@@ -147,7 +147,7 @@ func (c *podUsage) List(ctx context.Context, namespace string, _ time.Time) (sam
 	for _, pod := range pods.Items {
 		samples = append(samples, usage.Sample{
 			Namespace: namespace, Pod: pod.Name, Container: "app", Time: c.rounds, Window: 30 * time.Second,
-			CPUMillis: 300, MemoryBytes: 300 << 20,
+			CPUMillis: 300, MemoryBytes: 240 << 20,
 		})
 	}
 	return samples, nil, nil

@@ -178,7 +178,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	if err := scaled(t.Context(), namespace, "rolled", v1beta1.UpdateModeRollout); err != nil {
 		t.Fatal(err)
 	}
-	use.Set(namespace, podOf("rolled"), "app", 300, 300<<20)
+	use.Set(namespace, podOf("rolled"), "app", 300, 240<<20)
 	began := env.Mark()
 	operator := env.StartOperator(t, c, use, namespace)
 	kubelets(t)
@@ -202,7 +202,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	wrote(1) // the template is taken over
 	testkit.InParallel(t, some, func(i int) error { return scaled(t.Context(), namespace, name(i), v1beta1.UpdateModeInPlace) })
 	for i := range some {
-		use.Set(namespace, podOf(name(i)), "app", 300, 300<<20)
+		use.Set(namespace, podOf(name(i)), "app", 300, 240<<20)
 	}
 	wrote(6)
 
@@ -311,7 +311,7 @@ func TestAStormStaysWithinTheBudget(t *testing.T) {
 	use := testkit.NewUsage()
 	testkit.InParallel(t, many, func(i int) error {
 		name := fmt.Sprintf("d-%04d", i)
-		use.Set(namespaces[i%4], podOf(name), "app", 300, 300<<20)
+		use.Set(namespaces[i%4], podOf(name), "app", 300, 240<<20)
 		return scaled(t.Context(), namespaces[i%4], name, v1beta1.UpdateModeInPlace)
 	})
 	mark, began := env.Mark(), time.Now()

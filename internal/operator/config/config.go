@@ -110,6 +110,9 @@ type Recommendation struct {
 	// ConfidenceUnit is the time scale at which bounds narrow. After a quarter of it, the
 	// upper bound is twice the target. Defaults to 24h.
 	ConfidenceUnit metav1.Duration `json:"confidenceUnit"`
+	// MaxAhead is how far a checkpoint may be ahead of the clock. Only tests change it, whose usage
+	// runs ahead.
+	MaxAhead time.Duration `json:"-"`
 }
 
 // Provision is what the operator creates in its own namespace, if the API server has the

@@ -11,6 +11,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ type Store struct {
 	Client client.Client
 	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
+	// MaxAhead is how far the clock of whoever wrote a checkpoint may be ahead of ours. 0 is a
+	// minute.
+	MaxAhead time.Duration
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
@@ -72,14 +76,14 @@ func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
 	return params
 }
 
-// maxAhead is how far the clock of whoever wrote a checkpoint may be ahead of ours.
-const maxAhead = time.Minute
+// defaultMaxAhead is the default of Store.MaxAhead.
+const defaultMaxAhead = time.Minute
 
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
 // the first time. A scaler that was retargeted or recreated starts over. So does a
 // container whose part of the checkpoint cannot be read, or is from the future: it
-// knows of a sample or a kill later than a minute after now, and would learn nothing
-// until then.
+// knows of a sample or a kill later than now plus MaxAhead, and would learn nothing until
+// then.
 func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
@@ -99,7 +103,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	}
 	e.object = &object
 	if e.isOurs() {
-		e.decode(ctx, now)
+		e.decode(ctx, now.Add(cmp.Or(s.MaxAhead, defaultMaxAhead)))
 		e.filling.done = object.Annotations[FilledAnnotation] != ""
 	}
 	return nil
@@ -113,11 +117,12 @@ func (e *entry) isOurs() bool {
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read costs
-// its own history only, and its part of the checkpoint counts as missing.
-func (e *entry) decode(ctx context.Context, now time.Time) {
+// its own history only, and its part of the checkpoint counts as missing. latest is the latest time
+// that it may know of.
+func (e *entry) decode(ctx context.Context, latest time.Time) {
 	var readable []v1beta1.ContainerCheckpoint
 	for _, c := range e.object.Spec.Containers {
-		container, err := read(c, now)
+		container, err := read(c, latest)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot read part of a checkpoint, that container starts over",
 				"Container", c.ContainerName)
@@ -130,7 +135,7 @@ func (e *entry) decode(ctx context.Context, now time.Time) {
 }
 
 // read reads one container's part of a checkpoint.
-func read(c v1beta1.ContainerCheckpoint, now time.Time) (history.Container, error) {
+func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, error) {
 	container, err := history.Decode(c.Data)
 	if err != nil {
 		return history.Container{}, err
@@ -139,7 +144,7 @@ func read(c v1beta1.ContainerCheckpoint, now time.Time) (history.Container, erro
 		return history.Container{}, fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
 	}
 	for what, at := range map[string]time.Time{"sample": container.NewestSample(), "OOM kill": container.NewestKill()} {
-		if at.After(now.Add(maxAhead)) {
+		if at.After(latest) {
 			return history.Container{}, fmt.Errorf("it is from the future: its newest %s is of %s", what, at.Format(time.RFC3339))
 		}
 	}
