@@ -246,12 +246,12 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	operator.Stop(t)
 	settled := env.Mark()
 	for i := range some {
-		use.Set(namespace, podOf(name(i)), "app", 300, 500<<20)
+		use.Set(namespace, podOf(name(i)), "app", 900, 240<<20)
 	}
 	operator = env.StartOperator(t, c, use, namespace)
 	testkit.Eventually(t, busy, func() string {
 		for i := range some {
-			if r := scaler(t, namespace, name(i)).Status.Recommendation; r == nil || r.ContainerRecommendations[0].Target.Memory.Value() < 500<<20 {
+			if r := scaler(t, namespace, name(i)).Status.Recommendation; r == nil || r.ContainerRecommendations[0].Target.CPU.MilliValue() < 900 {
 				return fmt.Sprintf("%s is recommended %+v", name(i), r)
 			}
 		}
