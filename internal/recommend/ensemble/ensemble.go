@@ -454,7 +454,7 @@ type Need struct {
 // complete. Before, the interval counts as soon as its mean is certain to exceed the level, even
 // if nothing were used in the rest of it, and usage has not dropped again.
 func (c *CPU) Need() Need {
-	if c.phase == 0 {
+	if c.IsEmpty() {
 		return Need{}
 	}
 	k := int(c.chosen)
@@ -490,8 +490,11 @@ func (c *CPU) Need() Need {
 	}
 }
 
-// IsEmpty says whether no usage was added yet.
-func (c *CPU) IsEmpty() bool { return c.phase == 0 }
+// IsEmpty says whether no usage is known: none was added yet, or what was added is lost because the
+// state was encoded before its first interval ended.
+func (c *CPU) IsEmpty() bool {
+	return c.phase == 0 || c.level[first] == 0 && len(c.open.pods) == 0
+}
 
 // Peak is the highest usage of the last eight days, the mean of the pods in an interval, in
 // millicores and rounded up.

@@ -319,6 +319,23 @@ func TestResizesAreForSomething(t *testing.T) {
 	}
 }
 
+// A restart loses the current interval. Before the first one has ended, that is all there is.
+func TestARestartWithinTheFirstIntervalKnowsNothing(t *testing.T) {
+	var c CPU
+	feed(&c, 0, 3, func(int) float64 { return 300 }, params)
+	if n := c.Need(); n.Millis != 300 {
+		t.Errorf("after three minutes: Need() = %+v, want 300m", n)
+	}
+	again, _, err := DecodeBinary(c.AppendBinary(nil))
+	if err != nil || !again.IsEmpty() || again.Need() != (Need{}) {
+		t.Errorf("after a restart: Need() = %+v, is empty %v, error %v; want nothing", again.Need(), again.IsEmpty(), err)
+	}
+	feed(&again, 3, 1, func(int) float64 { return 200 }, params)
+	if n := again.Need(); n.Millis != 200 {
+		t.Errorf("a minute after a restart: Need() = %+v, want 200m", n)
+	}
+}
+
 func TestACloneIsIndependent(t *testing.T) {
 	var c CPU
 	fleet(&c, 3, 7, func(int, int) float64 { return 300 })
@@ -378,6 +395,7 @@ func FuzzAdd(f *testing.F) {
 		}
 		b := c.AppendBinary(nil)
 		again, rest, err := DecodeBinary(b)
+		again.Need()
 		if err != nil || len(rest) > 0 || !slices.Equal(again.AppendBinary(nil), b) {
 			t.Errorf("seed %d: %d of %d B do not round-trip: %v", seed, len(rest), len(b), err)
 		}
