@@ -25,7 +25,7 @@
 // about a day. worth is 1 up to burstFactor times that mean, and falls in proportion above it: a
 // container that is nearly idle is not held at the level of its bursts.
 //
-// The state takes 2.8 KB at any age, and 24 B for each pod. Adding a sample takes a tenth of a
+// The state takes 2.6 KB at any age, and 24 B for each pod. Adding a sample takes a tenth of a
 // microsecond, and the end of an interval about three. The package reads no clock and is not safe
 // for concurrent use.
 package ensemble
