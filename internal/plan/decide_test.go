@@ -214,7 +214,7 @@ func TestWhatIsDecided(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/2 changing`,
 		},
-		"A minAllowed above what is requested is put in force at once": {
+		"A minAllowed above what is requested is applied at once": {
 			given(onlyCPU, atSize(), decidedBefore(recently, func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
 				policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(205, 0) })),
 			`decides app 205m - (Bounds)

@@ -193,7 +193,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires
 			0/1, again in 9m0s`,
 		},
-		"A resize that was accepted and is not put in force": {
+		"A resize that was accepted and is not applied": {
 			given(orRollout, decidedBefore(), appTakenOver(), pods(requested("web-1", workload.Resize{InProgress: true}))),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
@@ -255,7 +255,7 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			Applied: All pods have the decided size
 			2/2 applied`,
 		},
-		"What is decided later is put in force in place again": {
+		"What is decided later is applied in place again": {
 			given(orRollout, atSize(), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(250, 256) }), appTakenOver(), template(large()), recommends()),
 			`keeps app 250m 256Mi
 			resizes web-1 to app 250m 256Mi of 500m 512Mi

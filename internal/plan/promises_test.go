@@ -320,7 +320,7 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// mostAllowed is what a request of a container may be at most, whoever bounds it.
+// mostAllowed is the upper limit of a container request from all bounds together.
 func (w world) mostAllowed(container string) quantity.Amounts {
 	most := quantity.Amounts{CPUMillis: math.MaxInt64, MemoryBytes: math.MaxInt64}
 	bound := func(a quantity.Amounts) {

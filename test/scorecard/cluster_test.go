@@ -54,7 +54,7 @@ var accepted = []string{
 func TestBundle(t *testing.T) {
 	stock := os.Getenv(stockVariable)
 	if *record {
-		t.Skip("-record only records")
+		t.Skip("with -record, only TestRecord runs")
 	}
 	if stock == "" {
 		t.Fatalf("%s is not set: run make scorecard", stockVariable)

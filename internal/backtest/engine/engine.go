@@ -118,7 +118,7 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 		slices.Equal(next.Reasons, before.Reasons)
 }
 
-// pass plans with a Deployment of one pod, whose resizes are always in force at once. All pods have
+// pass plans with a Deployment of one pod, whose resizes are always applied at once. All pods have
 // the same size, so one stands for all.
 func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
 	name := p.container.Name

@@ -44,7 +44,7 @@ type Store struct {
 	Client client.Client
 	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
-	// MaxAhead is how far the clock of whoever wrote a checkpoint may be ahead of ours. 0 is a
+	// MaxAhead is how far a checkpoint's newest sample or kill may be ahead of our clock. 0 is a
 	// minute.
 	MaxAhead time.Duration
 

@@ -222,7 +222,7 @@ func TestNoSubsetOfSilentPodsLowersATarget(t *testing.T) {
 	}
 }
 
-// More usage raises at once, whoever is silent.
+// More usage raises at once, whichever pods are silent.
 func TestUsageBesideASilentPodRaises(t *testing.T) {
 	d := newDeploymentUsage(t, 4)
 	for range 120 {
