@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -37,6 +38,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
@@ -126,9 +128,16 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 	})
 
 	t.Run("an OOM kill of one pod raises the memory of all", func(t *testing.T) {
-		pods := node.RunningPods(t, load)
-		limit := node.Limits(t, pods[0]).MemoryLimitBytes
-		victim := pods[0]
+		var victim corev1.Pod
+		testkit.Eventually(t, long, func() string {
+			// Statuses have whole seconds: nobody knows which size a kill within the second of a resize has hit.
+			victim = node.RunningPods(t, load)[0]
+			if age := time.Since(workload.ReadPod(&victim, true).Resized); age < 2*time.Second {
+				return fmt.Sprintf("pod %s was resized %s ago", victim.Name, age)
+			}
+			return ""
+		})
+		limit := node.Limits(t, victim).MemoryLimitBytes
 		node.Load(t, victim, 10, limit>>20+40)
 		testkit.Eventually(t, long, func() string {
 			for _, pod := range node.RunningPods(t, load) {
