@@ -154,28 +154,21 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 // restorePatch restores the original values of the fields that are still ours; nil if there
 // are none. A value that was not set is removed.
 func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
-	var containers []map[string]any
-	for _, h := range original.Containers {
-		for _, c := range d.Spec.Template.Spec.Containers {
+	var containers []containerPatch
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, h := range original.Containers {
 			if c.Name != h.ContainerName {
 				continue
 			}
 			if resources := restoredResources(c, h, owned); resources != nil {
-				containers = append(containers, map[string]any{"name": c.Name, "resources": resources})
+				containers = append(containers, containerPatch{c.Name, resources})
 			}
 		}
 	}
 	if len(containers) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion},
-		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}},
-	})
-	if err != nil {
-		panic(err) // strings and maps always encode
-	}
-	return patch
+	return templatePatch(d, containers, nil)
 }
 
 // restoredResources are the original values of a container's fields that are still ours; nil
