@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
@@ -35,7 +36,7 @@ import (
 const (
 	// DefaultResyncPeriod is how often a scaler is reconciled without any event.
 	DefaultResyncPeriod = 10 * time.Minute
-	// staleCacheRetry is when to reconcile again after the cache was found to be old.
+	// staleCacheRetry is when to reconcile again after a write whose result the next step needs.
 	staleCacheRetry = 50 * time.Millisecond
 )
 
@@ -71,11 +72,12 @@ type Reconciler struct {
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
 
-	lookup   *lookup
-	pods     podMemory
-	admitted admissionMemory
-	quotas   quotaMemory
-	written  *ownwrites.Memory
+	lookup    *lookup
+	pods      podMemory
+	admitted  admissionMemory
+	quotas    quotaMemory
+	written   *ownwrites.Memory
+	conflicts queue.Conflicts
 }
 
 // UsageProblems reports what keeps a scaler's usage from being complete.
@@ -135,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if r.written.IsNewerThan(&vs, s.now) {
 		// A reconcile of an old object would compare with a status that is no longer
 		// there, and might not write what has changed.
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if vs.DeletionTimestamp != nil {
 		s.classify(r.release(ctx, s))
@@ -312,10 +314,13 @@ func (s *scope) classify(err error) {
 
 // result tells the queue when to reconcile next.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
-	after := r.resync(s.scaler.UID)
+	key, after := client.ObjectKeyFromObject(s.scaler), r.resync(s.scaler.UID)
+	if s.outcome != conflicted {
+		r.conflicts.Forget(key)
+	}
 	switch s.outcome {
 	case conflicted:
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
 	case gone:
 		return reconcile.Result{RequeueAfter: after}, nil
 	case failed:
@@ -345,6 +350,7 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 	r.written.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
+	r.conflicts.Forget(key)
 	r.dequeue(key)
 	if !r.admitted.isBound(key) {
 		return nil
