@@ -96,6 +96,8 @@ type scope struct {
 	// unreleased says why the original values of a Deployment could not be restored; nil if
 	// they could, or if there are none.
 	unreleased error
+	// unsaved says why the API server refuses the checkpoint; it has no reason if it does not.
+	unsaved apierror.Rejection
 	// observation is what the target and its surroundings are like.
 	observation observation
 	// policy is the spec in the terms of the plan.
@@ -188,7 +190,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error)
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
-		return false, err
+		return s.planUnread(err)
 	}
 	situation := &s.observation.situation
 	var containers []string
@@ -206,7 +208,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	if len(recs) == 0 {
 		return false, nil
 	}
-	return false, r.Histories.Save(ctx, s.scaler, recs, s.now)
+	return false, s.noteUnsaved(ctx, r.Histories.Save(ctx, s.scaler, recs, s.now))
 }
 
 // recordOOMKills adds the OOM kills that the pods report to the history, the oldest first.
@@ -258,6 +260,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		s.plan = s.plan.Unclaimed(s.observation.situation)
 		return true, nil // The claim triggers the next reconcile once it is in the cache.
 	}
+	s.deferUnsaved()
 	if s.policy.Suspended {
 		s.keepsNewPods = true
 	} else {
