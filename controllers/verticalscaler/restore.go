@@ -140,8 +140,8 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		if err != nil {
 			return err
 		}
-		defer done()
 		err = r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+		done(err)
 		if err != nil {
 			return fmt.Errorf("restoring the original values of Deployment %s: %w", key, err)
 		}
