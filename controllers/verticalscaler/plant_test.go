@@ -83,6 +83,7 @@ func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)},
 	}
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{app}
+	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout-1", UID: "set-1", OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment")),
 	}}}

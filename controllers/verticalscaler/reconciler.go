@@ -165,11 +165,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run runs the phases in order.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	for _, phase := range []phase{r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply} {
-		if done, err := phase(ctx, s); done || err != nil {
+		if done, err := phase(ctx, s); err != nil {
 			return err
+		} else if done {
+			break
 		}
 	}
-	return nil
+	return r.dropUnused(ctx, s)
 }
 
 // claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
