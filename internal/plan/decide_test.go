@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 			given(manyContainers(100, 64)),
 			`no decision
 			Rejected: container c64, container c65, container c66 and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy
-			2/2 stalled`,
+			0/2 stalled`,
 		},
 		"Containers beyond the 64th that the policy leaves alone are not named": {
 			given(manyContainers(70, 64), func(w *world) {
@@ -75,7 +76,7 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 			}),
 			`no decision
 			WithinTolerance: The current requests are within the tolerance of the recommendation
-			2/2`,
+			2/2 applied`,
 		},
 		"An HPA on both resources leaves nothing to do": {
 			given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
@@ -373,5 +374,18 @@ func manyContainers(all, known int) func(*world) {
 		template(containers...)(w)
 		recommends(recs...)(w)
 		pods(pod("web-1", containers...), pod("web-2", containers...))(w)
+	}
+}
+
+// All containers that have a decision also have its sizes. That is not all containers.
+func TestTheContainersBeyondThe64thAreNamedBesideTheOthers(t *testing.T) {
+	w := given(manyContainers(65, 64), decidedBefore())
+	w.situation.Decision.Requests = map[string]quantity.Amounts{}
+	for _, rec := range w.situation.Recommendations {
+		w.situation.Decision.Requests[rec.Name] = rec.Target
+	}
+	verdict := w.next(noon).Verdict
+	if verdict.Reason != "Rejected" || !verdict.State.IsStalled() || !strings.Contains(verdict.Message, "container c64: not managed") {
+		t.Errorf("the verdict is %s, stalled %t: %s", verdict.Reason, verdict.State.IsStalled(), verdict.Message)
 	}
 }
