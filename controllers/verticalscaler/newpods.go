@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -163,18 +164,15 @@ const sweepRetry = 30 * time.Second
 
 // Start implements manager.Runnable. It ends once the bindings are swept, or may not be listed.
 func (s sweeper) Start(ctx context.Context) error {
-	for {
+	// It only fails with the context, when the operator stops.
+	_ = wait.PollUntilContextCancel(ctx, sweepRetry, true, func(ctx context.Context) (bool, error) {
 		err := s.sweepBindings(ctx)
-		if err == nil || ctx.Err() != nil {
-			return nil
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot sweep leftover bindings yet", "retryAfter", sweepRetry.String())
 		}
-		log.FromContext(ctx).Error(err, "Cannot sweep leftover bindings yet", "retryAfter", sweepRetry.String())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(sweepRetry):
-		}
-	}
+		return err == nil, nil
+	})
+	return nil
 }
 
 // sweepBindings deletes, once, the bindings of scalers that were deleted while no operator was

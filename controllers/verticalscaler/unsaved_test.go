@@ -26,7 +26,7 @@ var refusals = map[string]struct {
 	says   string
 }{
 	"a missing role": {
-		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`User "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
+		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`user "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
 		"Forbidden", "Give the operator the role",
 	},
 	"a quota":  {apierrors.NewForbidden(checkpoints, "checkout", errors.New("exceeded quota: few, requested: count/verticalscalercheckpoints=1")), "QuotaExceeded", "Raise the ResourceQuota"},
