@@ -25,7 +25,7 @@
 // about a day. worth is 1 up to burstFactor times that mean, and falls in proportion above it: a
 // container that is nearly idle is not held at the level of its bursts.
 //
-// The state takes 2.6 KB at any age, and 24 B for each pod. Adding a sample takes a tenth of a
+// The state takes 2.6 KB at any age, and 24 B for each pod after the first. Adding a sample takes a tenth of a
 // microsecond, and the end of an interval about three. The package reads no clock and is not safe
 // for concurrent use.
 package ensemble
@@ -237,7 +237,7 @@ func (c *CPU) Raise(millis int64) {
 // Clone returns a deep copy.
 func (c *CPU) Clone() CPU {
 	clone := *c
-	clone.open.pods = slices.Clone(c.open.pods)
+	clone.open.more = slices.Clone(c.open.more)
 	return clone
 }
 
@@ -493,7 +493,7 @@ func (c *CPU) Need() Need {
 // IsEmpty says whether no usage is known: none was added yet, or what was added is lost because the
 // state was encoded before its first interval ended.
 func (c *CPU) IsEmpty() bool {
-	return c.phase == 0 || c.level[first] == 0 && len(c.open.pods) == 0
+	return c.phase == 0 || c.level[first] == 0 && c.open.count() == 0
 }
 
 // Peak is the highest usage of the last eight days, the mean of the pods in an interval, in

@@ -12,7 +12,10 @@ import (
 
 // open is the current interval.
 type open struct {
-	pods []pod
+	// first is the first pod, whose count is 0 without one, and more are the others. Most
+	// containers have one pod.
+	first pod
+	more  []pod
 	// next is the pod that is expected next: pods usually come in the same order.
 	next int
 	// age is the observed time since the interval began, recent the same on the time scale of
@@ -27,6 +30,23 @@ type pod struct {
 	last  float32
 	peak  float32 // the highest sample divided by the limit factor
 	count uint32
+}
+
+func (p *pod) usage() float32 { return max(p.sum/float32(p.count), p.peak) }
+
+// count is the number of pods.
+func (o *open) count() int {
+	if o.first.count == 0 {
+		return 0
+	}
+	return 1 + len(o.more)
+}
+
+func (o *open) at(i int) *pod {
+	if i == 0 {
+		return &o.first
+	}
+	return &o.more[i-1]
 }
 
 // add adds a sample of a pod. One that covers a whole interval by itself replaces those before it,
@@ -44,30 +64,31 @@ func (o *open) add(s Sample, isWhole bool) {
 	}
 }
 
+// pod finds the pod of a name, or adds it.
 func (o *open) pod(name string) *pod {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
-	key := h.Sum64()
-	for range o.pods {
-		if o.next >= len(o.pods) {
-			o.next = 0
-		}
-		if p := &o.pods[o.next]; p.name == key {
-			o.next++
+	key, n := h.Sum64(), o.count()
+	for range n {
+		p := o.at(o.next % n)
+		o.next = o.next%n + 1
+		if p.name == key {
 			return p
 		}
-		o.next++
 	}
-	o.pods = append(o.pods, pod{name: key})
-	o.next = len(o.pods)
-	return &o.pods[o.next-1]
+	if n == 0 {
+		o.first = pod{name: key}
+		return &o.first
+	}
+	o.more = append(o.more, pod{name: key})
+	return &o.more[n-1]
 }
 
 // usages are the usage of each pod in the interval, in ascending order.
 func (o *open) usages() []float32 {
-	list := make([]float32, len(o.pods))
-	for i, p := range o.pods {
-		list[i] = max(p.sum/float32(p.count), p.peak)
+	list := make([]float32, o.count())
+	for i := range list {
+		list[i] = o.at(i).usage()
 	}
 	slices.Sort(list)
 	return list
@@ -76,23 +97,24 @@ func (o *open) usages() []float32 {
 // isUrgent says whether the mean of the pods is certain to exceed a level at the end of the
 // interval, and exceeds it now.
 func (o *open) isUrgent(mean, level float32) bool {
-	if o.recent < urgentAge {
+	n := o.count()
+	if o.recent < urgentAge || n == 0 {
 		return false
 	}
 	last := float32(0)
-	for _, p := range o.pods {
-		last += p.last / float32(len(o.pods))
+	for i := range n {
+		last += o.at(i).last / float32(n)
 	}
 	return min(mean, last)*float32(o.recent)/float32(interval) > level
 }
 
 // reset begins a new interval. It keeps no more memory than twice the pods need.
 func (o *open) reset() {
-	pods := o.pods[:0]
-	if cap(pods) > 2*len(o.pods)+1 {
-		pods = nil
+	more := o.more[:0]
+	if cap(more) > 2*len(o.more) {
+		more = nil
 	}
-	*o = open{pods: pods}
+	*o = open{more: more}
 }
 
 func meanOf(all []float32) float32 {
