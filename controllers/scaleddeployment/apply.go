@@ -84,8 +84,8 @@ func (r *Reconciler) ensureDeployment(ctx context.Context, s *scope) error {
 	var scalers *fieldpath.Set
 	if s.deployment != nil {
 		var err error
-		if scalers, err = r.releaseRemovedContainers(ctx, s); err != nil {
-			return err
+		if scalers, err = ownership.Of(s.deployment.ManagedFields, ownership.Scalers); err != nil {
+			return fmt.Errorf("reading the managed fields of Deployment %s: %w", client.ObjectKeyFromObject(s.deployment), err)
 		}
 		live = s.deployment
 	} else if err := r.checkOwnerExists(ctx, s.owner); err != nil {
@@ -107,30 +107,6 @@ func (r *Reconciler) ensureDeployment(ctx context.Context, s *scope) error {
 		s.changed(event, s.deployment)
 	}
 	return nil
-}
-
-// releaseRemovedContainers makes the scaler release the fields of containers that the
-// owner has removed, so that our apply can delete them. It returns the fields of the
-// Deployment that scalers own.
-func (r *Reconciler) releaseRemovedContainers(ctx context.Context, s *scope) (scalers *fieldpath.Set, err error) {
-	key := client.ObjectKeyFromObject(s.deployment)
-	owners, err := ownership.Of(s.deployment.ManagedFields, ownership.Owners)
-	if err == nil {
-		scalers, err = ownership.Of(s.deployment.ManagedFields, ownership.Scalers)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
-	}
-	document := releasedFields(s.owner, s.deployment, owners, scalers)
-	if document == nil {
-		return scalers, nil
-	}
-	if err := r.Client.Apply(ctx, document, client.FieldOwner(ownership.Scalers), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("releasing removed containers of Deployment %s: %w", key, err)
-	}
-	s.deployment = s.deployment.DeepCopy() // The cache owns the original.
-	s.deployment.ResourceVersion = ptr.Deref(document.ResourceVersion, "")
-	return scalers, nil
 }
 
 // applyScaler is a phase: it creates the VerticalScaler, restores what its owner asks for,

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -93,51 +91,6 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 		dropEmptyResources(out.Object, "spec", "template", "spec", list)
 	}
 	return out, stampAppliedHash(out)
-}
-
-// releasedFields is a document to apply with the scaler's field manager, so that the scaler
-// releases the containers that the owner has removed; nil if there are none. It repeats the
-// fields of the other containers, which the scaler keeps. Our own apply cannot delete a
-// container while the scaler owns a field of it. A container that the owner never had stays.
-func releasedFields(owner *v1beta1.ScaledDeployment, live *appsv1.Deployment, owners, scalers *fieldpath.Set) *appsv1ac.DeploymentApplyConfiguration {
-	var kept []*corev1ac.ContainerApplyConfiguration
-	found := false
-	for _, c := range live.Spec.Template.Spec.Containers {
-		isDesired := slices.ContainsFunc(owner.Spec.Template.Spec.Containers, func(d corev1.Container) bool { return d.Name == c.Name })
-		if !isDesired && ownership.HasContainer(owners, c.Name) && ownership.HasContainer(scalers, c.Name) {
-			found = true
-			continue
-		}
-		resources := corev1ac.ResourceRequirements()
-		if requests := ownedResources(c.Resources.Requests, c.Name, "requests", scalers); len(requests) > 0 {
-			resources.WithRequests(requests)
-		}
-		if limits := ownedResources(c.Resources.Limits, c.Name, "limits", scalers); len(limits) > 0 {
-			resources.WithLimits(limits)
-		}
-		if resources.Requests != nil || resources.Limits != nil {
-			kept = append(kept, corev1ac.Container().WithName(c.Name).WithResources(resources))
-		}
-	}
-	if !found {
-		return nil
-	}
-	out := appsv1ac.Deployment(live.Name, live.Namespace).WithUID(live.UID).WithResourceVersion(live.ResourceVersion)
-	if len(kept) > 0 {
-		out.WithSpec(appsv1ac.DeploymentSpec().WithTemplate(corev1ac.PodTemplateSpec().WithSpec(corev1ac.PodSpec().WithContainers(kept...))))
-	}
-	return out
-}
-
-// ownedResources are the entries of the list that the set contains.
-func ownedResources(list corev1.ResourceList, container, field string, set *fieldpath.Set) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for name, amount := range list {
-		if ownership.HasResource(set, container, field, string(name)) {
-			out[name] = amount
-		}
-	}
-	return out
 }
 
 // scalerFor is the VerticalScaler that the owner asks for. It has the owner's name.

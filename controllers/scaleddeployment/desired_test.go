@@ -209,48 +209,6 @@ func TestScalerFor(t *testing.T) {
 	}
 }
 
-func TestReleasedFields(t *testing.T) {
-	live := func(names ...string) *appsv1.Deployment {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-1", ResourceVersion: "7"}}
-		for _, name := range names {
-			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("150m"), "memory": resource.MustParse("64Mi")},
-			}})
-		}
-		return d
-	}
-	both, other := ownedFields("app requests cpu", "side requests cpu"), ownedFields("other requests cpu")
-	for name, tc := range map[string]struct {
-		live            *appsv1.Deployment
-		owners, scalers *fieldpath.Set
-		want            string // "" for no document
-	}{
-		"no container was removed":                         {live("app"), both, both, ""},
-		"the scaler owns nothing of the removed container": {live("app", "side"), both, ownedFields("app requests cpu"), ""},
-		"the container is of another manager":              {live("app", "other"), both, ownedFields("app requests cpu", "other requests cpu"), ""},
-		"no managed fields":                                {live("app", "side"), nil, nil, ""},
-		"the scaler keeps its other containers":            {live("app", "side"), both, both, `{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}}`},
-		"the scaler owned nothing else":                    {live("app", "other"), other, other, `null`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := releasedFields(anOwner(), tc.live, tc.owners, tc.scalers)
-			if got == nil {
-				if tc.want != "" {
-					t.Error("no document")
-				}
-				return
-			}
-			spec, err := json.Marshal(got.Spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(spec) != tc.want || *got.UID != "web-1" || *got.ResourceVersion != "7" {
-				t.Errorf("spec %s, UID %s, version %s; want %s", spec, *got.UID, *got.ResourceVersion, tc.want)
-			}
-		})
-	}
-}
-
 func TestAppliedHash(t *testing.T) {
 	of := func(change func(*v1beta1.ScaledDeployment), scalers *fieldpath.Set) string {
 		t.Helper()

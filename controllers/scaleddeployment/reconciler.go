@@ -18,17 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 )
 
-const (
-	// staleCacheRetry is when to reconcile again after the cache was found to be old.
-	staleCacheRetry = 50 * time.Millisecond
-	// rejectedRetry is when to retry what the API server has rejected. No event tells
-	// that a quota or a webhook would accept it now.
-	rejectedRetry = time.Minute
-)
+// rejectedRetry is when to retry what the API server has rejected. No event tells that a quota
+// or a webhook would accept it now.
+const rejectedRetry = time.Minute
 
 // Reconciler creates and updates the Deployments and VerticalScalers that
 // ScaledDeployments ask for.
@@ -44,7 +41,8 @@ type Reconciler struct {
 	// ResyncPeriod is how often an object is reconciled without any event.
 	ResyncPeriod time.Duration
 
-	written *ownwrites.Memory
+	written   *ownwrites.Memory
+	conflicts queue.Conflicts
 	// ineffective maps an objectKey to the last attempt that the API server modified.
 	ineffective sync.Map
 }
@@ -92,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	s := &scope{owner: &owner, now: r.Clock.Now()}
 	if r.written.IsNewerThan(&owner, s.now) {
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if owner.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil // The garbage collector deletes what the owner controls.
@@ -101,17 +99,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.recordChanges(s) // Changes are made, even if a later phase failed.
 	switch end {
 	case conflicted:
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	case abandoned:
 		return reconcile.Result{}, nil
 	case settled, rejected, failed:
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+			return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	r.conflicts.Forget(request.NamespacedName)
 	r.recordRejection(s)
 	return r.result(s)
 }
@@ -179,6 +178,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 // forget drops what is remembered of a deleted owner.
 func (r *Reconciler) forget(owner types.NamespacedName) {
 	r.written.Forget(owner)
+	r.conflicts.Forget(owner)
 	for _, kind := range []string{deploymentKind.Kind, scalerKind.Kind} {
 		r.ineffective.Delete(objectKey{kind, owner})
 	}

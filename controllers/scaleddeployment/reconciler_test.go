@@ -244,6 +244,43 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 }
 
+// Whoever else keeps writing the object: conflicts in a row are retried less and less, whether the
+// Deployment or the status meets them.
+func TestConflictsBackOff(t *testing.T) {
+	changed := apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "web", errors.New("changed"))
+	conflicts := true
+	s := newFixture(t, anOwner(), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			if conflicts {
+				return changed
+			}
+			return c.SubResource(subresource).Update(ctx, o, options...)
+		},
+	})
+	for _, want := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+		if _, result, err := s.reconcile(); err != nil || result.RequeueAfter != want {
+			t.Errorf("Reconcile() = %+v, %v, want a retry in %s", result, err, want)
+		}
+	}
+	conflicts = false
+	if _, result, err := s.reconcile(); err != nil || result.RequeueAfter < time.Minute {
+		t.Errorf("Reconcile() = %+v, %v, want the resync", result, err)
+	}
+	conflicts = true
+	s.reconciler.written.Forget(client.ObjectKey{Namespace: "shop", Name: "web"})
+	owner := &v1beta1.ScaledDeployment{}
+	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, owner); err != nil {
+		t.Fatal(err)
+	}
+	owner.Status = v1beta1.ScaledDeploymentStatus{}
+	if err := s.Status().Update(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, result, err := s.reconcile(); err != nil || result.RequeueAfter != 50*time.Millisecond {
+		t.Errorf("the first conflict after a success: %+v, %v, want a retry in 50ms", result, err)
+	}
+}
+
 // The cache is stale: the API server has a Deployment that the cache lacks.
 func TestADeploymentMissingFromTheCacheIsNotAdopted(t *testing.T) {
 	// Equal to what the owner asks for, but without a controller.

@@ -16,24 +16,30 @@ import (
 
 // apply is a phase: it takes the plan's step.
 func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error) {
-	release, err := r.permit(s)
+	ended, err := r.permit(s)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Step not taken", "reason", err.Error())
 		return false, err
 	}
-	defer release()
+	err = r.take(ctx, s)
+	ended(err)
+	return false, err
+}
+
+// take takes the plan's step.
+func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	switch step := s.plan.Step.(type) {
 	case plan.Resize:
-		return false, r.resize(ctx, s, step)
+		return r.resize(ctx, s, step)
 	case plan.TakeOver:
-		return false, r.takeOver(ctx, s, step)
+		return r.takeOver(ctx, s, step)
 	case plan.Rewrite:
-		return false, r.rewrite(ctx, s, step)
+		return r.rewrite(ctx, s, step)
 	case plan.Evict:
-		return false, r.evict(ctx, s, step)
+		return r.evict(ctx, s, step)
 	case plan.Restore:
 		if err := r.restore(ctx, s.scaler, s.status.OriginalResources); err != nil {
-			return false, err
+			return err
 		}
 		s.status.OriginalResources = nil
 		s.requeueAfter = staleCacheRetry
@@ -42,7 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scope) (done bool, err error)
 	default:
 		log.FromContext(ctx).V(1).Info("Nothing to change", "reason", s.plan.Verdict.Reason, "message", s.plan.Verdict.Message)
 	}
-	return false, nil
+	return nil
 }
 
 // block makes the plan report that its step was rejected. It returns false for an error that

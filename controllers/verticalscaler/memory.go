@@ -161,6 +161,8 @@ type admitted struct {
 	readAt time.Time
 	// sizes are what the status asks the API server for.
 	sizes []v1beta1.NewPodContainer
+	// isBound says that there is, or may be, a binding.
+	isBound bool
 	// askedSince is since when there has been a binding beside them; zero if it is unknown.
 	askedSince time.Time
 }
@@ -194,14 +196,22 @@ func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.
 // remember notes that the binding is right.
 func (m *admissionMemory) remember(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time) {
 	m.replace(scaler, func(last admitted) admitted {
-		last.selector, last.readAt = selector.DeepCopy(), now
+		last.selector, last.readAt, last.isBound = selector.DeepCopy(), now, true
+		return last
+	})
+}
+
+// exists notes that there is a binding, right or not.
+func (m *admissionMemory) exists(scaler types.NamespacedName) {
+	m.replace(scaler, func(last admitted) admitted {
+		last.isBound = true
 		return last
 	})
 }
 
 func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {
 	last, _ := m.get(scaler)
-	return last.selector != nil
+	return last.isBound
 }
 
 // quotaMemory remembers which scalers wait for a ResourceQuota.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -151,16 +153,42 @@ func (r *Reconciler) deleteBinding(ctx context.Context, scaler types.NamespacedN
 	return nil
 }
 
+// sweeper sweeps the bindings when the operator starts to lead. The caches are synced then.
+type sweeper struct{ *Reconciler }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (sweeper) NeedLeaderElection() bool { return true }
+
+// sweepRetry is when to sweep again after a failed request.
+const sweepRetry = 30 * time.Second
+
+// Start implements manager.Runnable. It ends once the bindings are swept, or may not be listed.
+func (s sweeper) Start(ctx context.Context) error {
+	// It only fails with the context, when the operator stops.
+	_ = wait.PollUntilContextCancel(ctx, sweepRetry, true, func(ctx context.Context) (bool, error) {
+		err := s.sweepBindings(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot sweep leftover bindings yet", "retryAfter", sweepRetry.String())
+		}
+		return err == nil, nil
+	})
+	return nil
+}
+
 // sweepBindings deletes, once, the bindings of scalers that were deleted while no operator was
-// running. A binding is cluster-scoped, so a scaler cannot own it.
+// running. A binding is cluster-scoped, so a scaler cannot own it. It remembers the bindings of
+// the other scalers, so that they go with their scalers, whatever a reconcile has seen of them.
 func (r *Reconciler) sweepBindings(ctx context.Context) error {
 	if r.admitted.swept.Load() {
 		return nil
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); apierror.Of(err).Reason != "" {
-		log.FromContext(ctx).Info("Cannot list leftover bindings", "message", apierror.Of(err).Message)
-		r.admitted.swept.Store(true)
+	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); meta.IsNoMatchError(err) {
+		r.admitted.swept.Store(true) // An API server without these policies has no bindings.
+		return nil
+	} else if apierror.Of(err).Reason != "" {
+		// The right belongs to an optional component. If it comes later, the next binding sweeps.
+		log.FromContext(ctx).V(1).Info("Cannot list leftover bindings", "message", apierror.Of(err).Message)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("listing the bindings: %w", err)
@@ -168,7 +196,11 @@ func (r *Reconciler) sweepBindings(ctx context.Context) error {
 	for i := range bindings.Items {
 		key, ours := admission.ScalerOf(&bindings.Items[i])
 		// In a namespace that is not watched, the error is another one.
-		if err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{}); !ours || !apierrors.IsNotFound(err) {
+		err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{})
+		if ours && err == nil {
+			r.admitted.exists(key)
+		}
+		if !ours || !apierrors.IsNotFound(err) {
 			continue
 		}
 		if err := r.deleteBinding(ctx, key); err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -25,8 +26,10 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
@@ -86,6 +89,28 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		off.Spec.UpdatePolicy.UpdateMode = "Recommend"
 		if err := r.deleteUnusedBinding(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
 			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
+		}
+	})
+	t.Run("what was left behind is swept up at the start, and the others go with their scalers", func(t *testing.T) {
+		failures := 1
+		r := reconciler(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ok := list.(*admissionv1.MutatingAdmissionPolicyBindingList); ok && failures > 0 {
+				failures--
+				return apierrors.NewTooManyRequestsError("busy")
+			}
+			return c.List(ctx, list, options...)
+		}}, admission.Policy(), admission.Binding(gone, selector), admission.Binding(key, selector))
+		r.Histories, r.written = &checkpoint.Store{}, &ownwrites.Memory{}
+		synctest.Test(t, func(t *testing.T) {
+			if err := (sweeper{r}).Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got := strings.Join(bindings(r), " "); got != vs.Name {
+			t.Errorf("after the start: bindings of %q, want that of %s", got, vs.Name)
+		}
+		if err := r.forget(t.Context(), key); err != nil || len(bindings(r)) > 0 {
+			t.Errorf("after the deletion of a scaler that was not reconciled: %v, bindings of %v", err, bindings(r))
 		}
 	})
 	t.Run("while changes are frozen, new pods get what they have been getting", func(t *testing.T) {

@@ -38,10 +38,10 @@ func deferralFrom(err error) *deferral {
 }
 
 // permit asks for permission to take the plan's step. The caller must call done after the
-// step.
-func (r *Reconciler) permit(s *scope) (done func(), err error) {
+// step, with its error.
+func (r *Reconciler) permit(s *scope) (done func(error), err error) {
 	key := client.ObjectKeyFromObject(s.scaler)
-	done = func() {}
+	done = func(error) {}
 	switch s.plan.Step.(type) {
 	case nil, plan.Record:
 		r.dequeue(key)
@@ -58,10 +58,11 @@ func (r *Reconciler) permit(s *scope) (done func(), err error) {
 	return r.slot(s.scaler, plan.WantOf(s.plan, s.observation.situation))
 }
 
-// slot asks the budget for one change.
-func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done func(), err error) {
+// slot asks the budget for one change. After a conflict, nothing has changed, and the slot is
+// returned: a cache that lags would otherwise use up the budget of its namespace.
+func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done func(error), err error) {
 	if r.Budget == nil {
-		return func() {}, nil
+		return func(error) {}, nil
 	}
 	key := client.ObjectKeyFromObject(vs)
 	granted, isNew := r.Budget.Ask(r.Clock.Now(), key, want)
@@ -69,7 +70,13 @@ func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done fu
 	if !granted {
 		return nil, budgetDeferral
 	}
-	return func() { r.Budget.Done(r.Clock.Now(), key) }, nil
+	return func(err error) {
+		if isConflict(err) {
+			r.Budget.Return(key)
+			return
+		}
+		r.Budget.Done(r.Clock.Now(), key)
+	}, nil
 }
 
 // dequeue removes the scaler from the queue of the budget.

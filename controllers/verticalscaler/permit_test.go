@@ -52,7 +52,7 @@ func TestAChangeNeedsBothPermits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		done()
+		done(nil)
 		if got := r.Budget.Waiting(); got != waiting {
 			t.Errorf("%d wait, not %d", got, waiting)
 		}

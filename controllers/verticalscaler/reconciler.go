@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
@@ -35,7 +36,7 @@ import (
 const (
 	// DefaultResyncPeriod is how often a scaler is reconciled without any event.
 	DefaultResyncPeriod = 10 * time.Minute
-	// staleCacheRetry is when to reconcile again after the cache was found to be old.
+	// staleCacheRetry is when to reconcile again after a write whose result the next step needs.
 	staleCacheRetry = 50 * time.Millisecond
 )
 
@@ -71,11 +72,12 @@ type Reconciler struct {
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
 
-	lookup   *lookup
-	pods     podMemory
-	admitted admissionMemory
-	quotas   quotaMemory
-	written  *ownwrites.Memory
+	lookup    *lookup
+	pods      podMemory
+	admitted  admissionMemory
+	quotas    quotaMemory
+	written   *ownwrites.Memory
+	conflicts queue.Conflicts
 }
 
 // UsageProblems reports what keeps a scaler's usage from being complete.
@@ -94,6 +96,8 @@ type scope struct {
 	// unreleased says why the original values of a Deployment could not be restored; nil if
 	// they could, or if there are none.
 	unreleased error
+	// unsaved says why the API server refuses the checkpoint; it has no reason if it does not.
+	unsaved apierror.Rejection
 	// observation is what the target and its surroundings are like.
 	observation observation
 	// policy is the spec in the terms of the plan.
@@ -135,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if r.written.IsNewerThan(&vs, s.now) {
 		// A reconcile of an old object would compare with a status that is no longer
 		// there, and might not write what has changed.
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(request.NamespacedName)}, nil
 	}
 	if vs.DeletionTimestamp != nil {
 		s.classify(r.release(ctx, s))
@@ -161,11 +165,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run runs the phases in order.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
 	for _, phase := range []phase{r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply} {
-		if done, err := phase(ctx, s); done || err != nil {
+		if done, err := phase(ctx, s); err != nil {
 			return err
+		} else if done {
+			break
 		}
 	}
-	return nil
+	return r.dropUnused(ctx, s)
 }
 
 // claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
@@ -186,7 +192,7 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error)
 // anything is changed.
 func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.Histories.Load(ctx, s.scaler, s.now); err != nil {
-		return false, err
+		return s.planUnread(err)
 	}
 	situation := &s.observation.situation
 	var containers []string
@@ -204,7 +210,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	if len(recs) == 0 {
 		return false, nil
 	}
-	return false, r.Histories.Save(ctx, s.scaler, recs, s.now)
+	return false, s.noteUnsaved(ctx, r.Histories.Save(ctx, s.scaler, recs, s.now))
 }
 
 // recordOOMKills adds the OOM kills that the pods report to the history, the oldest first.
@@ -256,6 +262,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		s.plan = s.plan.Unclaimed(s.observation.situation)
 		return true, nil // The claim triggers the next reconcile once it is in the cache.
 	}
+	s.deferUnsaved()
 	if s.policy.Suspended {
 		s.keepsNewPods = true
 	} else {
@@ -312,10 +319,13 @@ func (s *scope) classify(err error) {
 
 // result tells the queue when to reconcile next.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
-	after := r.resync(s.scaler.UID)
+	key, after := client.ObjectKeyFromObject(s.scaler), r.resync(s.scaler.UID)
+	if s.outcome != conflicted {
+		r.conflicts.Forget(key)
+	}
 	switch s.outcome {
 	case conflicted:
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
 	case gone:
 		return reconcile.Result{RequeueAfter: after}, nil
 	case failed:
@@ -345,6 +355,7 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 	r.written.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
+	r.conflicts.Forget(key)
 	r.dequeue(key)
 	if !r.admitted.isBound(key) {
 		return nil

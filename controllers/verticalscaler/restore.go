@@ -84,11 +84,23 @@ func (r *Reconciler) restoreUnmanaged(ctx context.Context, s *scope) error {
 		s.status.OriginalResources = nil
 		return nil
 	}
-	// The finalizer is only for original values, even with Rollout.
-	if controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
-		return r.dropFinalizer(ctx, s.scaler, s.now)
-	}
 	return nil
+}
+
+// dropUnused removes the finalizer at the end of a reconcile that has nothing to restore: the
+// finalizer is only for original values, even with Rollout. It must not be earlier: takeOver adds
+// the finalizer before the record, and a crash between the two leaves the finalizer that this
+// reconcile needs. After any step, the status comes first.
+func (r *Reconciler) dropUnused(ctx context.Context, s *scope) error {
+	if s.plan.Step != nil || s.status.OriginalResources != nil || s.scaler.Status.OriginalResources != nil ||
+		scaler.IsPaused(s.scaler) || !controllerutil.ContainsFinalizer(s.scaler, v1beta1.RestoreFinalizer) {
+		return nil
+	}
+	err := r.dropFinalizer(ctx, s.scaler, s.now)
+	if s.isPlanned() && s.block(err) {
+		return nil
+	}
+	return err
 }
 
 func (r *Reconciler) dropFinalizer(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
@@ -140,8 +152,8 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		if err != nil {
 			return err
 		}
-		defer done()
 		err = r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name))
+		done(err)
 		if err != nil {
 			return fmt.Errorf("restoring the original values of Deployment %s: %w", key, err)
 		}
@@ -154,28 +166,21 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 // restorePatch restores the original values of the fields that are still ours; nil if there
 // are none. A value that was not set is removed.
 func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
-	var containers []map[string]any
-	for _, h := range original.Containers {
-		for _, c := range d.Spec.Template.Spec.Containers {
+	var containers []containerPatch
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, h := range original.Containers {
 			if c.Name != h.ContainerName {
 				continue
 			}
 			if resources := restoredResources(c, h, owned); resources != nil {
-				containers = append(containers, map[string]any{"name": c.Name, "resources": resources})
+				containers = append(containers, containerPatch{c.Name, resources})
 			}
 		}
 	}
 	if len(containers) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion},
-		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}},
-	})
-	if err != nil {
-		panic(err) // strings and maps always encode
-	}
-	return patch
+	return templatePatch(d, containers, nil)
 }
 
 // restoredResources are the original values of a container's fields that are still ours; nil

@@ -4,6 +4,8 @@
 package verticalscaler
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,12 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
 // managed is an entry of managedFields with resources of container app.
@@ -123,33 +125,52 @@ func templateOf(request, limit string) *appsv1.Deployment {
 	return d
 }
 
-// An apply removes what we own and do not send. Where the record of having taken it
-// was lost, it is sent as it is.
-func TestWhatIsOwnedWithoutARecordIsSentAsItIs(t *testing.T) {
-	memoryOnly := map[string]corev1.ResourceRequirements{"app": {Requests: corev1.ResourceList{"memory": resource.MustParse("2Gi")}}}
-	cases := map[string]struct {
-		owned string
-		held  []plan.Original
-		want  map[string]corev1.ResourceRequirements
-	}{
-		"what has no record is kept": {
-			allOfApp,
-			[]plan.Original{{Container: "app", Memory: true}},
-			map[string]corev1.ResourceRequirements{"app": {
-				Requests: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("2Gi")},
-				Limits:   corev1.ResourceList{"cpu": resource.MustParse("1")},
-			}},
-		},
-		"what has a record is the plan's": {allOfApp, []plan.Original{{Container: "app", CPU: true, Memory: true}}, memoryOnly},
-		"what is not ours is not sent":    {`{}`, nil, memoryOnly},
+// A strategic merge patch puts containers into its own order, and the record is sorted by name.
+func TestRestoringKeepsTheOrderOfContainers(t *testing.T) {
+	d := templateOf("500m", "1")
+	zeta := *d.Spec.Template.Spec.Containers[0].DeepCopy()
+	zeta.Name = "zeta"
+	d.Spec.Template.Spec.Containers = append([]corev1.Container{zeta}, d.Spec.Template.Spec.Containers...)
+	var fields []ownership.Leaf
+	original := &v1beta1.OriginalResources{}
+	for _, name := range []string{"app", "zeta"} {
+		fields = append(fields, ownership.Leaf{Container: name, List: "requests", Resource: "cpu"})
+		original.Containers = append(original.Containers, v1beta1.OriginalContainerResources{ContainerName: name, Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("100m"))}})
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			sizes := map[string]corev1.ResourceRequirements{"app": {Requests: corev1.ResourceList{"memory": resource.MustParse("2Gi")}}}
-			addUnrecorded(templateOf("500m", "1"), tc.held, ownedFields(t, managed("verticalscaler", "", tc.owned)), sizes)
-			if diff := cmp.Diff(tc.want, sizes); diff != "" {
-				t.Errorf("sizes (-want +got):\n%s", diff)
-			}
-		})
+	managed, err := ownership.WithTemplate(nil, Name, fields)
+	if err != nil {
+		t.Fatal(err)
 	}
+	patched := patchedBy(t, d, restorePatch(d, original, ownedFields(t, managed...)))
+	if got := namesOf(patched); !slices.Equal(got, []string{"zeta", "app"}) {
+		t.Errorf("the containers are %v", got)
+	}
+	for _, c := range patched.Spec.Template.Spec.Containers {
+		if got := c.Resources.Requests.Cpu().String(); got != "100m" {
+			t.Errorf("container %s requests %s", c.Name, got)
+		}
+	}
+}
+
+// patchedBy is the Deployment as the API server has it after a strategic merge patch.
+func patchedBy(t *testing.T, d *appsv1.Deployment, patch []byte) (patched appsv1.Deployment) {
+	t.Helper()
+	content, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err = strategicpatch.StrategicMergePatch(content, patch, appsv1.Deployment{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &patched); err != nil {
+		t.Fatal(err)
+	}
+	return patched
+}
+
+func namesOf(d appsv1.Deployment) (names []string) {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names
 }

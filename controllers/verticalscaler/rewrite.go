@@ -5,17 +5,15 @@ package verticalscaler
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -85,23 +83,11 @@ func (r *Reconciler) otherHolder(ctx context.Context, vs *v1beta1.VerticalScaler
 	return "", nil
 }
 
-// rewrite applies the sizes to the Deployment's pod template. The server-side apply has no
-// other fields, and takes these from their managers. The original values are recorded.
+// rewrite writes the sizes to the Deployment's pod template, and takes their fields from the
+// managers that own them. The original values are recorded.
 func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) error {
-	sizes := map[string]corev1.ResourceRequirements{}
-	for _, size := range step.Sizes {
-		sizes[size.Container] = corev1.ResourceRequirements{Requests: resourceList(size.Requests), Limits: resourceList(size.Limits)}
-	}
-	if err := r.keepUnrecorded(ctx, s, sizes); err != nil {
-		if s.block(err) {
-			s.plan = s.plan.KeepDecision(s.observation.situation)
-			return nil
-		}
-		return err
-	}
-	deployment := s.observation.situation.Deployment
-	config := templateConfig(types.NamespacedName{Namespace: s.scaler.Namespace, Name: deployment.Name}, step, sizes)
-	if err := r.Client.Apply(ctx, config, client.FieldOwner(Name), client.ForceOwnership); err != nil {
+	deployment, err := r.patchTemplate(ctx, s, step)
+	if err != nil {
 		s.plan = s.plan.KeepDecision(s.observation.situation)
 		if rejection := apierror.Of(err); rejection.Reason != "" {
 			countAction("rollout", rejection.Reason)
@@ -109,86 +95,127 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 			return nil
 		}
 		countAction("rollout", actionOutcome(err))
-		return fmt.Errorf("applying the sizes to Deployment %s: %w", deployment.Name, err)
+		return err
 	}
 	countAction("rollout", "done")
-	// The answer was read into what was sent.
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
-		what.generation, what.at = ptr.Deref(config.Generation, 0), s.now
+		what.generation, what.at = deployment.Generation, s.now
 	})
-	s.changes = append(s.changes, templateChanges(deployment, step.Sizes)...)
+	s.changes = append(s.changes, templateChanges(s.observation.situation.Deployment, step.Sizes)...)
 	log.FromContext(ctx).Info("Rewrote the pod template", "Deployment", deployment.Name, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
 	return nil
 }
 
-// templateConfig is the server-side apply of the containers' sizes.
-func templateConfig(key types.NamespacedName, step plan.Rewrite, sizes map[string]corev1.ResourceRequirements) *appsv1ac.DeploymentApplyConfiguration {
-	var containers []*corev1ac.ContainerApplyConfiguration
-	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		resources := corev1ac.ResourceRequirements()
-		if list := sizes[name].Requests; len(list) > 0 {
-			resources.WithRequests(list)
-		}
-		if list := sizes[name].Limits; len(list) > 0 {
-			resources.WithLimits(list)
-		}
-		containers = append(containers, corev1ac.Container().WithName(name).WithResources(resources))
-	}
-	return appsv1ac.Deployment(key.Name, key.Namespace).
-		// Without these, an apply would create a Deployment that was just deleted, or change
-		// another one with the same name.
-		WithUID(step.UID).WithResourceVersion(step.ResourceVersion).
-		WithSpec(appsv1ac.DeploymentSpec().WithTemplate(corev1ac.PodTemplateSpec().
-			WithSpec(corev1ac.PodSpec().WithContainers(containers...))))
-}
-
-// keepUnrecorded adds to the sizes the values of the template that the operator owns without
-// a record of the original values, because the status was lost. An apply without them would
-// remove them, and leave a container without requests.
-func (r *Reconciler) keepUnrecorded(ctx context.Context, s *scope, sizes map[string]corev1.ResourceRequirements) error {
+// patchTemplate sends the sizes and returns the Deployment with them. It patches exactly the
+// Deployment that the plan has seen.
+func (r *Reconciler) patchTemplate(ctx context.Context, s *scope, step plan.Rewrite) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
 	key := scaler.Target(s.scaler)
 	if err := r.Live.Get(ctx, key, &deployment); err != nil {
-		return fmt.Errorf("reading the field managers of Deployment %s: %w", key, err)
+		return nil, fmt.Errorf("reading the field managers of Deployment %s: %w", key, err)
+	}
+	if deployment.UID != step.UID || deployment.ResourceVersion != step.ResourceVersion {
+		return nil, errStaleCache
 	}
 	owned, err := ownership.Of(deployment.ManagedFields, ownership.Scalers)
 	if err != nil {
-		return fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
+		return nil, fmt.Errorf("reading the managed fields of Deployment %s: %w", key, err)
 	}
-	addUnrecorded(&deployment, s.observation.situation.Originals, owned, sizes)
-	return nil
+	patch, err := rewritePatch(&deployment, step.Sizes, s.observation.situation.Originals, owned)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Client.Patch(ctx, &deployment, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(Name)); err != nil {
+		return nil, fmt.Errorf("writing the sizes to Deployment %s: %w", key, err)
+	}
+	return &deployment, nil
 }
 
-func addUnrecorded(d *appsv1.Deployment, held []plan.Original, owned *fieldpath.Set, sizes map[string]corev1.ResourceRequirements) {
+// rewritePatch writes the sizes to the pod template, and makes us own them and nothing else.
+//
+// A server-side apply would also own the containers themselves, and no other field manager
+// could then remove or rename one. A patch changes the owner only of what it changes, so the
+// managed fields are part of it.
+func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Original, owned *fieldpath.Set) ([]byte, error) {
+	var containers []containerPatch
+	var leaves []ownership.Leaf
 	for _, c := range d.Spec.Template.Spec.Containers {
-		size := sizes[c.Name]
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if isRecorded(held, c.Name, name) {
-				continue
-			}
-			if q, ok := c.Resources.Requests[name]; ok && ownership.HasResource(owned, c.Name, "requests", string(name)) {
-				size.Requests = withQuantity(size.Requests, name, q)
-			}
-			if q, ok := c.Resources.Limits[name]; ok && ownership.HasResource(owned, c.Name, "limits", string(name)) {
-				size.Limits = withQuantity(size.Limits, name, q)
-			}
+		size := plan.Size{Container: c.Name}
+		if i := slices.IndexFunc(sizes, func(size plan.Size) bool { return size.Container == c.Name }); i >= 0 {
+			size = sizes[i]
 		}
-		if size.Requests != nil || size.Limits != nil {
-			sizes[c.Name] = size
+		resources, ours := rewrittenResources(c, size, originals, owned)
+		if len(resources) > 0 {
+			containers = append(containers, containerPatch{c.Name, resources})
+		}
+		leaves = append(leaves, ours...)
+	}
+	managed, err := ownership.WithTemplate(d.ManagedFields, Name, leaves)
+	if err != nil {
+		return nil, err
+	}
+	return templatePatch(d, containers, managed), nil
+}
+
+// rewrittenResources are the changes of one container, and the values that are ours then.
+//
+// A value of ours that the size leaves out is removed. It stays if its original value is not
+// recorded, because the status was lost: the container would be left without it.
+func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Original, owned *fieldpath.Set) (changes map[string]map[string]any, ours []ownership.Leaf) {
+	changes = map[string]map[string]any{}
+	for _, list := range []struct {
+		name           string
+		found, written corev1.ResourceList
+	}{
+		{"requests", c.Resources.Requests, resourceList(size.Requests)},
+		{"limits", c.Resources.Limits, resourceList(size.Limits)},
+	} {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			leaf := ownership.Leaf{Container: c.Name, List: list.name, Resource: string(name)}
+			value, isWritten := list.written[name]
+			_, isFound := list.found[name]
+			switch {
+			case isWritten:
+				setQuantity(changes, list.name, name, &value)
+				ours = append(ours, leaf)
+			case !isFound || !ownership.HasResource(owned, leaf.Container, leaf.List, leaf.Resource):
+			case isRecorded(originals, c.Name, name):
+				setQuantity(changes, list.name, name, &resource.Quantity{})
+			default:
+				ours = append(ours, leaf)
+			}
 		}
 	}
+	return changes, ours
+}
+
+// containerPatch changes the resources of one container: by list, such as "requests", and
+// resource. Nil removes a value.
+type containerPatch struct {
+	Name      string                    `json:"name"`
+	Resources map[string]map[string]any `json:"resources"`
+}
+
+// templatePatch is a strategic merge patch of exactly this version of the Deployment. The
+// containers must be in the order of the template: the patch puts them into its own order.
+// Without managed fields, the API server alone decides who owns what.
+func templatePatch(d *appsv1.Deployment, containers []containerPatch, managed []metav1.ManagedFieldsEntry) []byte {
+	metadata := map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}
+	if managed != nil {
+		metadata["managedFields"] = managed
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": metadata,
+		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}},
+	})
+	if err != nil {
+		panic(err) // strings, maps and managed fields always encode
+	}
+	return patch
 }
 
 func isRecorded(held []plan.Original, container string, resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(held, func(h plan.Original) bool {
 		return h.Container == container && (resource == corev1.ResourceCPU && h.CPU || resource == corev1.ResourceMemory && h.Memory)
 	})
-}
-
-func withQuantity(list corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) corev1.ResourceList {
-	if list == nil {
-		list = corev1.ResourceList{}
-	}
-	list[name] = q
-	return list
 }

@@ -13,27 +13,23 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
-	"time"
 
 	pausepredicate "github.com/operator-framework/operator-lib/predicate"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
@@ -74,13 +70,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(ofQuota(all, r.quotas.mayWait)), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofHPA(all)), builder.WithPredicates(hpaPredicate())).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			// The priority queue starves the initial list: a hundred of its scalers were not
-			// reconciled in ten seconds while fifty others kept changing.
-			UsePriorityQueue: ptr.To(false),
-			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Minute),
-		})
+		WithOptions(queue.Options(workers))
 	if r.VPAs != nil {
 		building.WatchesRawSource(vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)})
 	}
@@ -90,6 +80,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 	if r.Freeze != nil {
 		building.WatchesRawSource(&freezeSource{r.Freeze, r.FreezeAPI, mgr.GetCache(), clock.RealClock{}})
 		r.Client = freeze.Guard(r.Client, r.Freeze)
+	}
+	if err := mgr.Add(sweeper{r}); err != nil {
+		return fmt.Errorf("adding the sweep of bindings: %w", err)
 	}
 	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("building the controller: %w", err)

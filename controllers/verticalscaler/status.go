@@ -179,6 +179,8 @@ func stalled(s *scope, target, provided metav1.Condition) metav1.Condition {
 		c.Reason, c.Message = target.Reason, target.Message
 	case s.plan.Verdict.State.IsStalled():
 		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
+	case s.unsaved.Reason != "":
+		c.Reason, c.Message = s.unsaved.Reason, s.unsaved.Message
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
 	default:

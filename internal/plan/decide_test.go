@@ -4,6 +4,8 @@
 package plan_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +61,22 @@ func TestWhetherAnythingIsDone(t *testing.T) {
 			`no decision
 			Rejected: container app: its resources are outside the supported range and are not changed
 			0/2 stalled`,
+		},
+		"Containers beyond the 64th are named": {
+			given(manyContainers(100, 64)),
+			`no decision
+			Rejected: container c64, container c65, container c66 and 33 more: not managed, because a scaler manages at most 64 containers; if that is intended, set mode Off for it in spec.resourcePolicy
+			0/2 stalled`,
+		},
+		"Containers beyond the 64th that the policy leaves alone are not named": {
+			given(manyContainers(70, 64), func(w *world) {
+				for i := 64; i < 70; i++ {
+					w.policy.Containers[fmt.Sprintf("c%02d", i)] = plan.ContainerPolicy{}
+				}
+			}),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			2/2 applied`,
 		},
 		"An HPA on both resources leaves nothing to do": {
 			given(decidedBefore(), func(w *world) { w.situation.Scaled = workload.Scaled{CPU: "web", Memory: "web-memory"} }),
@@ -333,5 +351,41 @@ func TestADecisionOfTheFutureIsDatedBack(t *testing.T) {
 	}
 	if !w.situation.Decision.Time.Equal(noon.Add(24 * time.Hour)) {
 		t.Error("the situation was changed")
+	}
+}
+
+// manyContainers is a Deployment with that many containers, of which the first ones have what is
+// recommended for them.
+func manyContainers(all, known int) func(*world) {
+	return func(w *world) {
+		var containers []workload.Container
+		var recs []recommend.Container
+		w.policy.Containers = map[string]plan.ContainerPolicy{}
+		for i := range all {
+			c := container(fmt.Sprintf("c%02d", i))
+			containers = append(containers, c)
+			w.policy.Containers[c.Name] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+			if i < known {
+				rec := recommended(c.Name)
+				rec.Target, rec.LowerBound = c.Requests, amounts(50, 64)
+				recs = append(recs, rec)
+			}
+		}
+		template(containers...)(w)
+		recommends(recs...)(w)
+		pods(pod("web-1", containers...), pod("web-2", containers...))(w)
+	}
+}
+
+// All containers that have a decision also have its sizes. That is not all containers.
+func TestTheContainersBeyondThe64thAreNamedBesideTheOthers(t *testing.T) {
+	w := given(manyContainers(65, 64), decidedBefore())
+	w.situation.Decision.Requests = map[string]quantity.Amounts{}
+	for _, rec := range w.situation.Recommendations {
+		w.situation.Decision.Requests[rec.Name] = rec.Target
+	}
+	verdict := w.next(noon).Verdict
+	if verdict.Reason != "Rejected" || !verdict.State.IsStalled() || !strings.Contains(verdict.Message, "container c64: not managed") {
+		t.Errorf("the verdict is %s, stalled %t: %s", verdict.Reason, verdict.State.IsStalled(), verdict.Message)
 	}
 }

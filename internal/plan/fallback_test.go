@@ -264,8 +264,8 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 		},
 		"Another writer undoes it once": {
 			given(orRollout, decidedBefore(written), appTakenOver(), pods(infeasible)),
-			`keeps app 200m 256Mi, written, reverted 1 times
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi, reverted 1 times
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 changing`,
 		},

@@ -381,8 +381,8 @@ func TestLimits(t *testing.T) {
 		},
 		"Likewise in a template": {
 			given(rollout, appTakenOver(), policyOfApp(headroom(50, 100)), policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false }), cpuOf(100, 90, 120)),
-			`decides app 100m - (Bounds), written
-			rewrites app 100m 128Mi of 150m 256Mi
+			`decides app 100m - (Bounds)
+			then rewrites app 100m 128Mi of 150m 256Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},

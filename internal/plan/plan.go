@@ -59,11 +59,12 @@ func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
 // active is the plan of a scaler that is not idle: it verifies the last change, decides what
 // to request, and finds the next step.
 func active(s Situation, policy Policy, now time.Time) Plan {
+	recorded := s.Decision
 	s.Decision = step.NoteReverts(s, policy, now)
 	finding := verification.Check(s, policy, now)
 	s.Decision, s.RevertedChanges = finding.Decision, finding.RevertedChanges
 	decided := decision.Decide(step.WithoutBoosts(s, policy, now), policy, now)
-	o := outcome{Outcome: decided, finding: finding, situation: s, policy: policy, now: now}
+	o := outcome{Outcome: decided, recorded: recorded, finding: finding, situation: s, policy: policy, now: now}
 	switch {
 	case step.MustRestore(s, policy):
 		return o.restore()
@@ -77,6 +78,7 @@ func active(s Situation, policy Policy, now time.Time) Plan {
 type outcome struct {
 	decision.Outcome
 
+	recorded  *Decision // the decision in the status
 	finding   verification.Finding
 	situation Situation
 	policy    Policy
@@ -144,7 +146,8 @@ func (o outcome) follow() Plan {
 }
 
 // recordFirst replaces the step with Record if a restart of the operator would lose what the
-// step depends on: the good values before a decision, or findings about new pods.
+// step depends on: the good values before a decision, the decision that the template is about
+// to carry, or findings about new pods.
 func (o outcome) recordFirst(p Plan) Plan {
 	mustVerify := o.Decision.Verification != nil || p.Reverted != ""
 	switch {
@@ -154,6 +157,13 @@ func (o outcome) recordFirst(p Plan) Plan {
 		return p.WithDecision(o.Decision).WithStep(Record{})
 	case o.policy.MayEvict() && p.NewPods.LearnedMoreThan(o.situation.NewPods):
 		return p.WithStep(Record{})
+	}
+	if _, ok := p.Step.(Rewrite); ok {
+		// Otherwise the template would differ from the recorded decision, as if another
+		// controller had undone that.
+		if next := p.Decision.NotApplied(); !o.recorded.Expects(next) {
+			return p.WithDecision(next).WithStep(Record{})
+		}
 	}
 	return p
 }

@@ -169,6 +169,7 @@ var situations = map[string]func() world{
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
 	},
+	"more containers than a scaler manages": func() world { return given(manyContainers(66, 64)) },
 	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()
 		unreadable.Unreadable = true

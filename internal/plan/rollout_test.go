@@ -49,8 +49,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"Only what is managed is taken": {
 			given(rollout, memoryOnly, decidedBefore(), takenOver(plan.Original{Container: "app", Memory: true, Resources: resources(amounts(0, 128), amounts(0, 256))})),
-			`keeps app - 256Mi, written
-			rewrites app - 256Mi of - 512Mi
+			`keeps app - 256Mi
+			then rewrites app - 256Mi of - 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -94,8 +94,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		"A rollout whose pods a LimitRange refuses is not waited for": {
 			given(rollout, decidedBefore(written), appTakenOver(), template(sized("app", amounts(250, 256), amounts(600, 512))), rolling,
 				bounds(workload.Bounds{ContainerMax: amounts(500, 0)})),
-			`keeps app 200m 256Mi, written, reverted 1 times
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi, reverted 1 times
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -119,8 +119,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"A first revert is undone": {
 			given(rollout, decidedBefore(written), appTakenOver()),
-			`keeps app 200m 256Mi, written, reverted 1 times
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi, reverted 1 times
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -138,8 +138,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"What is contested is tried again once the scaler is edited": {
 			given(rollout, decidedBefore(reverted(2)), appTakenOver(), func(w *world) { w.policy.Edited = true }),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -157,8 +157,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"What the next decision changes itself is no revert": {
 			given(rollout, decidedBefore(reverted(1)), appTakenOver(), template(large()), recommends(rec(amounts(400, 256), amounts(300, 200), amounts(500, 400)))),
-			`decides app 400m 256Mi (LowerBound), written, reverted 1 times
-			rewrites app 400m 256Mi of 800m 512Mi
+			`decides app 400m 256Mi (LowerBound), reverted 1 times
+			then rewrites app 400m 256Mi of 800m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -170,8 +170,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"A revert of the day before yesterday is forgotten": {
 			given(rollout, decidedBefore(reverted(1), func(d *plan.Decision) { d.LastRevert = noon.Add(-25 * time.Hour) }), appTakenOver()),
-			`keeps app 200m 256Mi, written, reverted 1 times
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi, reverted 1 times
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -189,15 +189,15 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 		},
 		"What no field manager owns any longer is tried again": {
 			given(rollout, decidedBefore(reverted(2), by(helm)), appTakenOver(), has()),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
 		"What is still ours was not undone": {
 			given(rollout, decidedBefore(reverted(1)), appTakenOver(), func(w *world) { w.situation.Writers = &plan.Writers{Ours: true} }),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
+			`keeps app 200m 256Mi
+			then rewrites app 200m 256Mi of 400m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -213,10 +213,10 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			Applied: The Deployment's pod template has the decided size
 			2/2 applied`,
 		},
-		"What is no longer managed is sent as it was found, since leaving it out would remove it": {
+		"What is no longer managed is sent as it was found": {
 			given(rollout, memoryOnly, decidedBefore(written), appTakenOver(), template(large()), atSize()),
-			`keeps app - 256Mi, written
-			rewrites app 100m 256Mi of 200m 512Mi
+			`keeps app - 256Mi
+			then rewrites app 100m 256Mi of 200m 512Mi
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -258,8 +258,8 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 				bounds(workload.Bounds{ContainerDefault: amounts(150, 200), PodMax: amounts(0, 300)}),
 				takenOver(plan.Original{Container: "app", CPU: true, Memory: true, Resources: resources(amounts(100, 128), amounts(0, 0))}),
 				recommends(rec(amounts(900, 900), amounts(800, 800), amounts(1000, 1000)))),
-			`decides app 150m 200Mi (LowerBound), written
-			rewrites app 150m 200Mi of - -
+			`decides app 150m 200Mi (LowerBound)
+			then rewrites app 150m 200Mi of - -
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
@@ -300,5 +300,53 @@ func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
 	}
 	if w.situation.Decision.Requests["app"] != (quantity.Amounts{CPUMillis: 200, MemoryBytes: 256 * mebi}) || w.situation.Decision.AppliedToTemplate {
 		t.Error("the situation was changed")
+	}
+}
+
+// The operator may crash between the rewrite of the template and the write of the status, and
+// the reply to the rewrite may be lost. What the next reconcile finds then is its own change.
+func TestACrashAfterARewriteIsNoRevert(t *testing.T) {
+	applied := decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true })
+	needs := recommends(rec(amounts(600, 900), amounts(500, 800), amounts(700, 1000)))
+	for name, w := range map[string]world{
+		"a new decision": given(rollout, applied, appTakenOver(), template(large()), atSize(), needs),
+		"a decision on less than before": given(rollout, applied, appTakenOver(), template(large()), atSize(), func(w *world) {
+			w.situation.Scaled = workload.Scaled{CPU: "web"}
+		}),
+		"a revert by another controller": given(rollout, applied, appTakenOver()),
+		"the first decision":             given(rollout, appTakenOver()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := w.next(noon)
+			for range 3 {
+				if is[plan.Rewrite](p) {
+					break
+				}
+				if !is[plan.Record](p) {
+					t.Fatalf("neither a record nor a rewrite: %s", say(p))
+				}
+				w.situation.Decision = p.Decision
+				p = w.next(noon)
+			}
+			if !is[plan.Rewrite](p) {
+				t.Fatalf("the template is not rewritten: %s", say(p))
+			}
+			var before plan.Decision
+			if w.situation.Decision != nil {
+				before = *w.situation.Decision
+			}
+			w.apply(as[plan.Rewrite](p).Sizes) // and the status is not written
+			again := w.next(noon.Add(time.Second))
+			if d := again.Decision; again.Step != nil || d == nil || !d.AppliedToTemplate || d.Reverts != before.Reverts {
+				t.Errorf("%s, with the decision %+v", say(again), d)
+			}
+
+			// A crash hides no revert by another controller either.
+			w.situation.Decision = again.Decision
+			w.situation.Deployment.Containers = []workload.Container{small()}
+			if d := w.next(noon.Add(time.Minute)).Decision; d.Reverts != before.Reverts+1 {
+				t.Errorf("%d reverts, %d before the crash", d.Reverts, before.Reverts)
+			}
+		})
 	}
 }

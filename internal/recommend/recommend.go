@@ -198,6 +198,9 @@ func DefaultParams() Params {
 // MaxPerMille is the highest margin of a step, in thousandths. It prevents overflow.
 const MaxPerMille = 5_000
 
+// MaxContainers is the largest number of containers of one Deployment that get a recommendation.
+const MaxContainers = history.MaxContainers
+
 // For returns the recommendation for a container. The history may be nil if it was lost. previous
 // is the last result, or nil. ok is false while there is no recommendation yet.
 //

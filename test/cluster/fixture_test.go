@@ -315,6 +315,7 @@ func (w *fixture) sized(name string) *corev1.ResourceList {
 	w.Helper()
 	var want corev1.ResourceList
 	w.eventually(func() string {
+		want = nil
 		s := w.scaler(name)
 		if c := meta.FindStatusCondition(s.Status.Conditions, "Applied"); c == nil || c.Status != metav1.ConditionTrue || c.Reason != "Applied" {
 			return fmt.Sprintf("Applied is %+v", c)
@@ -327,7 +328,7 @@ func (w *fixture) sized(name string) *corev1.ResourceList {
 		if len(pods) != int(*d.Spec.Replicas) {
 			return fmt.Sprintf("there are %d pods", len(pods))
 		}
-		for i, c := range s.Status.Decision.Containers {
+		for _, c := range s.Status.Decision.Containers {
 			requests := corev1.ResourceList{}
 			if c.Requests.CPU != nil {
 				requests["cpu"] = *c.Requests.CPU
@@ -335,7 +336,7 @@ func (w *fixture) sized(name string) *corev1.ResourceList {
 			if c.Requests.Memory != nil {
 				requests["memory"] = *c.Requests.Memory
 			}
-			if i == 0 {
+			if want == nil || c.ContainerName == d.Spec.Template.Spec.Containers[0].Name {
 				want = requests
 			}
 			for _, pod := range pods {

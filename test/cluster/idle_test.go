@@ -188,7 +188,8 @@ func (w *fixture) allWrites(since testkit.AuditMark) []testkit.Write {
 	return all
 }
 
-// twoContainers adds a second container, "side", to a Deployment.
+// twoContainers adds a second container, "agent", to a Deployment: behind the first, and before
+// it in the alphabet.
 func twoContainers(d *appsv1.Deployment) {
-	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("side"))
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("agent"))
 }

@@ -110,12 +110,12 @@ func TestAnOOMKillRaisesTheFloorOfOneContainerOnly(t *testing.T) {
 	w.scale("web")
 	w.says("web", "Applied", "False", "NoRecommendation")
 	victim := w.pods("web")[0]
-	w.patch(&victim, `{"metadata":{"annotations":{%q:"one",%q:"side"}}}`, oomAnnotation, "kwok.verticalscaler.io/oom-container")
+	w.patch(&victim, `{"metadata":{"annotations":{%q:"one",%q:"agent"}}}`, oomAnnotation, "kwok.verticalscaler.io/oom-container")
 	w.sized("web")
 	for _, pod := range w.pods("web") {
-		app, side := inForce(pod, "app").Requests, inForce(pod, "side").Requests
-		if app.Memory().String() != "128Mi" || side.Memory().String() != "512Mi" {
-			t.Errorf("pod %s has %s and %s of memory", pod.Name, app.Memory(), side.Memory())
+		app, agent := inForce(pod, "app").Requests, inForce(pod, "agent").Requests
+		if app.Memory().String() != "128Mi" || agent.Memory().String() != "512Mi" {
+			t.Errorf("pod %s has %s and %s of memory", pod.Name, app.Memory(), agent.Memory())
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -342,6 +343,94 @@ func TestAnApplyThatIsNotForcedIsRefusedAndNamesTheOperator(t *testing.T) {
 	}
 }
 
+// A server-side apply sets the order and the set of containers. Flux, Argo CD and Helm 4 can
+// remove and rename a container, and change anything else with it, while a scaler has taken
+// over the template.
+func TestAServerSideApplyRemovesAndRenamesContainers(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	const image = "example.com/app:2"
+	without := func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.Containers[:1]
+		d.Spec.Template.Spec.Containers[0].Image = image
+	}
+	renamed := func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = image
+		d.Spec.Template.Spec.Containers[1].Name = "aide"
+	}
+	for name, tc := range map[string]struct {
+		next    []func(*appsv1.Deployment)
+		names   []string
+		reverts int32
+	}{
+		"a container is removed":                       {[]func(*appsv1.Deployment){without, withoutResources}, []string{"app"}, 0},
+		"a container is renamed":                       {[]func(*appsv1.Deployment){renamed, withoutResources}, []string{"app", "aide"}, 0},
+		"a container is removed, and sizes are undone": {[]func(*appsv1.Deployment){without}, []string{"app"}, 1},
+		"a container is renamed, and sizes are undone": {[]func(*appsv1.Deployment){renamed}, []string{"app", "aide"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			apply := func(changes ...func(*appsv1.Deployment)) {
+				t.Helper()
+				if _, err := w.pipe(w.manifest(append([]func(*appsv1.Deployment){twoContainers}, changes...)...),
+					"apply", "-f", "-", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			apply()
+			w.runs("web")
+			for _, container := range []string{"app", "agent", "aide"} {
+				w.uses("web", container, 300, 200)
+			}
+			w.scale("web", inMode("Rollout"))
+			requests := w.sized("web")
+			w.eventually(func() string {
+				if n := len(w.scaler("web").Status.Decision.Containers); n != 2 {
+					return fmt.Sprintf("%d containers are sized", n)
+				}
+				return ""
+			})
+			w.sized("web")
+			ownsOnlyResources(t, w.deployment("web"))
+			if got := containersOf(w.deployment("web")); !slices.Equal(got, []string{"app", "agent"}) {
+				t.Errorf("the containers are %v", got)
+			}
+
+			apply(tc.next...)
+			w.eventually(func() string {
+				d := w.deployment("web")
+				if got := containersOf(d); !slices.Equal(got, tc.names) || d.Spec.Template.Spec.Containers[0].Image != image {
+					return fmt.Sprintf("the containers are %v, with the image %s", got, d.Spec.Template.Spec.Containers[0].Image)
+				}
+				if n := len(w.scaler("web").Status.Decision.Containers); n != len(tc.names) {
+					return fmt.Sprintf("%d containers are sized", n)
+				}
+				for _, c := range d.Spec.Template.Spec.Containers {
+					if c.Resources.Requests.Cpu().Cmp(*requests.Cpu()) != 0 {
+						return fmt.Sprintf("%s requests %s of CPU", c.Name, c.Resources.Requests.Cpu())
+					}
+				}
+				return ""
+			})
+			w.sized("web")
+			w.says("web", "Ready", "True", "OperatingNormally")
+			if s := w.scaler("web").Status.Decision; s.Reverts != tc.reverts || len(s.ContestedBy) > 0 {
+				t.Errorf("%d reverts, contested by %v", s.Reverts, s.ContestedBy)
+			}
+			w.remove(testkit.Scaler(w.namespace, "web", "web"))
+			w.gone(testkit.Scaler(w.namespace, "web", "web"))
+		})
+	}
+}
+
+func containersOf(d *appsv1.Deployment) (names []string) {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // A LimitRange changes the decided values. The operator does not mistake that for a
 // contest, however often it happens.
 func TestAChangingLimitRangeIsNoContest(t *testing.T) {
@@ -538,16 +627,16 @@ func TestAVPAKeepsItsResources(t *testing.T) {
 		w.deploy("web", twoContainers)
 		w.create(w.vpaOf("memory", "web", "Auto",
 			map[string]any{"containerName": "*", "controlledResources": []any{"memory"}},
-			map[string]any{"containerName": "side", "mode": "Off"}))
+			map[string]any{"containerName": "agent", "mode": "Off"}))
 		w.uses("web", "app", 300, 240)
-		w.uses("web", "side", 300, 240)
+		w.uses("web", "agent", 300, 240)
 		w.scale("web")
 		w.says("web", "Applied", "True", "VPAConflict", "app memory: not managed")
 		for _, pod := range w.pods("web") {
-			app, side := resourcesOf(pod, "app").Requests, resourcesOf(pod, "side").Requests
+			app, agent := resourcesOf(pod, "app").Requests, resourcesOf(pod, "agent").Requests
 			w.between("cpu of app", *app.Cpu(), "330m", "400m")
-			w.between("cpu of side", *side.Cpu(), "330m", "400m")
-			w.between("memory of side", *side.Memory(), "270Mi", "330Mi")
+			w.between("cpu of agent", *agent.Cpu(), "330m", "400m")
+			w.between("memory of agent", *agent.Memory(), "270Mi", "330Mi")
 			if app.Memory().String() != "128Mi" {
 				t.Errorf("pod %s: app has %s of memory", pod.Name, app.Memory())
 			}

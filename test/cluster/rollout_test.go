@@ -29,10 +29,10 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	before := w.deploy("web", twoContainers, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "side" has no resources
+		d.Spec.Template.Spec.Containers[1].Resources = corev1.ResourceRequirements{} // "agent" has no resources
 	})
 	w.uses("web", "app", 300, 240)
-	w.uses("web", "side", 50, 64)
+	w.uses("web", "agent", 50, 64)
 	old := w.pods("web")
 	w.scale("web", inMode("Rollout"))
 	w.says("web", "Applied", "True", "Applied")
@@ -50,8 +50,8 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 		}
 		r := inForce(pod, "app")
 		w.between("cpu limit", *r.Limits.Cpu(), "660m", "760m")
-		if side := inForce(pod, "side"); side.Requests.Cpu().IsZero() || len(side.Limits) > 0 {
-			t.Errorf("pod %s: side has %+v", pod.Name, side)
+		if agent := inForce(pod, "agent"); agent.Requests.Cpu().IsZero() || len(agent.Limits) > 0 {
+			t.Errorf("pod %s: agent has %+v", pod.Name, agent)
 		}
 	}
 	if sets := w.sets("web"); len(sets) != 2 {
@@ -65,12 +65,12 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	if s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID || len(s.Status.OriginalResources.Containers) != 2 {
 		t.Fatalf("held: %+v", s.Status.OriginalResources)
 	}
-	app, side := s.Status.OriginalResources.Containers[0], s.Status.OriginalResources.Containers[1]
+	agent, app := s.Status.OriginalResources.Containers[0], s.Status.OriginalResources.Containers[1]
 	if app.Requests.CPU.String() != "100m" || app.Requests.Memory.String() != "128Mi" || app.Limits.CPU.String() != "200m" || app.Limits.Memory.String() != "256Mi" {
 		t.Errorf("original resources of app: %+v", app)
 	}
-	if !side.Requests.CPU.IsZero() || !side.Requests.Memory.IsZero() {
-		t.Errorf("original resources of side: %+v", side)
+	if !agent.Requests.CPU.IsZero() || !agent.Requests.Memory.IsZero() {
+		t.Errorf("original resources of agent: %+v", agent)
 	}
 	ownsOnlyResources(t, d)
 	recordsFirst(t, w.writes(w.began))
@@ -84,7 +84,8 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 	w.tell("restoring", w.writes(mark))
 }
 
-// ownsOnlyResources fails unless the operator owns only resources of the Deployment.
+// ownsOnlyResources fails unless the operator owns only resources of the Deployment, and none
+// of its containers.
 func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	found := false
@@ -92,7 +93,7 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 		if entry.Manager != "verticalscaler" {
 			continue
 		}
-		if found || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" {
+		if found || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" {
 			t.Errorf("managed by %s %s %s", entry.Manager, entry.Operation, entry.Subresource)
 		}
 		found = true
@@ -102,9 +103,8 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 		}
 		set.Iterate(func(path fieldpath.Path) {
 			p := path.String()
-			isKey := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && (strings.HasSuffix(p, `"]`) || strings.HasSuffix(p, "].name"))
 			isResource := strings.HasPrefix(p, ".spec.template.spec.containers[name=") && strings.Contains(p, "].resources.")
-			if !isKey && !isResource {
+			if !isResource {
 				t.Errorf("the operator owns %s", p)
 			}
 		})

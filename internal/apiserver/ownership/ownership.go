@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -40,16 +40,6 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 	return owned, nil
 }
 
-// HasContainer says whether the set contains a field of a container in a Deployment's pod
-// template. A nil set is empty.
-func HasContainer(set *fieldpath.Set, container string) bool {
-	return set != nil && !set.WithPrefix(fieldpath.PathElement{FieldName: ptr.To("spec")}).
-		WithPrefix(fieldpath.PathElement{FieldName: ptr.To("template")}).
-		WithPrefix(fieldpath.PathElement{FieldName: ptr.To("spec")}).
-		WithPrefix(fieldpath.PathElement{FieldName: ptr.To("containers")}).
-		WithPrefix(fieldpath.PathElement{Key: fieldpath.KeyByFields("name", container)}).Empty()
-}
-
 // HasResource says whether the set contains an entry, such as "cpu", of the list "requests"
 // or "limits" of a container in a Deployment's pod template. A nil set is empty.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
@@ -65,6 +55,25 @@ var (
 	InTemplate = []string{"spec", "template", "spec", "containers"}
 	InPod      = []string{"spec", "containers"}
 )
+
+// WithTemplate returns the entries with all fields of a manager of Deployments replaced by
+// these leaves of the pod template. The manager does not own the containers that the leaves
+// are in, so another manager can still remove these.
+func WithTemplate(entries []metav1.ManagedFieldsEntry, manager string, leaves []Leaf) ([]metav1.ManagedFieldsEntry, error) {
+	out := slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == manager })
+	set := &fieldpath.Set{}
+	for _, leaf := range leaves {
+		set.Insert(leaf.path(InTemplate))
+	}
+	fields, err := set.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding the fields of manager %s: %w", manager, err)
+	}
+	return append(out, metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: appsv1.SchemeGroupVersion.String(),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(fields)),
+	}), nil
+}
 
 // WritersOf names the managers that own at least one of the leaves, and their operations:
 // "helm (Update)", "kubectl-edit (Update, resize)". It leaves out one manager. The names are

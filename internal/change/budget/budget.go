@@ -7,7 +7,8 @@
 // A change is one write to a pod or a pod template that was sent to the API server, accepted
 // or not. Each change takes a slot when it is granted, and keeps it until one window after
 // the change has ended. So no window has more changes than slots, wherever it begins and
-// however long the API server takes.
+// however long the API server takes. A change that is known not to have happened, because the
+// object had changed meanwhile, returns its slot at once.
 //
 // Time is an argument of every method. The state is in memory: a new process starts with all
 // slots free, so a window with a restart in it may have twice as many changes.
@@ -152,11 +153,8 @@ func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (gra
 func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.changing[scaler] == 0 {
+	if !b.end(scaler) {
 		return
-	}
-	if b.changing[scaler]--; b.changing[scaler] == 0 {
-		delete(b.changing, scaler)
 	}
 	until := now.Add(b.limits.Window)
 	if n := len(b.cooling); n > 0 && until.Before(b.cooling[n-1].until) {
@@ -164,6 +162,27 @@ func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	}
 	b.cooling = append(b.cooling, cooling{scaler.Namespace, until})
 	b.notify()
+}
+
+// Return ends a granted change that is known not to have happened, and frees its slot.
+func (b *Budget) Return(scaler types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end(scaler) {
+		b.freeSlot(scaler.Namespace)
+		b.notify()
+	}
+}
+
+// end ends a granted change. It returns false if there is none.
+func (b *Budget) end(scaler types.NamespacedName) bool {
+	if b.changing[scaler] == 0 {
+		return false
+	}
+	if b.changing[scaler]--; b.changing[scaler] == 0 {
+		delete(b.changing, scaler)
+	}
+	return true
 }
 
 // Leave removes the scaler from the queue.

@@ -252,6 +252,28 @@ func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
 	}
 }
 
+// A change that met a conflict has changed nothing. However often it is tried, its namespace and
+// the others keep their slots.
+func TestAChangeThatDidNotHappenReturnsItsSlot(t *testing.T) {
+	b := New(Limits{Changes: 2, PerNamespace: 1, Window: time.Minute})
+	lagging, neighbour, other := named("a", "lagging"), named("a", "neighbour"), named("b", "other")
+	for range 100 {
+		asks(t, b, at(0), lagging, Want{ScaleUp, 1}, true)
+		asks(t, b, at(0), neighbour, Want{ScaleUp, 1}, false)
+		b.Return(lagging)
+		if wake, _ := b.Next(at(0)); !slices.Equal(wake, []types.NamespacedName{neighbour}) {
+			t.Fatalf("%v goes next, want %v", wake, neighbour)
+		}
+		asks(t, b, at(0), neighbour, Want{ScaleUp, 1}, true)
+		b.Return(neighbour)
+	}
+	b.Return(lagging) // without a grant, nothing is returned
+	asks(t, b, at(0), neighbour, Want{ScaleUp, 1}, true)
+	asks(t, b, at(0), other, Want{ScaleUp, 1}, true)
+	b.Done(at(0), neighbour)
+	asks(t, b, at(59), lagging, Want{ScaleUp, 1}, false)
+}
+
 func TestDoneWithoutAGrantIsIgnored(t *testing.T) {
 	b := minute(1, 1)
 	b.Done(at(0), named("a", "a"))

@@ -93,6 +93,8 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 // extended to another namespace, so the operator then restarts the manager in the same
 // process.
 func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.Wrap(withDeadline)
 	reviews, err := authorizationclient.NewForConfig(restConfig)
 	if err != nil {
 		return fmt.Errorf("creating a client for access reviews: %w", err)

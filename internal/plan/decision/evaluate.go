@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
@@ -33,6 +34,7 @@ func evaluate(s model.Situation, policy model.Policy) *evaluation {
 	for _, r := range model.Resources {
 		e.headrooms[r.Name] = nodeHeadroomFor(s, policy, r)
 	}
+	full := isFull(s, policy)
 	for _, container := range s.Deployment.Containers {
 		if container.Unreadable {
 			e.unmanaged = append(e.unmanaged, model.Obstacle{
@@ -43,12 +45,33 @@ func evaluate(s model.Situation, policy model.Policy) *evaluation {
 		}
 		if _, ok := s.Recommendation(container.Name); ok {
 			e.isKnown = true
+		} else if full && controlsAny(policy, container.Name) {
+			e.unmanaged = append(e.unmanaged, model.Obstacle{
+				Reason: v1beta1.ReasonRejected, Subject: "container " + container.Name, Stalled: true,
+				Message: fmt.Sprintf("not managed, because a scaler manages at most %d containers; if that is intended, set mode Off for it in spec.resourcePolicy", recommend.MaxContainers),
+			})
 		}
 		for _, r := range model.Resources {
 			e.evaluateIfManaged(container, r)
 		}
 	}
 	return e
+}
+
+// isFull says that there is no room for the usage history of another container. Those that the
+// policy leaves alone have a history, too.
+func isFull(s model.Situation, policy model.Policy) bool {
+	taken := 0
+	for _, container := range s.Deployment.Containers {
+		if _, ok := s.Recommendation(container.Name); ok || !controlsAny(policy, container.Name) {
+			taken++
+		}
+	}
+	return len(s.Deployment.Containers) > recommend.MaxContainers && taken >= recommend.MaxContainers
+}
+
+func controlsAny(policy model.Policy, container string) bool {
+	return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return policy.Controls(container, r) })
 }
 
 func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Resource) {

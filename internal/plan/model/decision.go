@@ -192,6 +192,12 @@ func (d *Decision) NotApplied() *Decision {
 	return d.change(func(next *Decision) { next.AppliedToTemplate = false })
 }
 
+// Expects says whether the template may get what the other decision says, without this one
+// being undone by that.
+func (d *Decision) Expects(other *Decision) bool {
+	return d != nil && !d.AppliedToTemplate && d.Reverts == other.Reverts && maps.Equal(d.Requests, other.Requests)
+}
+
 // UndoneAt is the decision with one more revert. Reverts that are longer ago than the
 // period do not count.
 func (d *Decision) UndoneAt(now time.Time, period time.Duration) *Decision {

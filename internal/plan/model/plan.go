@@ -282,6 +282,14 @@ func Unreleased(s Situation, reason, message string) Plan {
 	}
 }
 
+// Unlearned is the plan while the usage history cannot be read.
+func Unlearned(s Situation, reason, message string) Plan {
+	return Plan{
+		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
+		Verdict: Stalled.Because(reason, message),
+	}
+}
+
 // Sooner is the shorter of two waits. A wait of 0 or less stands for never.
 func Sooner(a, b time.Duration) time.Duration {
 	if min(a, b) <= 0 {

@@ -154,7 +154,7 @@ func (p planner) template() (t template) {
 			t.add(c, size, before)
 			t.withheld = cmp.Or(t.withheld, withheld)
 		} else if isOurs {
-			// An apply without what we own of it would remove that.
+			// A rewrite without what we own of it would remove that.
 			t.obstacle = model.Obstacle{
 				Reason:  v1beta1.ReasonRejected,
 				Message: fmt.Sprintf("Container %s has resources outside the supported range: correct them in the Deployment", c.Name),
@@ -195,8 +195,8 @@ type templateSize struct {
 
 // templateSize is the size of a template's container by the decision.
 //
-// A value once taken over stays ours until it is restored, because an apply without it
-// would remove it. So what is no longer decided is sent with its original value.
+// A value once taken over stays ours until it is restored. So what is no longer decided is
+// written with its original value.
 func (p planner) templateSize(c workload.Container) (size templateSize) {
 	requests := p.Decision.Requests[c.Name]
 	size.want = decision.LimitRulesFor(p.Situation, p.policy, c).Apply(c.Resources, requests)

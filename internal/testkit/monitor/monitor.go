@@ -65,20 +65,21 @@ type version struct {
 	uid  types.UID
 	gone bool
 	spec v1beta1.VerticalScalerSpec
+	// originals are what the scaler has recorded of its template; nil for nothing.
+	originals *v1beta1.OriginalResources
 	// reverts says that the scaler has decided to revert a change.
 	reverts bool
 }
 
 // write is a write of the operator.
 type write struct {
-	at               int64
-	namespace        string
-	what             string    // describes the object
-	set              types.UID // the pod's ReplicaSet; empty for a Deployment
-	target           string    // the Deployment, if the write is to one
-	wrong            []string  // violations whatever the scaler says
-	restoresOriginal bool      // it only restores original values
-	changes          []change
+	at        int64
+	namespace string
+	what      string    // describes the object
+	set       types.UID // the pod's ReplicaSet; empty for a Deployment
+	target    string    // the Deployment, if the write is to one
+	wrong     []string  // violations whatever the scaler says
+	changes   []change
 }
 
 // change is the effect of a write on one resource of a container.
@@ -88,9 +89,9 @@ type change struct {
 	request, limit resource.Quantity
 	// raised says which of them the write has raised.
 	requestRaised, limitRaised bool
-	// requestLowered says that the write has lowered the request, and requestBefore from what.
-	requestLowered bool
-	requestBefore  resource.Quantity
+	// requestLowered says that the write has lowered the request.
+	requestLowered             bool
+	requestBefore, limitBefore resource.Quantity
 }
 
 // New returns a monitor without events.
@@ -116,7 +117,7 @@ func (m *Monitor) Saw(event watch.Event) {
 	case *v1beta1.VerticalScaler:
 		key := client.ObjectKeyFromObject(o)
 		m.scalers[key] = append(m.scalers[key], version{
-			at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(),
+			at: revision(o), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(), originals: o.Status.OriginalResources.DeepCopy(),
 			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == plan.DecidedReverted,
 		})
 	case *appsv1.ReplicaSet:
@@ -203,20 +204,40 @@ func (m *Monitor) deployment(before, after *appsv1.Deployment) {
 	if rest || !apiequality.Semantic.DeepEqual(*template, after.Spec) {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
-	w.changes = slices.DeleteFunc(changes, func(c change) bool { return restoresOriginals(c, after) })
-	w.restoresOriginal = len(w.changes) == 0
+	w.changes = changes
 	m.writes = append(m.writes, w)
 }
 
-// restoresOriginals reports whether the operator no longer applies the request and the
-// limit, or has patched them to their original values.
-func restoresOriginals(c change, d *appsv1.Deployment) bool {
-	applied := slices.DeleteFunc(slices.Clone(d.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Operation != metav1.ManagedFieldsOperationApply
-	})
-	set, err := ownership.Of(applied, ownership.Scalers)
-	return err == nil && !ownership.HasResource(set, c.container, "requests", string(c.resource)) &&
-		!ownership.HasResource(set, c.container, "limits", string(c.resource))
+// restoresOriginals reports whether a change of a template writes the values that a scaler has
+// recorded.
+func (m *Monitor) restoresOriginals(w write, c change) bool {
+	for key, versions := range m.scalers {
+		for _, v := range versions {
+			if key.Namespace != w.namespace || v.originals == nil || v.originals.DeploymentName != w.target {
+				continue
+			}
+			for _, original := range v.originals.Containers {
+				if original.ContainerName == c.container && c.restores(original) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// restores reports whether each value that was changed is the original one, or as close to
+// it as the other value allows.
+func (c change) restores(original v1beta1.OriginalContainerResources) bool {
+	request, limit := original.Requests.CPU, original.Limits.CPU
+	if c.resource == corev1.ResourceMemory {
+		request, limit = original.Requests.Memory, original.Limits.Memory
+	}
+	requestFits := c.request.Cmp(c.requestBefore) == 0 || request != nil &&
+		(c.request.Cmp(*request) == 0 || request.Cmp(c.limit) > 0 && c.request.Cmp(c.limit) == 0)
+	limitFits := c.limit.Cmp(c.limitBefore) == 0 || limit != nil &&
+		(c.limit.Cmp(*limit) == 0 || limit.Cmp(c.request) < 0 && c.limit.Cmp(c.request) == 0)
+	return requestFits && limitFits
 }
 
 // isOurs reports whether the operator has made a change: the managed fields have a new
@@ -261,7 +282,7 @@ func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 				continue
 			}
 			c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
-			c.requestLowered, c.requestBefore = c.request.Cmp(request) < 0, request
+			c.requestLowered, c.requestBefore, c.limitBefore = c.request.Cmp(request) < 0, request, limit
 			changes = append(changes, c)
 		}
 		with.Containers[i].Resources = is
@@ -271,12 +292,14 @@ func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 
 // judge checks a write against the scalers of that time.
 func (m *Monitor) judge(w write) []string {
-	if w.restoresOriginal {
-		return nil
-	}
 	target := w.target
 	if w.set != "" {
 		target = m.sets[w.set]
+	} else {
+		w.changes = slices.DeleteFunc(slices.Clone(w.changes), func(c change) bool { return m.restoresOriginals(w, c) })
+		if len(w.changes) == 0 {
+			return nil
+		}
 	}
 	present := m.specsFor(w, target)
 	var allowing []v1beta1.VerticalScalerSpec

@@ -81,7 +81,6 @@ func deployment(request, limit, manager string, changes ...func(*appsv1.Deployme
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Resources: resources(request, limit)}}
 	if manager != "" {
 		entry := by(manager, "", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{"f:resources":{"f:requests":{"f:cpu":{}}}}}}}}}`)
-		entry.Operation = "Apply"
 		entry.Time = ptr.To(metav1.Unix(int64(len(request+limit)), 0))
 		d.ManagedFields = append(d.ManagedFields, entry)
 	}
@@ -93,6 +92,17 @@ func deployment(request, limit, manager string, changes ...func(*appsv1.Deployme
 
 func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScalerSpec) {
 	return func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = mode }
+}
+
+// restoring is a scaler in a mode without rollouts that has recorded original values.
+func restoring(request, limit string) *v1beta1.VerticalScaler {
+	s := scaler(inMode("Recommend"))
+	s.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web", Containers: []v1beta1.OriginalContainerResources{{
+		ContainerName: "app",
+		Requests:      v1beta1.Amounts{CPU: ptr.To(resource.MustParse(request))},
+		Limits:        v1beta1.Amounts{CPU: ptr.To(resource.MustParse(limit))},
+	}}}
+	return s
 }
 
 func suspended(s *v1beta1.VerticalScalerSpec) { s.Suspend = true }
@@ -155,13 +165,23 @@ func TestMonitor(t *testing.T) {
 			story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, deployment("200m", "1", us, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](3) }))}, 1, "more than resources of containers",
 		},
 		"a template that is released": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
-		"a template that is reverted": {
-			story{happens(watch.Added, scaler(inMode("Recommend"))), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+		"a template that is restored": {
+			story{happens(watch.Added, restoring("100m", "1")), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
 				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
 			}))}, 1, "",
 		},
-		"other fields of a template that is reverted": {
-			story{happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+		"a template that is restored to other values": {
+			story{happens(watch.Added, restoring("50m", "1")), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
+				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
+			}))}, 1, "no scaler may change it",
+		},
+		"the original request with another limit": {
+			story{happens(watch.Added, restoring("100m", "1")), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "2", "", func(d *appsv1.Deployment) {
+				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
+			}))}, 1, "no scaler may change it",
+		},
+		"other fields of a template that is restored": {
+			story{happens(watch.Added, restoring("100m", "1")), happens(watch.Added, written), happens(watch.Modified, deployment("100m", "1", "", func(d *appsv1.Deployment) {
 				d.ManagedFields = append(d.ManagedFields, by(us, "", "{}"))
 				d.Spec.Paused = true
 			}))}, 1, "more than resources of containers",

@@ -43,7 +43,7 @@ func TestTrimKeepsOwnedDeployments(t *testing.T) {
 			whole := controlledBy(richDeployment(1), tc.apiVersion, tc.kind, "owner-1")
 			whole.Labels[v1beta1.ScaledDeploymentLabel] = "web"
 			whole.Annotations[v1beta1.AppliedAnnotation] = "1"
-			scalers := metav1.ManagedFieldsEntry{Manager: "verticalscaler", Operation: "Apply", FieldsV1: ownedFields(3)}
+			scalers := metav1.ManagedFieldsEntry{Manager: "verticalscaler", Operation: "Update", FieldsV1: ownedFields(3)}
 			owners := metav1.ManagedFieldsEntry{Manager: "scaleddeployment", Operation: "Apply", FieldsV1: ownedFields(2)}
 			whole.ManagedFields = append(whole.ManagedFields, scalers, owners)
 			d := trimmed(t, whole.DeepCopy())
@@ -59,7 +59,7 @@ func TestTrimKeepsOwnedDeployments(t *testing.T) {
 			want := whole.DeepCopy()
 			want.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "web"}
 			want.Annotations = map[string]string{v1beta1.AppliedAnnotation: "1"}
-			want.ManagedFields = []metav1.ManagedFieldsEntry{scalers, owners}
+			want.ManagedFields = []metav1.ManagedFieldsEntry{scalers}
 			if diff := cmp.Diff(want, d); diff != "" {
 				t.Errorf("trimmed (-want +got):\n%s", diff)
 			}

@@ -61,12 +61,12 @@ func trimDeploymentConditions(conditions []appsv1.DeploymentCondition) (out []ap
 }
 
 // trimOwnDeployment keeps what is compared with the ScaledDeployment, and the managed fields of
-// scalers and ScaledDeployments.
+// scalers.
 func trimOwnDeployment(d *appsv1.Deployment) {
 	d.Labels = keepKey(d.Labels, v1beta1.ScaledDeploymentLabel)
 	d.Annotations = keepKey(d.Annotations, v1beta1.AppliedAnnotation)
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager != ownership.Scalers && entry.Manager != ownership.Owners
+		return entry.Manager != ownership.Scalers
 	})
 }
 

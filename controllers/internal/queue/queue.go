@@ -1,0 +1,75 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queue says how both controllers queue and retry: no object that hangs, fails or meets
+// conflicts keeps the others waiting for long.
+package queue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// Deadline is the longest time that one reconcile may take. It has room for one request that
+	// is not answered (35 seconds), and for the status that reports it.
+	Deadline = time.Minute
+
+	// firstFailure and longestFailure bound the delay after a failed reconcile, which doubles.
+	firstFailure, longestFailure = 100 * time.Millisecond, 5 * time.Minute
+	// firstConflict and longestConflict bound the delay after a conflict, which doubles.
+	firstConflict, longestConflict = 50 * time.Millisecond, 5 * time.Second
+)
+
+// Options are the options of a controller with that many workers.
+func Options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		ReconciliationTimeout:   Deadline,
+		// The priority queue starves the initial list: a hundred of its scalers were not
+		// reconciled in ten seconds while fifty others kept changing.
+		UsePriorityQueue: ptr.To(false),
+		RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstFailure, longestFailure),
+	}
+}
+
+// Conflicts remembers how often in a row a reconcile of an object has found its cache to be
+// old. The zero value is ready for concurrent use.
+//
+// Our own last write arrives in the cache within milliseconds, so the first retry is soon. A
+// cache that stays behind, or another writer of the same object, gets fewer and fewer of them.
+type Conflicts struct {
+	mu  sync.Mutex
+	row map[types.NamespacedName]int
+}
+
+// Delay is when to reconcile the object again after a conflict: 50 ms after the first in a row,
+// and twice as long after each further one, up to 5 s.
+func (c *Conflicts) Delay(object types.NamespacedName) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.row == nil {
+		c.row = map[types.NamespacedName]int{}
+	}
+	delay := firstConflict
+	for range c.row[object] {
+		delay = min(2*delay, longestConflict)
+	}
+	if delay < longestConflict {
+		c.row[object]++
+	}
+	return delay
+}
+
+// Forget ends the row of conflicts of an object.
+func (c *Conflicts) Forget(object types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.row, object)
+}

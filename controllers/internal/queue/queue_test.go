@@ -1,0 +1,164 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+)
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}}
+}
+
+// changed is how an object of the queue changes.
+type changed func(name string)
+
+// start runs a controller that begins with these objects, until the test stops it. It hands over
+// how to tell the controller of a later change.
+func start(t *testing.T, options controller.Options, ready func(changed), names ...string) (stop func()) {
+	t.Helper()
+	c, err := controller.NewUnmanaged(t.Name(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		for _, name := range names {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+			(&handler.EnqueueRequestForObject{}).Create(ctx, event.CreateEvent{Object: object, IsInInitialList: true}, queue)
+		}
+		ready(func(name string) { queue.Add(request(name)) })
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// Every worker has an object whose request is never answered. The objects behind them are
+// reconciled all the same, again and again.
+func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 8
+		var names []string
+		for i := range workers {
+			names = append(names, fmt.Sprintf("hung-%d", i))
+		}
+		var mu sync.Mutex
+		var reconciled []time.Duration
+		began := time.Now()
+		options := queue.Options(workers)
+		options.Reconciler = reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+			if r.Name != "healthy" {
+				<-ctx.Done()
+				return reconcile.Result{}, ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reconciled = append(reconciled, time.Since(began))
+			return reconcile.Result{RequeueAfter: time.Second}, nil
+		})
+		stop := start(t, options, func(changed) {}, append(names, "healthy")...)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		stop()
+		if len(reconciled) == 0 || reconciled[0] > queue.Deadline {
+			t.Fatalf("the healthy object was first reconciled after %v, want within %v", reconciled, queue.Deadline)
+		}
+		for i, at := range reconciled[1:] {
+			if waited := at - reconciled[i]; waited > queue.Deadline+time.Second {
+				t.Errorf("the healthy object waited for %v, want at most %v", waited, queue.Deadline+time.Second)
+			}
+		}
+	})
+}
+
+// While some objects change all the time, all the others of the initial list get their turn.
+func TestObjectsThatKeepChangingDoNotStarveTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		var change sync.WaitGroup
+		var over atomic.Bool
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("quiet-%02d", i))
+		}
+		var mu sync.Mutex
+		reconciled := map[string]bool{}
+		options := queue.Options(4)
+		options.Reconciler = reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			reconciled[r.Name] = true
+			return reconcile.Result{}, nil
+		})
+		stop := start(t, options, func(tell changed) {
+			for i := range 50 {
+				change.Go(func() {
+					for !over.Load() {
+						tell(fmt.Sprintf("busy-%02d", i))
+						time.Sleep(50 * time.Millisecond)
+					}
+				})
+			}
+		}, names...)
+		time.Sleep(10 * time.Second)
+		over.Store(true)
+		stop()
+		change.Wait()
+		if missing := slices.DeleteFunc(names, func(name string) bool { return reconciled[name] }); len(missing) > 0 {
+			t.Errorf("%d objects were never reconciled, among them %s", len(missing), missing[0])
+		}
+	})
+}
+
+// The first conflict is mostly a cache that is late by milliseconds; what follows is something
+// that does not end soon.
+func TestConflictsInARowAreRetriedLessAndLess(t *testing.T) {
+	var conflicts queue.Conflicts
+	web, shop := request("web").NamespacedName, request("shop").NamespacedName
+	var got []time.Duration
+	for range 10 {
+		got = append(got, conflicts.Delay(web))
+	}
+	ms := time.Millisecond
+	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms, 5000 * ms}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("delays of conflicts in a row (-want +got):\n%s", diff)
+	}
+	if got := conflicts.Delay(shop); got != 50*ms {
+		t.Errorf("the first conflict of another object waits for %v, want %v", got, 50*ms)
+	}
+	conflicts.Forget(web)
+	if got := conflicts.Delay(web); got != 50*ms {
+		t.Errorf("the first conflict after a success waits for %v, want %v", got, 50*ms)
+	}
+}

@@ -1,0 +1,55 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+)
+
+// Events of pods are held back: each resize meets a conflict, until they arrive. The reconciles
+// become rarer, and the budget of the namespace stays for others.
+func TestConflictsBackOffAndUseNoBudget(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	p.Budget = budget.New(budget.Limits{Changes: 3, PerNamespace: 2, Window: time.Minute})
+	p.conflict = apierrors.NewConflict(corev1.Resource("pods"), "checkout-1-a", errors.New("the object has been modified"))
+	var delays []time.Duration
+	for range 9 {
+		_, result, err := p.reconcile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		delays = append(delays, result.RequeueAfter)
+		p.clock.SetTime(p.clock.Now().Add(result.RequeueAfter))
+	}
+	ms := time.Millisecond
+	want := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms}
+	if diff := cmp.Diff(want, delays); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	neighbour := types.NamespacedName{Namespace: "shop", Name: "neighbour"}
+	for range 2 {
+		if granted, _ := p.Budget.Ask(p.clock.Now(), neighbour, budget.Want{Class: budget.ScaleUp}); !granted {
+			t.Error("a neighbour waits for the budget, although nothing has changed")
+		}
+		p.Budget.Done(p.clock.Now(), neighbour)
+	}
+	p.conflict = nil
+	p.clock.SetTime(p.clock.Now().Add(2 * time.Minute))
+	if _, result, err := p.reconcile(); err != nil || len(p.resized) != 10 || result.RequeueAfter < time.Second {
+		t.Errorf("once the events have arrived: %+v, %v, %d resizes", result, err, len(p.resized))
+	}
+	p.conflict = apierrors.NewConflict(corev1.Resource("pods"), "checkout-1-b", errors.New("the object has been modified"))
+	if _, result, err := p.reconcile(); err != nil || result.RequeueAfter != 50*ms {
+		t.Errorf("the first conflict after a success: %+v, %v, want 50ms", result, err)
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// plant is a reconciler on a fake client with one scaler, its Deployment of three pods, and a day
+// of usage.
+type plant struct {
+	*Reconciler
+
+	t      *testing.T
+	server client.Client
+	key    types.NamespacedName
+	clock  *clocktesting.FakePassiveClock
+	// refused is the answer to writes of checkpoints; nil accepts them.
+	refused error
+	// unreadable is the answer to reads of checkpoints; nil accepts them.
+	unreadable error
+	// conflict is the answer to resizes; nil accepts them.
+	conflict error
+	// resized are the pods that were resized, in order.
+	resized []string
+	// finalizers are the lists of finalizers that were written, in order.
+	finalizers []string
+}
+
+// indexing adds indexes to a fake client before it is built.
+type indexing struct{ builder *fake.ClientBuilder }
+
+func (i indexing) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
+	i.builder.WithIndex(object, field, value)
+	return nil
+}
+
+// newPlant has containers that use cpuMillis each, of the 100m and 128Mi that they request.
+func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalScaler)) *plant {
+	t.Helper()
+	p := &plant{t: t, clock: clocktesting.NewFakePassiveClock(noon)}
+	vs := checkout(append([]func(*v1beta1.VerticalScaler){withMode("InPlace")}, changes...)...)
+	vs.UID, vs.CreationTimestamp = "scaler-1", metav1.NewTime(noon.Add(-24*time.Hour))
+	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
+	p.key = client.ObjectKeyFromObject(vs)
+	app := corev1.Container{Name: "app", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "deployment-1", Generation: 1},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)},
+	}
+	deployment.Spec.Template.Spec.Containers = []corev1.Container{app}
+	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout-1", UID: "set-1", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+	}}}
+	objects, began := []client.Object{vs, deployment, set}, metav1.NewTime(noon.Add(-24*time.Hour))
+	for _, name := range []string{"checkout-1-a", "checkout-1-b", "checkout-1-c"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+			}},
+			Spec: *deployment.Spec.Template.Spec.DeepCopy(),
+		}
+		pod.Spec.NodeName = "node-1"
+		pod.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &began, ObservedGeneration: 1,
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "app", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}},
+				AllocatedResources: app.Resources.Requests, Resources: app.Resources.DeepCopy(),
+			}},
+		}
+		objects = append(objects, pod)
+	}
+	p.start(objects)
+	p.learn(vs, cpuMillis)
+	return p
+}
+
+// start builds the fake client and the reconciler.
+func (p *plant) start(objects []client.Object) {
+	p.t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.VerticalScaler{})
+	if err := inventory.Index(p.t.Context(), indexing{builder}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.server = builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.unreadable != nil {
+				return p.unreadable
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.refused != nil {
+				return p.refused
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if vs, ok := o.(*v1beta1.VerticalScaler); ok {
+				p.finalizers = append(p.finalizers, strings.Join(vs.Finalizers, ","))
+			}
+			return c.Patch(ctx, o, patch, options...)
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			if subresource != "resize" {
+				return errors.New("only resizes patch a subresource")
+			}
+			p.resized = append(p.resized, o.GetName())
+			return p.conflict
+		},
+	}).Build()
+	p.Reconciler = &Reconciler{
+		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
+		Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
+		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
+		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())},
+	}
+}
+
+// learn adds a day of usage.
+func (p *plant) learn(vs *v1beta1.VerticalScaler, cpuMillis int64) {
+	p.t.Helper()
+	if err := p.Histories.Load(p.t.Context(), vs, noon); err != nil {
+		p.t.Fatal(err)
+	}
+	p.Histories.With(p.key, func(histories history.Histories) {
+		for minute := range 24 * 60 {
+			at := noon.Add(time.Duration(minute-24*60) * time.Minute)
+			histories.Add(usage.Sample{Container: "app", Pod: "checkout-1-a", Time: at, CPUMillis: cpuMillis, MemoryBytes: 100 * mebi}, p.Params.History)
+		}
+	})
+}
+
+// reconcile reconciles once, and returns the scaler after it.
+func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
+	p.t.Helper()
+	result, err := p.Reconcile(p.t.Context(), reconcile.Request{NamespacedName: p.key})
+	var vs v1beta1.VerticalScaler
+	if getErr := p.server.Get(p.t.Context(), p.key, &vs); getErr != nil {
+		p.t.Fatal(getErr)
+	}
+	return &vs, result, err
+}
+
+func condition(vs *v1beta1.VerticalScaler, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(vs.Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}

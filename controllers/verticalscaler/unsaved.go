@@ -1,0 +1,86 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// The usage history is saved before anything changes, so that a restarted operator knows what a
+// change was based on. While the API server refuses the checkpoint, the status says so, and only
+// urgent changes are made: a container that is OOM-killed or starved does not wait for a record.
+
+// unsavedRetry is when a refused checkpoint is tried again. No event tells that a role, a quota
+// or a policy would accept it now.
+const unsavedRetry = 30 * time.Second
+
+// refusedCheckpoint is why the API server refuses a request for the checkpoint. It has no reason
+// if the error says nothing about it.
+func refusedCheckpoint(err error) apierror.Rejection {
+	if apierrors.IsNotFound(err) {
+		return apierror.Rejection{}
+	}
+	return apierror.Of(err)
+}
+
+// resolves says what to do about a refused checkpoint, by reason.
+var resolves = map[string]string{
+	v1beta1.ReasonForbidden:     ". Give the operator the role of its release, which allows verticalscalercheckpoints",
+	v1beta1.ReasonQuotaExceeded: ". Raise the ResourceQuota, or remove verticalscalercheckpoints from it",
+	v1beta1.ReasonRejected:      ". Make the policy or webhook accept verticalscalercheckpoints of the operator",
+}
+
+// noteUnsaved notes that the API server refuses to save the checkpoint. It returns any other
+// error.
+func (s *scope) noteUnsaved(ctx context.Context, err error) error {
+	refused := refusedCheckpoint(err)
+	if refused.Reason == "" {
+		return err
+	}
+	log.FromContext(ctx).V(1).Info("Checkpoint rejected", "reason", refused.Reason, "message", refused.Message)
+	refused.Message = "The usage history cannot be saved, so only urgent changes are made: " + refused.Message + resolves[refused.Reason]
+	s.unsaved, s.requeueAfter = refused, unsavedRetry
+	return nil
+}
+
+// deferUnsaved makes the plan wait while the checkpoint is refused, unless it is urgent or only
+// restores original values.
+func (s *scope) deferUnsaved() {
+	if s.unsaved.Reason == "" || plan.WantOf(s.plan, s.observation.situation).Class == budget.Urgent {
+		return
+	}
+	switch s.plan.Step.(type) {
+	case plan.Restore:
+		return
+	case nil:
+		if !s.plan.Decided {
+			return
+		}
+	}
+	s.plan = s.plan.KeepDecision(s.observation.situation).Blocked(s.unsaved.Reason, s.unsaved.Message)
+	s.keepsNewPods = true
+}
+
+// planUnread makes the plan report that the API server refuses to read the checkpoint. The
+// reconcile is done then: without the history, nothing can be recommended. It returns any other
+// error.
+func (s *scope) planUnread(err error) (done bool, _ error) {
+	refused := refusedCheckpoint(err)
+	if refused.Reason == "" {
+		return false, err
+	}
+	s.plan = plan.Unlearned(s.observation.situation, refused.Reason,
+		"The usage history cannot be read, so nothing is changed: "+refused.Message+resolves[refused.Reason])
+	s.keepsNewPods, s.requeueAfter = true, unsavedRetry
+	return true, nil
+}

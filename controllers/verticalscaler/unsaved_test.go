@@ -1,0 +1,112 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+)
+
+var checkpoints = schema.GroupResource{Group: "autoscaling.verticalscaler.io", Resource: "verticalscalercheckpoints"}
+
+// refusals are the ways to refuse a checkpoint.
+var refusals = map[string]struct {
+	err    error
+	reason string
+	says   string
+}{
+	"a missing role": {
+		apierrors.NewForbidden(checkpoints, "checkout", errors.New(`user "operator" cannot create resource "verticalscalercheckpoints" in API group`)),
+		"Forbidden", "Give the operator the role",
+	},
+	"a quota":  {apierrors.NewForbidden(checkpoints, "checkout", errors.New("exceeded quota: few, requested: count/verticalscalercheckpoints=1")), "QuotaExceeded", "Raise the ResourceQuota"},
+	"a policy": {apierrors.NewInvalid(schema.GroupKind{Group: checkpoints.Group, Kind: "VerticalScalerCheckpoint"}, "checkout", nil), "Rejected", "Make the policy"},
+}
+
+// While a checkpoint is refused, what is not urgent waits for it, and the status says what to do.
+// Once it is accepted, the change follows soon.
+func TestARefusedCheckpointIsReportedAndDefersWhatIsNotUrgent(t *testing.T) {
+	for name, tc := range refusals {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(t, 5) // of 100m
+			p.refused = tc.err
+			vs, result, err := p.reconcile()
+			if err != nil || len(p.resized) > 0 {
+				t.Errorf("Reconcile() = %v, resized %v, want no error and no resize", err, p.resized)
+			}
+			for _, kind := range []string{v1beta1.ConditionApplied, v1beta1.ConditionStalled, v1beta1.ConditionReady} {
+				if c := condition(vs, kind); c.Reason != tc.reason || !strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, "only urgent changes") {
+					t.Errorf("condition %s: %s: %s, want %s with %q", kind, c.Reason, c.Message, tc.reason, tc.says)
+				}
+			}
+			if vs.Status.Decision != nil {
+				t.Errorf("decided %v, want nothing", vs.Status.Decision)
+			}
+			if result.RequeueAfter > 30*time.Second {
+				t.Errorf("tried again after %s, want within 30s", result.RequeueAfter)
+			}
+			p.refused = nil
+			for range 2 { // a decision to verify is recorded first
+				vs, _, err = p.reconcile()
+			}
+			if err != nil || len(p.resized) == 0 || condition(vs, v1beta1.ConditionStalled).Status != metav1.ConditionFalse {
+				t.Errorf("accepted again: %v, resized %v, %v", err, p.resized, condition(vs, v1beta1.ConditionStalled))
+			}
+		})
+	}
+}
+
+// A container that needs more than it requests does not wait for a record. The status still says
+// that the record is missing.
+func TestUrgentRaisesDoNotWaitForACheckpoint(t *testing.T) {
+	for name, tc := range refusals {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(t, 400) // of 100m
+			p.refused = tc.err
+			vs, _, err := p.reconcile()
+			if err != nil || len(p.resized) != 1 {
+				t.Errorf("Reconcile() = %v, resized %v, want one resize", err, p.resized)
+			}
+			if got := condition(vs, v1beta1.ConditionStalled); got.Status != metav1.ConditionTrue || got.Reason != tc.reason {
+				t.Errorf("Stalled is %s: %s, want True: %s", got.Status, got.Reason, tc.reason)
+			}
+			if got := condition(vs, v1beta1.ConditionReady); got.Status != metav1.ConditionFalse {
+				t.Errorf("Ready is %s, want False", got.Status)
+			}
+		})
+	}
+}
+
+// A process that may not read the checkpoint does not start from nothing.
+func TestACheckpointThatMayNotBeReadIsReported(t *testing.T) {
+	p := newPlant(t, 400)
+	p.Histories = &checkpoint.Store{Client: p.server, Params: p.Params.History}
+	p.unreadable = refusals["a missing role"].err
+	vs, result, err := p.reconcile()
+	if err != nil || len(p.resized) > 0 || result.RequeueAfter > 30*time.Second {
+		t.Errorf("Reconcile() = %+v, %v, resized %v", result, err, p.resized)
+	}
+	if got := condition(vs, v1beta1.ConditionStalled); got.Status != metav1.ConditionTrue || got.Reason != "Forbidden" || !strings.Contains(got.Message, "cannot be read") {
+		t.Errorf("Stalled is %s: %s: %s", got.Status, got.Reason, got.Message)
+	}
+}
+
+// An outage refuses nothing: it is retried, and nobody has to act.
+func TestAFailedCheckpointIsRetried(t *testing.T) {
+	p := newPlant(t, 400)
+	p.refused = apierrors.NewInternalError(errors.New("etcd"))
+	vs, _, err := p.reconcile()
+	if err == nil || len(p.resized) > 0 || condition(vs, v1beta1.ConditionStalled).Status != metav1.ConditionFalse {
+		t.Errorf("Reconcile() = %v, resized %v, %v", err, p.resized, condition(vs, v1beta1.ConditionStalled))
+	}
+}

@@ -1,0 +1,101 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// RequestDeadline is the longest time that a request to the API server may take until its answer
+// is read. The API server allows a webhook at most 30 s. A connection that stays open and answers
+// nothing, such as that of a proxy, would otherwise keep a worker for as long as it does.
+const RequestDeadline = 35 * time.Second
+
+var unanswered = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "verticalscaler_unanswered_requests_total",
+	Help: "Requests to the API server that were not answered in 35 seconds, by HTTP method.",
+}, []string{"method"})
+
+func init() { metrics.Registry.MustRegister(unanswered) }
+
+// errUnanswered is the cause of the end of a request that took too long.
+var errUnanswered = errors.New("no answer in time")
+
+// bounded gives each request a deadline, except watches, which have no end. It covers all clients:
+// those of reconciles and those of the collector, the checkpoints and the gates.
+type bounded struct {
+	next     http.RoundTripper
+	deadline time.Duration
+}
+
+// withDeadline is a wrapper for rest.Config.Wrap.
+func withDeadline(next http.RoundTripper) http.RoundTripper {
+	return &bounded{next: next, deadline: RequestDeadline}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	if watch := request.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+		return b.next.RoundTrip(request)
+	}
+	ctx, cancel := context.WithTimeoutCause(request.Context(), b.deadline, errUnanswered)
+	response, err := b.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		defer cancel()
+		return nil, b.explain(ctx, request.Method, err)
+	}
+	response.Body = &boundedBody{ReadCloser: response.Body, ctx: ctx, cancel: cancel, explain: func(err error) error {
+		return b.explain(ctx, request.Method, err)
+	}}
+	return response, nil
+}
+
+// explain returns the error of a request. It says so if the deadline ended the request, and
+// counts it.
+func (b *bounded) explain(ctx context.Context, method string, err error) error {
+	if !errors.Is(context.Cause(ctx), errUnanswered) {
+		return err
+	}
+	unanswered.WithLabelValues(method).Inc()
+	return fmt.Errorf("the API server did not answer within %s: %w", b.deadline, context.DeadlineExceeded)
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (b *bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+// boundedBody is the body of an answer. The deadline counts until it is closed.
+type boundedBody struct {
+	io.ReadCloser
+
+	ctx     context.Context //nolint:containedctx // a body belongs to one request
+	cancel  context.CancelFunc
+	explain func(error) error
+	failed  error // of the first read that failed
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if b.failed == nil {
+		b.failed = b.explain(err)
+	}
+	return n, b.failed
+}
+
+// Close implements io.Closer.
+func (b *boundedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
