@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -216,6 +217,18 @@ func (s Situation) ActivePods() (n int) {
 		}
 	}
 	return n
+}
+
+// IsResizeOpen says whether the container was asked for another amount of the resource that the
+// kubelet does not report as applied, on any of the active pods. Only a resize can leave what a pod
+// declares unapplied: a kubelet that reports something else of a pod that was never resized is not
+// believed.
+func (s Situation) IsResizeOpen(container string, r Resource) bool {
+	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
+		c, ok := pod.Container(container)
+		isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
+		return ok && IsActive(pod) && isResized && !c.Unreadable && !r.IsApplied(pod.Actual[container], c.Resources)
+	})
 }
 
 // Running lists the container as the active pods have it.
