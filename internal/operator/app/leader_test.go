@@ -159,18 +159,14 @@ func (l lateLock) Update(ctx context.Context, record resourcelock.LeaderElection
 
 // A paused process goes on where it stopped. Another one may have led, and released the lease since.
 func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
-	for name, meanwhile := range map[string]func(t *testing.T, server kubernetes.Interface, b *process){
-		"it leads": func(*testing.T, kubernetes.Interface, *process) {},
-		"it has released the lease": func(t *testing.T, _ kubernetes.Interface, b *process) {
-			if err := b.Update(t.Context(), record("")); err != nil {
-				t.Fatal(err)
-			}
-			b.expect("after it has released the lease", false)
+	for name, meanwhile := range map[string]func(server kubernetes.Interface, b *process) error{
+		"it leads": func(kubernetes.Interface, *process) error { return nil },
+		"it has released the lease": func(_ kubernetes.Interface, b *process) error {
+			defer b.expect("after it has released the lease", false)
+			return b.Update(b.t.Context(), record(""))
 		},
-		"the lease was deleted": func(t *testing.T, server kubernetes.Interface, _ *process) {
-			if err := server.CoordinationV1().Leases("system").Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+		"the lease was deleted": func(server kubernetes.Interface, b *process) error {
+			return server.CoordinationV1().Leases("system").Delete(b.t.Context(), leaseName, metav1.DeleteOptions{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +175,9 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 			a.take()
 			b.take()
 			b.expect("as the new leader", true)
-			meanwhile(t, server, b)
+			if err := meanwhile(server, b); err != nil {
+				t.Fatal(err)
+			}
 			// Both clocks of a have stood still: it knows nothing of the pause.
 			if _, _, err := a.Get(t.Context()); !errors.Is(err, errNotLeading) {
 				t.Errorf("reading the lease: %v, want %v", err, errNotLeading)
