@@ -349,6 +349,20 @@ func TestWhatIsDecided(t *testing.T) {
 			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
 			0/1 stalled`,
 		},
+		"While the history cannot be saved, an urgent change lowers nothing beside it": {
+			given(unsaved, decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+			`decides app 500m 256Mi (LowerBound)
+			resizes web-1 to app 500m 256Mi of 1000m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Once it is saved, it lowers the rest at once, if nothing is verified": {
+			given(decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+			`decides app 500m 64Mi (LowerBound)
+			resizes web-1 to app 500m 64Mi of 1000m 128Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
 		"A resize of a sidecar is not ours": {
 			given(pods(askedFor(large(), refusedByNode, applied(large().Resources))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
 			`no decision
@@ -398,6 +412,8 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 	}.run(t)
 }
+
+func unsaved(w *world) { w.situation.IsUnsaved = true }
 
 // askedFor is web-1, which was asked for a size a minute ago and still has the template's.
 func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod {

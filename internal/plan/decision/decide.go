@@ -54,7 +54,7 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	s = s.With(s.Decision.NotAfter(now))
 	e := evaluate(s, policy)
 	ready, deferred := split(s, policy, e.moves, now)
-	ready = deferLowering(policy, ready, s.Decision, now)
+	ready = deferLowering(s, policy, ready, now)
 	current := s.Decision.Only(e.stays)
 	switch {
 	case len(ready) > 0:

@@ -33,6 +33,9 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
+	// IsUnsaved says that the usage history cannot be saved, so that a restart would not know what
+	// a decision is based on. An urgent decision lowers no other request meanwhile.
+	IsUnsaved bool
 	// Decision is the current decision; nil before the first.
 	Decision *Decision
 	// RevertedChanges are the changes that were reverted before.
