@@ -117,6 +117,10 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 				t.Errorf("again in %s, want %s", p.plan.Verdict.RequeueAfter, tc.again)
 			}
 			if tc.fails {
+				// The reply may be lost: the same pod is asked for, which the API server refuses.
+				if again, ok := plans().plan.Step.(plan.Evict); ok && again.UID != step.UID {
+					t.Errorf("pod %s is evicted, too", again.Pod)
+				}
 				return
 			}
 			// Another reconcile follows at once on the same cache.
@@ -125,6 +129,56 @@ func TestAnEvictionIsAskedForOnceAndOfThatVeryPod(t *testing.T) {
 				t.Errorf("the pod is still in the cache, and the reconcile goes on: %v, %+v", next.err, next.plan.Step)
 			case tc.answer != nil && (next.plan.Step != nil || next.plan.Verdict.Reason != tc.reason):
 				t.Errorf("asked again at once: %s, %+v", next.plan.Verdict.Reason, next.plan.Step)
+			}
+		})
+	}
+}
+
+// An eviction that no record tells of: the operator was killed right after it, or its reply was lost.
+// What the API server shows is enough, however old the cache is.
+func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
+	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
+	replacement := func(s *plan.Situation, change func(*workload.Pod)) {
+		s.Pods[0].Name, s.Pods[0].UID = "web-3", "web-3"
+		s.Pods[0].Created, s.Pods[0].Started = noon.Add(-time.Second), noon.Add(-time.Second)
+		s.Pods[0].Resized, s.Pods[0].Resize = time.Time{}, workload.Resize{}
+		s.Pods[0].Actual = map[string]workload.Resources{"app": s.Pods[0].Containers[0].Resources}
+		s.Pods[0].Ready, s.Pods[0].ReadyChanged = false, noon.Add(-time.Second)
+		change(&s.Pods[0])
+	}
+	for name, tc := range map[string]struct {
+		sees func(s *plan.Situation)
+		// evicts is the only pod that may be asked for; empty for none.
+		evicts string
+	}{
+		"the cache is older":     {func(*plan.Situation) {}, "web-1"},
+		"its order is another":   {func(s *plan.Situation) { s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0] }, "web-1"},
+		"the pod terminates":     {func(s *plan.Situation) { s.Pods[0].Terminating = true }, ""},
+		"the pod has gone":       {func(s *plan.Situation) { s.Pods = s.Pods[1:] }, ""},
+		"its replacement waits":  {func(s *plan.Situation) { replacement(s, func(p *workload.Pod) { p.Running = false }) }, ""},
+		"its replacement starts": {func(s *plan.Situation) { replacement(s, func(*workload.Pod) {}) }, ""},
+		"both are there, it starts": {func(s *plan.Situation) {
+			old := s.Pods[0]
+			old.Terminating = true
+			replacement(s, func(*workload.Pod) {})
+			s.Pods = append(s.Pods, old)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon)} // a new process
+			p := &scope{scaler: vs, now: noon}
+			p.observation.situation = toEvict()
+			tc.sees(&p.observation.situation)
+			if _, err := r.recallPods(client.ObjectKeyFromObject(vs), &p.observation.situation); err != nil {
+				t.Fatal(err)
+			}
+			p.policy = scaler.PlanPolicy(vs, p.observation.situation.Deployment)
+			step, evicts := p.next().Step.(plan.Evict)
+			switch {
+			case tc.evicts == "" && evicts:
+				t.Errorf("pod %s is evicted, too", step.Pod)
+			case tc.evicts != "" && (step.Pod != tc.evicts || string(step.UID) != tc.evicts):
+				t.Errorf("pod %q (%s) is evicted, want %s again: the API server refuses that", step.Pod, step.UID, tc.evicts)
 			}
 		})
 	}

@@ -150,6 +150,11 @@ func (p *plant) start(objects []client.Object) {
 			return p.conflict
 		},
 	}).Build()
+	p.restart()
+}
+
+// restart is a new process, which knows what is on the API server.
+func (p *plant) restart() {
 	p.Reconciler = &Reconciler{
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
 		Params: recommend.DefaultParams(), written: &ownwrites.Memory{},

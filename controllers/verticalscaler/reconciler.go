@@ -372,7 +372,7 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 var errStaleCache = errors.New("the cache is older than our own last write")
 
 func isConflict(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache)
+	return apierrors.IsConflict(err) || errors.Is(err, errStaleCache) || errors.Is(err, checkpoint.ErrOvertaken)
 }
 
 // staleFor is how long a cache is expected to be late at most.

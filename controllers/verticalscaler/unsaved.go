@@ -50,6 +50,7 @@ func (s *scope) noteUnsaved(ctx context.Context, err error) error {
 	log.FromContext(ctx).V(1).Info("Checkpoint rejected", "reason", refused.Reason, "message", refused.Message)
 	refused.Message = "The usage history cannot be saved, so only urgent changes are made: " + refused.Message + resolves[refused.Reason]
 	s.unsaved, s.requeueAfter = refused, unsavedRetry
+	s.observation.situation.IsUnsaved = true
 	return nil
 }
 

@@ -341,6 +341,20 @@ func TestBoostBeforeTheFirstDecision(t *testing.T) {
 			WithinTolerance: The current requests are within the tolerance of the recommendation. Starting pods have more CPU until they are Ready (startupBoost)
 			2/2 applied, again in 10m51s`,
 		},
+		"Nor while its kubelet has not applied it yet": {
+			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(
+				with(resizedAt(5*time.Second, starting(10*time.Second, pod("web-1", quick()))), applied(small().Resources)), pod("web-2", small()))),
+			`no decision
+			Resizing: Pods are being resized in place
+			1/2 changing, again in 9m55s`,
+		},
+		"Nor while its kubelet ends it": {
+			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(
+				with(resizedAt(5*time.Second, started(65*time.Second, pod("web-1", small()))), applied(quick().Resources)), pod("web-2", small()))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			2/2 applied`,
+		},
 		"Nor is one that has ended": {
 			given(boosts(), recommends(rec(amounts(105, 130), amounts(100, 128), amounts(150, 384))), pods(resizedAt(80*time.Second, started(time.Minute, pod("web-1", quick()))), pod("web-2", small()))),
 			`no decision

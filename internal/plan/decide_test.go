@@ -317,6 +317,76 @@ func TestWhatIsDecided(t *testing.T) {
 			Resizing: Pods are being resized in place
 			1/2 changing`,
 		},
+		"A lost status does not make a resize that was asked for look applied": {
+			given(pods(askedFor(large(), refusedByNode), pod("web-2", small())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`decides app 200m 256Mi (Adopted)
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A resize that no decision tells of is infeasible on all pods": {
+			given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`decides app 200m 256Mi (Adopted)
+			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
+			0/1 stalled`,
+		},
+		"A resize that no decision tells of is in progress": {
+			given(pods(askedFor(large(), inProgress)), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`decides app 200m 256Mi (Adopted)
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m0s`,
+		},
+		"A resize that no decision tells of has got no answer yet": {
+			given(pods(askedFor(large())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`decides app 200m 256Mi (Adopted)
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m0s`,
+		},
+		"A lower request that waits does not keep a resize from being followed": {
+			given(pods(askedFor(large(), refusedByNode)), recommends(rec(amounts(110, 140), amounts(80, 100), amounts(150, 200))),
+				func(w *world) { w.situation.MissingUsage = "pod web-1: no usage reported" }),
+			`decides app 200m 256Mi (Adopted)
+			Infeasible: pod web-1: no room. The fallback is Wait: these pods stay unchanged
+			0/1 stalled`,
+		},
+		"While the history cannot be saved, an urgent change lowers nothing beside it": {
+			given(unsaved, decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+			`decides app 500m 256Mi (LowerBound)
+			resizes web-1 to app 500m 256Mi of 1000m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Once it is saved, it lowers the rest at once, if nothing is verified": {
+			given(decidedBefore(), atSize(), recommends(rec(amounts(500, 64), amounts(400, 50), amounts(600, 90)))),
+			`decides app 500m 64Mi (LowerBound)
+			resizes web-1 to app 500m 64Mi of 1000m 128Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A resize of a sidecar is not ours": {
+			given(pods(askedFor(large(), refusedByNode, applied(large().Resources))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			1/1 applied`,
+		},
+		"CPU is as fine as the kernel holds it": {
+			given(pods(askedFor(large(), applied(resources(amounts(202, 256), amounts(400, 512))))), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			1/1 applied`,
+		},
+		"A kubelet that reports something else of a pod that nobody has resized is not believed": {
+			given(pods(pod("web-1", large()), untouched(large())), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			2/2 applied`,
+		},
+		"A kubelet that reports nothing is not believed either": {
+			given(pods(func() workload.Pod { p := pod("web-1", large()); p.Actual = nil; return p }()), recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500)))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			1/1 applied`,
+		},
 		"What the user writes into the template gives way to a decision in force": {
 			given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))),
 				pods(pod("web-1", sized("app", amounts(500, 512), amounts(500, 1024))))),
@@ -341,6 +411,33 @@ func TestWhatIsDecided(t *testing.T) {
 			0/1 changing`,
 		},
 	}.run(t)
+}
+
+func unsaved(w *world) { w.situation.IsUnsaved = true }
+
+// askedFor is web-1, which was asked for a size a minute ago and still has the template's.
+func askedFor(c workload.Container, changes ...func(*workload.Pod)) workload.Pod {
+	p := pod("web-1", c)
+	p.Resized, p.Actual["app"] = noon.Add(-time.Minute), small().Resources
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+func refusedByNode(p *workload.Pod) { p.Resize.Infeasible, p.Resize.Message = true, "no room" }
+
+func inProgress(p *workload.Pod) { p.Resize.InProgress = true }
+
+func applied(r workload.Resources) func(*workload.Pod) {
+	return func(p *workload.Pod) { p.Actual["app"] = r }
+}
+
+// untouched is web-2, which has its size since its creation. Its kubelet reports another one.
+func untouched(c workload.Container) workload.Pod {
+	p := pod("web-2", c)
+	p.Actual["app"] = small().Resources
+	return p
 }
 
 // A clock that was set back is noted in the decision, so that time goes on from there.

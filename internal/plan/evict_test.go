@@ -67,6 +67,13 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
 			0/2 changing`,
 		},
+		"One that its node can never hold, though the decision was lost": {
+			given(orRecreate, recommends(rec(amounts(190, 250), amounts(80, 100), amounts(400, 500))), pods(infeasible("web-1"), infeasible("web-2"))),
+			`decides app 200m 256Mi (Adopted)
+			evicts web-1` + puts +
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1, pod web-2: Node didn't have enough capacity
+			0/2 changing`,
+		},
 		"The one that cannot be resized, and no other": {
 			given(orRecreate, decidedBefore(), pods(pod("web-1", large()), infeasible("web-2"))),
 			`keeps app 200m 256Mi

@@ -299,6 +299,9 @@ func APINewPods(n plan.NewPods) *v1beta1.NewPods {
 	return out
 }
 
+// maxOriginals is how many containers the API allows in status.originalResources.
+const maxOriginals = 64
+
 // Originals are the values taken over from the Deployment with that UID.
 func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Original) {
 	if h == nil || h.UID != uid {
@@ -315,13 +318,21 @@ func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Original
 	return out
 }
 
-// APIOriginals merges original values with those that were recorded before.
+// APIOriginals merges original values with those that were recorded before. Containers that are not
+// in the template any more may come back, with our values in them. They are dropped only if there is
+// no room for them.
 func APIOriginals(before []plan.Original, added []plan.Original, deployment workload.Deployment) *v1beta1.OriginalResources {
 	merged := map[string]plan.Original{}
 	for _, list := range [][]plan.Original{before, added} {
 		for _, h := range list {
 			merged[h.Container] = h
 		}
+	}
+	if len(merged) > maxOriginals {
+		maps.DeleteFunc(merged, func(name string, _ plan.Original) bool {
+			_, ok := deployment.Container(name)
+			return !ok
+		})
 	}
 	out := &v1beta1.OriginalResources{DeploymentName: deployment.Name, UID: deployment.UID}
 	for _, name := range slices.Sorted(maps.Keys(merged)) {

@@ -5,6 +5,7 @@ package scaler
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -258,5 +259,22 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	}
 	if none := APINewPods(plan.NewPods{}); none == nil || len(none.Containers) > 0 {
 		t.Errorf("APINewPods(nil) = %+v", none)
+	}
+}
+
+// A container that was renamed may come back, as long as there is room for what it had.
+func TestOriginalsOfContainersThatAreGoneGiveWay(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("app-%02d", i) }
+	var before []plan.Original
+	for i := range 64 {
+		before = append(before, plan.Original{Container: name(i), CPU: true})
+	}
+	deployment := workload.Deployment{Containers: []workload.Container{{Name: name(63)}, {Name: name(64)}}}
+	if got := APIOriginals(before, nil, deployment); len(got.Containers) != 64 {
+		t.Errorf("%d containers are recorded, want all 64", len(got.Containers))
+	}
+	got := APIOriginals(before, []plan.Original{{Container: name(64), CPU: true}}, deployment)
+	if len(got.Containers) != 2 || got.Containers[0].ContainerName != name(63) || got.Containers[1].ContainerName != name(64) {
+		t.Errorf("recorded %+v, want the two of the template", got.Containers)
 	}
 }

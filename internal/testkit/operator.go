@@ -68,7 +68,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		restConfig.Impersonate = e.actsAs
 	}
 	scope := app.Scope{Namespaces: namespaces}
-	mgr, err := ctrl.NewManager(restConfig, app.ManagerOptions(c, scope))
+	mgr, err := app.NewManager(restConfig, c, scope)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}

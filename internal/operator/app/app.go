@@ -119,7 +119,7 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 func runManager(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, check accessCheck, changes *budget.Budget) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	mgr, err := ctrl.NewManager(restConfig, ManagerOptions(c, scope))
+	mgr, err := NewManager(restConfig, c, scope)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
@@ -167,6 +167,9 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		LeaderElectionNamespace: c.LeaderElection.Namespace,
 		// The leader has stopped all its work by then, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
 		// A restarted manager has controllers of the same names.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},

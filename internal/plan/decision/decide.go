@@ -54,7 +54,7 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	s = s.With(s.Decision.NotAfter(now))
 	e := evaluate(s, policy)
 	ready, deferred := split(s, policy, e.moves, now)
-	ready = deferLowering(policy, ready, s.Decision, now)
+	ready = deferLowering(s, policy, ready, now)
 	current := s.Decision.Only(e.stays)
 	switch {
 	case len(ready) > 0:
@@ -114,6 +114,14 @@ type move struct {
 	resource  model.Resource
 	from, to  int64
 	why       string // the reason of the decision; empty if the request stays
+	// isUnsettled says that no decision tells the request so far, and that pods do not have it.
+	isUnsettled bool
+}
+
+// adopting is the move that decides what the pods were asked for, and changes no request.
+func (m move) adopting() move {
+	m.to, m.why = m.from, model.DecidedAdopted
+	return m
 }
 
 func mostUrgent(moves []move) (reason string) {

@@ -92,7 +92,10 @@ func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Res
 // evaluateResource decides whether one request of one container moves.
 func (e *evaluation) evaluateResource(p proposal) {
 	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(p))
+	m.isUnsettled = p.isUnsettled
 	switch {
+	case reverted != nil && p.isClose(m.to) && p.isUnsettled:
+		m = m.adopting()
 	case reverted != nil && p.isClose(m.to):
 		e.keep(p, v1beta1.ReasonChangeReverted, fmt.Sprintf(
 			"stays, because %s was reverted (%s); it is tried again with twice as much usage history, after a week, or when the scaler is edited",
@@ -117,7 +120,7 @@ func (e *evaluation) whyDespiteStaying(p proposal) string {
 	switch {
 	case limitsAreOff(e.Situation, e.policy, p.container, p.current, p.resource):
 		return model.DecidedBounds
-	case p.isMixed:
+	case p.isUnsettled:
 		return model.DecidedAdopted
 	}
 	return ""
@@ -162,7 +165,7 @@ type proposal struct {
 	tolerance       float64
 	allowed         bounds
 	current, target int64
-	isMixed         bool // no decision tells the request, and the pods disagree
+	isUnsettled     bool // no decision tells the request, and the pods do not all have it applied
 	lacksUsage      bool // usage of running pods is missing
 }
 
@@ -176,9 +179,9 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 	headroom := e.headrooms[r.Name]
 	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, target: headroom.fit(container.Name, wanted), lacksUsage: e.MissingUsage != ""}
 	p.rec, _ = e.Recommendation(container.Name)
-	p.current, p.isMixed = currentRequest(e.Situation, container, r)
+	p.current, p.isUnsettled = currentRequest(e.Situation, container, r)
 	if r.Of(p.rec.Target) == 0 {
-		p.isMixed = false
+		p.isUnsettled = false
 	}
 	if differs(p.target, wanted, p.tolerance) {
 		e.keep(p, v1beta1.ReasonNodeCapacity, fmt.Sprintf(
@@ -263,9 +266,9 @@ func targetFor(s model.Situation, allowed bounds, container workload.Container, 
 
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
-// isMixed says that no decision tells it and the pods disagree: a status was lost after
-// some of them had been resized.
-func currentRequest(s model.Situation, container workload.Container, r model.Resource) (current int64, isMixed bool) {
+// isUnsettled says that no decision tells it, and that the pods disagree, or that a kubelet has not
+// applied it: a status was lost after some of them had been asked for another size.
+func currentRequest(s model.Situation, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
 	}
@@ -275,7 +278,7 @@ func currentRequest(s model.Situation, container workload.Container, r model.Res
 		current, least = max(current, v), min(least, v)
 	}
 	if current > 0 {
-		return current, least != current
+		return current, least != current || s.IsResizeOpen(container.Name, r)
 	}
 	return r.Request(container.Resources), false
 }

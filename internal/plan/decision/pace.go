@@ -44,13 +44,16 @@ type deferral struct {
 }
 
 // split separates the moves that can be made at once from those that wait for usage, the
-// cooldown or a window.
+// cooldown or a window. Meanwhile, pods get what they were asked for before.
 func split(s model.Situation, policy model.Policy, moves []move, now time.Time) (ready []move, later []deferral) {
 	for _, m := range moves {
-		if d := deferralOf(s, policy, m, now); d.waitReason != "" {
-			later = append(later, d)
-		} else {
+		switch d := deferralOf(s, policy, m, now); {
+		case d.waitReason == "":
 			ready = append(ready, m)
+		case m.isUnsettled:
+			ready = append(ready, m.adopting())
+		default:
+			later = append(later, d)
 		}
 	}
 	return ready, later

@@ -46,12 +46,13 @@ func (m move) stoppedBefore(change model.RevertedChange) move {
 }
 
 // deferLowering drops the moves that lower a request if another one is urgent: an urgent move
-// must not wait for the verification of the others.
-func deferLowering(policy model.Policy, moves []move, d *model.Decision, now time.Time) []move {
-	if !policy.Verifies() || policy.RollsOut() {
+// must not wait for the verification of the others. Only urgent moves are made while the usage
+// history cannot be saved, so that they lower nothing then.
+func deferLowering(s model.Situation, policy model.Policy, moves []move, now time.Time) []move {
+	if !s.IsUnsaved && (!policy.Verifies() || policy.RollsOut()) {
 		return moves
 	}
-	isUrgent := revertedNow(d, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return !IsDeferrable(m.why) })
+	isUrgent := revertedNow(s.Decision, now) != "" || slices.ContainsFunc(moves, func(m move) bool { return !IsDeferrable(m.why) })
 	if !isUrgent {
 		return moves
 	}

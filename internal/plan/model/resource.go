@@ -4,6 +4,8 @@
 package model
 
 import (
+	"math"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -82,6 +84,22 @@ func (r Resource) Copy(to *workload.Resources, from workload.Resources) {
 
 // Differs says whether the request or the limit changes.
 func (r Resource) Differs(a, b workload.Resources) bool { return r.Pair(a) != r.Pair(b) }
+
+// IsApplied says whether what the kubelet reports is what was asked for. The kernel holds CPU no
+// finer than 2 shares and 10 ms of quota, so small differences of CPU are the same.
+func (r Resource) IsApplied(actual, asked workload.Resources) bool {
+	if r.IsMemory() {
+		return !r.Differs(actual, asked)
+	}
+	return isNear(r.Request(actual), r.Request(asked)) && isNear(r.Limit(actual), r.Limit(asked))
+}
+
+func isNear(actual, asked int64) bool {
+	if 0 < asked && asked < 20 {
+		return actual <= 20
+	}
+	return math.Abs(float64(actual-asked)) <= 0.02*float64(asked)
+}
 
 // Raises says whether the request or the limit goes up.
 func (r Resource) Raises(before, after workload.Resources) bool {

@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,9 @@ type Situation struct {
 	// MissingUsage says which usage of running pods is missing; empty if the usage is complete.
 	// While some is missing, no request is lowered: see WaitsForUsage.
 	MissingUsage string
+	// IsUnsaved says that the usage history cannot be saved, so that a restart would not know what
+	// a decision is based on. An urgent decision lowers no other request meanwhile.
+	IsUnsaved bool
 	// Decision is the current decision; nil before the first.
 	Decision *Decision
 	// RevertedChanges are the changes that were reverted before.
@@ -216,6 +220,18 @@ func (s Situation) ActivePods() (n int) {
 		}
 	}
 	return n
+}
+
+// IsResizeOpen says whether the container was asked for another amount of the resource that the
+// kubelet does not report as applied, on any of the active pods. Only a resize can leave what a pod
+// declares unapplied: a kubelet that reports something else of a pod that was never resized is not
+// believed.
+func (s Situation) IsResizeOpen(container string, r Resource) bool {
+	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
+		c, ok := pod.Container(container)
+		isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
+		return ok && IsActive(pod) && isResized && !c.Unreadable && !r.IsApplied(pod.Actual[container], c.Resources)
+	})
 }
 
 // Running lists the container as the active pods have it.

@@ -5,6 +5,7 @@ package step
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -266,6 +267,23 @@ func WithoutBoosts(s model.Situation, policy model.Policy, now time.Time) model.
 			}
 		}
 		s.Pods[i].Containers = withSizes(pod.Containers, plain)
+		s.Pods[i].Actual = p.withoutBoosts(s.Pods[i], pod)
 	}
 	return s
+}
+
+// withoutBoosts is what the kubelet reports for the pod, as if CPU that it has, or will have, only
+// because of a start had been applied as declared. before is the pod with its boosts.
+func (p planner) withoutBoosts(pod, before workload.Pod) map[string]workload.Resources {
+	actual := maps.Clone(pod.Actual)
+	for _, b := range p.boostables(before, nil) {
+		has, isReported := actual[b.Container.Name]
+		isEnding := b.resizedSinceStart && has.Requests.CPUMillis > b.Requests.CPUMillis
+		if isReported && (b.hasStartingSize() || isEnding) {
+			c, _ := pod.Container(b.Container.Name)
+			model.CPU.Copy(&has, c.Resources)
+			actual[b.Container.Name] = has
+		}
+	}
+	return actual
 }

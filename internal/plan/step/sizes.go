@@ -5,7 +5,6 @@ package step
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -200,19 +199,9 @@ func isMemoryApplied(pod workload.Pod, sizes []model.Size) bool {
 	})
 }
 
-// matches compares what the kubelet reports with what was asked for. The kernel holds CPU
-// no finer than 2 shares and 10 ms of quota, so small differences of CPU are the same.
+// matches compares what the kubelet reports with what was asked for.
 func matches(actual, asked workload.Resources) bool {
-	return isNear(actual.Requests.CPUMillis, asked.Requests.CPUMillis) &&
-		isNear(actual.Limits.CPUMillis, asked.Limits.CPUMillis) &&
-		!model.Memory.Differs(actual, asked)
-}
-
-func isNear(actual, asked int64) bool {
-	if 0 < asked && asked < 20 {
-		return actual <= 20
-	}
-	return math.Abs(float64(actual-asked)) <= 0.02*float64(asked)
+	return model.CPU.IsApplied(actual, asked) && model.Memory.IsApplied(actual, asked)
 }
 
 // only is the sizes without what they change of the other resource.

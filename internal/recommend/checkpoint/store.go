@@ -59,6 +59,8 @@ type entry struct {
 	histories  history.Histories                 // nil until loaded
 	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
 	saved      map[string]mark                   // what the object leads to
+	saves      saves
+	overtaken  history.Histories // what was in memory when another process had saved; nil for nothing
 	filling    filling
 }
 
@@ -96,24 +98,45 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
+	if e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
+		e.overtaken = nil
+	}
 	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
-	e.histories, e.object, e.saved, e.filling = history.Histories{}, nil, nil, filling{}
+	e.histories, e.object, e.saved, e.filling, e.saves = history.Histories{}, nil, nil, filling{}, saves{}
 	if err != nil {
 		return nil
 	}
 	e.object = &object
-	if e.isOurs() {
-		e.decode(ctx, now.Add(cmp.Or(s.MaxAhead, defaultMaxAhead)))
+	e.saves.know(object.Spec)
+	if e.isAbout(&object) {
+		e.decode(ctx, s.latest(now))
 		e.filling.done = object.Annotations[FilledAnnotation] != ""
+		e.keepOvertaken(s.ParamsOf(vs))
 	}
 	return nil
 }
 
-// isOurs says whether the checkpoint is about this very scaler and its Deployment.
+// latest is the latest time that a checkpoint may know of.
+func (s *Store) latest(now time.Time) time.Time {
+	return now.Add(cmp.Or(s.MaxAhead, defaultMaxAhead))
+}
+
+// keepOvertaken tells the histories of another process of the peaks and the OOM kills that only this
+// one knows of.
+func (e *entry) keepOvertaken(params history.Params) {
+	for name, c := range e.overtaken {
+		if theirs := e.histories[name]; theirs != nil {
+			keepMemory(c, theirs, params)
+		}
+	}
+	e.overtaken = nil
+}
+
+// isAbout says whether the checkpoint is about this very scaler and its Deployment.
 // That of a scaler of the same name which is gone will soon be collected.
-func (e *entry) isOurs() bool {
-	owner := metav1.GetControllerOf(e.object)
-	return owner != nil && owner.UID == e.owner && e.object.Spec.DeploymentName == e.deployment
+func (e *entry) isAbout(object *v1beta1.VerticalScalerCheckpoint) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.UID == e.owner && object.Spec.DeploymentName == e.deployment
 }
 
 // decode fills the histories from the checkpoint. A container that cannot be read costs
@@ -184,8 +207,13 @@ func (s *Store) Len() int {
 	return len(s.entries)
 }
 
+// ErrOvertaken says that another process has saved a history of the same scaler. It was not
+// overwritten, and what it says must be loaded before anything is decided.
+var ErrOvertaken = errors.New("another process has saved the usage history meanwhile")
+
 // Save writes the checkpoint if losing the history would lose something that
-// matters. recommendations are what the history leads to now.
+// matters. recommendations are what the history leads to now. After ErrOvertaken, the history must
+// be loaded again.
 func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.mu.Lock()
@@ -220,7 +248,7 @@ func (e *entry) settle(marks map[string]mark) {
 // current says whether the checkpoint read at the start still holds all that the
 // histories does. Time observed since then is too little to matter.
 func (e *entry) current(marks map[string]mark) bool {
-	if !e.isOurs() {
+	if !e.isAbout(e.object) {
 		return false
 	}
 	read := map[string]mark{}
@@ -291,19 +319,12 @@ func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry,
 		})
 	}
 
-	err := s.put(ctx, object)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-		// Somebody else has changed, removed or made it. The history in memory is the
-		// truth: read only what is needed to overwrite it, and let the retry do so.
-		e.object = nil
-		var live v1beta1.VerticalScalerCheckpoint
-		if getErr := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live); getErr == nil {
-			e.object = &live
-			object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
-		} else {
-			object.ResourceVersion, object.UID = "", ""
+	err := s.put(ctx, e, object)
+	if isOutdated(err) {
+		if err := s.meet(ctx, e, object, s.latest(now)); err != nil {
+			return err
 		}
-		err = s.put(ctx, object)
+		err = s.put(ctx, e, object)
 	}
 	if err != nil {
 		return err
@@ -312,11 +333,58 @@ func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry,
 	return nil
 }
 
-func (s *Store) put(ctx context.Context, object *v1beta1.VerticalScalerCheckpoint) error {
-	if object.ResourceVersion == "" {
-		return s.Client.Create(ctx, object)
+// isOutdated says whether a write was refused because the checkpoint has been changed, removed or
+// made since it was read.
+func isOutdated(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+}
+
+// meet reads the checkpoint that is there instead of the one that was read last, so that it can be
+// overwritten. A save of another process is not: the history in memory is dropped, and the next Load
+// reads that one.
+func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint, latest time.Time) error {
+	var live v1beta1.VerticalScalerCheckpoint
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		object.ResourceVersion, object.UID = "", ""
+		e.object = nil
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading what has been saved instead: %w", err)
+	case e.isAbout(&live) && !e.saves.has(live.Spec) && isReadable(live.Spec, latest):
+		e.overtaken = e.histories
+		e.histories, e.object, e.saved = nil, nil, nil
+		return ErrOvertaken
 	}
-	return s.Client.Update(ctx, object)
+	object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
+	return nil
+}
+
+// isReadable says whether all of a checkpoint can be read.
+func isReadable(spec v1beta1.VerticalScalerCheckpointSpec, latest time.Time) bool {
+	return !slices.ContainsFunc(spec.Containers, func(c v1beta1.ContainerCheckpoint) bool {
+		_, err := read(c, latest)
+		return err != nil
+	})
+}
+
+// put writes the checkpoint, and notes what may be stored now.
+func (s *Store) put(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
+	var err error
+	sent := digestOf(object.Spec)
+	if object.ResourceVersion == "" {
+		err = s.Client.Create(ctx, object)
+	} else {
+		err = s.Client.Update(ctx, object)
+	}
+	switch {
+	case err == nil:
+		e.saves.know(object.Spec)
+	case !isOutdated(err):
+		e.saves.doubt(sent)
+	}
+	return err
 }
 
 func (s *Store) entryOf(key types.NamespacedName) *entry {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -399,6 +400,14 @@ func TestSomebodyElseWrites(t *testing.T) {
 			},
 			want: []string{"update: conflict", "update"},
 		},
+		"labelled meanwhile, it is overwritten": {
+			meanwhile: func(w *world) {
+				object := w.live()
+				object.Labels = map[string]string{"team": "shop"}
+				w.must(w.server.Update(w.t.Context(), object))
+			},
+			want: []string{"update: conflict", "update"},
+		},
 		"deleted meanwhile, it is made anew": {
 			meanwhile: func(w *world) { w.must(w.server.Delete(w.t.Context(), w.live())) },
 			want:      []string{"update: not found", "create"},
@@ -442,6 +451,143 @@ func TestSomebodyElseWrites(t *testing.T) {
 		w.save(recs("app", 310, 640*mebi))
 		w.expect("create: already exists", "update")
 	})
+}
+
+// other is another process of the operator, which begins with what is stored.
+func (w *world) other() *world {
+	other := &world{t: w.t, scaler: w.scaler, server: w.server}
+	other.restart()
+	other.load()
+	other.save(recs("app", 310, 640*mebi)) // which is what it has read
+	return other
+}
+
+// usedUp is a sample of much memory.
+func (w *world) usedUp(memoryMiB int64, minute int) {
+	w.t.Helper()
+	w.with(func(histories history.Histories) {
+		histories.Add(usage.Sample{Container: "app", Time: noon.Add(time.Duration(minute) * time.Minute), CPUMillis: 200, MemoryBytes: memoryMiB * mebi}, params)
+	})
+}
+
+// peaks are the peak of memory and the floor of the OOM kills, in MiB.
+func (w *world) peaks() (peak, floor int64) {
+	w.t.Helper()
+	w.with(func(histories history.Histories) {
+		peak, floor = histories["app"].Peak()/mebi, histories["app"].OOMFloor(params)/mebi
+	})
+	return peak, floor
+}
+
+// A leader that was paused goes on with what it knew. It has to learn what the next one has saved.
+func TestASaveOfAnotherProcessIsNotOverwritten(t *testing.T) {
+	a := newWorld(t)
+	a.load()
+	a.feed("app", 0, 60)
+	a.save(recs("app", 310, 640*mebi))
+	b := a.other()
+	b.usedUp(2048, 61)
+	b.save(recs("app", 310, 2356*mebi))
+	saved := b.live()
+
+	a.usedUp(410, 62)
+	a.took()
+	for range 2 {
+		if err := a.store.Save(t.Context(), a.scaler, recs("app", 400, 640*mebi), tomorrow); err == nil {
+			t.Fatal("Save() = nil over the save of another process")
+		}
+	}
+	a.expect("update: conflict")
+	if diff := cmp.Diff(saved, a.live()); diff != "" {
+		t.Errorf("the save of the other process was changed (-want +got):\n%s", diff)
+	}
+	if a.store.With(key, func(history.Histories) {}) {
+		t.Error("the old history is still there")
+	}
+	a.load()
+	if peak, _ := a.peaks(); peak < 2048 {
+		t.Errorf("the peak of the other process is forgotten: %d MiB, want 2048", peak)
+	}
+	a.save(recs("app", 400, 2356*mebi)) // which is what it has read
+	a.took()
+	a.save(recs("app", 500, 2356*mebi))
+	a.expect("update")
+}
+
+// The process that is overtaken may be the one that leads: a late write of the last leader has come
+// between. What it has seen of memory is not lost.
+func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
+	a := newWorld(t)
+	a.load()
+	a.feed("app", 0, 60)
+	a.save(recs("app", 310, 640*mebi))
+	b := a.other()
+	b.usedUp(600, 61)
+	b.save(recs("app", 310, 700*mebi))
+
+	a.usedUp(2048, 61)
+	a.kill("app", 62)
+	_, floor := a.peaks()
+	err := a.store.Save(t.Context(), a.scaler, recs("app", 310, 2356*mebi), tomorrow)
+	if !errors.Is(err, ErrOvertaken) {
+		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
+	}
+	a.load()
+	if peak, kept := a.peaks(); peak < 2048 || kept != floor {
+		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
+	}
+
+	// Of a scaler that was retargeted meanwhile, it knows nothing.
+	b.usedUp(610, 63)
+	b.took()
+	b.load()
+	a.usedUp(3000, 64)
+	a.save(recs("app", 310, 3500*mebi))
+	if err := b.store.Save(t.Context(), b.scaler, recs("app", 310, 800*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
+		t.Fatalf("Save() = %v, want %v", err, ErrOvertaken)
+	}
+	b.scaler = b.scaler.DeepCopy()
+	b.scaler.Spec.DeploymentName = "api"
+	b.load()
+	if got := b.histories(); len(got) != 0 {
+		t.Errorf("a retargeted scaler begins with %d containers", len(got))
+	}
+}
+
+// A write whose reply is lost has been made by this process, even if it is told otherwise.
+func TestALostReplyIsNoSaveOfAnotherProcess(t *testing.T) {
+	for name, writes := range map[string]int{"one": 1, "three": 3} {
+		t.Run(name, func(t *testing.T) {
+			lost := errors.New("connection reset by peer")
+			w := newWorld(t)
+			w.load()
+			w.feed("app", 0, 60)
+			for i, verb := range []string{"create", "update"} {
+				target := int64(300 * (i + 1))
+				w.lose = lost
+				for j := range writes {
+					w.feed("app", 61+10*i+j, 61+10*i+j)
+					if err := w.store.Save(t.Context(), w.scaler, recs("app", target, 640*mebi), tomorrow); err == nil {
+						t.Fatalf("save %d of %s: Save() = nil, and its reply was lost; wrote %v", j, verb, w.took())
+					}
+				}
+				w.lose = nil
+				w.took()
+				w.feed("app", 70+10*i, 70+10*i)
+				w.save(recs("app", target, 640*mebi))
+				if got := w.took(); len(got) != 2 || got[1] != "update" || !strings.HasPrefix(got[0], verb+": ") && writes == 1 {
+					t.Errorf("writes %v, want a refused %s and an update", got, verb)
+				}
+				want := w.histories()
+				w.restart()
+				w.load()
+				if diff := cmp.Diff(want, w.histories()); diff != "" {
+					t.Errorf("what is stored (-want +got):\n%s", diff)
+				}
+				w.save(recs("app", target, 640*mebi)) // which is what it has read
+			}
+		})
+	}
 }
 
 func TestAFailedSaveIsTriedAgain(t *testing.T) {
@@ -577,6 +723,7 @@ type world struct {
 	writes          []string // since they were last taken
 	reads           int
 	fail, failReads error
+	lose            error // the answer to a write that succeeds
 }
 
 func newWorld(t *testing.T) *world {
@@ -616,8 +763,13 @@ func (w *world) wrote(verb string, write func() error) error {
 	if err == nil {
 		err = write()
 	}
+	if err == nil {
+		err = w.lose
+	}
 	switch {
 	case err == nil:
+	case w.lose != nil && errors.Is(err, w.lose):
+		verb += ": " + err.Error()
 	case w.fail != nil:
 		verb += ": " + err.Error()
 	default:

@@ -23,6 +23,7 @@
 package monitor
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -38,6 +39,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
@@ -241,7 +243,8 @@ func (c change) restores(original v1beta1.OriginalContainerResources) bool {
 }
 
 // isOurs reports whether the operator has made a change: the managed fields have a new
-// entry of the operator, and no other new entry.
+// entry of the operator, and no other new entry. Another manager may only lose fields, as
+// it does when the operator takes over its values.
 func isOurs(before, after client.Object, subresource string) bool {
 	entries := func(o client.Object) map[string]metav1.ManagedFieldsEntry {
 		out := map[string]metav1.ManagedFieldsEntry{}
@@ -255,7 +258,7 @@ func isOurs(before, after client.Object, subresource string) bool {
 	was, is := entries(before), entries(after)
 	ours := false
 	for _, key := range slices.Collect(maps.Keys(is)) {
-		if apiequality.Semantic.DeepEqual(was[key], is[key]) {
+		if apiequality.Semantic.DeepEqual(was[key], is[key]) || hasOnlyLost(was[key], is[key]) {
 			continue
 		}
 		if is[key].Manager != ownership.Scalers {
@@ -264,6 +267,18 @@ func isOurs(before, after client.Object, subresource string) bool {
 		ours = true
 	}
 	return ours
+}
+
+// hasOnlyLost reports whether fields were taken from a manager, which wrote nothing itself.
+func hasOnlyLost(was, is metav1.ManagedFieldsEntry) bool {
+	if was.FieldsV1 == nil || is.FieldsV1 == nil || !apiequality.Semantic.DeepEqual(was.Time, is.Time) {
+		return false
+	}
+	before, after := &fieldpath.Set{}, &fieldpath.Set{}
+	if before.FromJSON(bytes.NewReader(was.FieldsV1.GetRawBytes())) != nil || after.FromJSON(bytes.NewReader(is.FieldsV1.GetRawBytes())) != nil {
+		return false
+	}
+	return after.Difference(before).Empty() && !before.Difference(after).Empty()
 }
 
 // compare lists the changed resources of containers, and reports whether anything else has

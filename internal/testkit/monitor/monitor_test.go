@@ -90,6 +90,25 @@ func deployment(request, limit, manager string, changes ...func(*appsv1.Deployme
 	return d
 }
 
+// owned is a Deployment whose managers own these fields since the same second.
+func owned(request string, entries ...metav1.ManagedFieldsEntry) *appsv1.Deployment {
+	return deployment(request, "1", "", func(d *appsv1.Deployment) { d.ManagedFields = entries })
+}
+
+func ownedBy(manager, container string) metav1.ManagedFieldsEntry {
+	return by(manager, "", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{`+container+`}}}}}}`)
+}
+
+func image(manager string) metav1.ManagedFieldsEntry { return ownedBy(manager, `"f:image":{}`) }
+
+func requests(manager string) metav1.ManagedFieldsEntry {
+	return ownedBy(manager, `"f:resources":{"f:requests":{"f:cpu":{}}}`)
+}
+
+func all(manager string) metav1.ManagedFieldsEntry {
+	return ownedBy(manager, `"f:image":{},"f:resources":{"f:requests":{"f:cpu":{}}}`)
+}
+
 func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScalerSpec) {
 	return func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = mode }
 }
@@ -163,6 +182,15 @@ func TestMonitor(t *testing.T) {
 		"a template, in place":    {story{happens(watch.Added, scaler()), happens(watch.Added, template), happens(watch.Modified, written)}, 1, "no scaler may change it"},
 		"replicas": {
 			story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, deployment("200m", "1", us, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](3) }))}, 1, "more than resources of containers",
+		},
+		"a value that is taken over from another manager": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, owned("100m", all("helm"))), happens(watch.Modified, owned("200m", image("helm"), requests(us)))}, 1, "no scaler may change it",
+		},
+		"a value that another manager takes over": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, owned("100m", all(us))), happens(watch.Modified, owned("200m", image(us), requests("helm")))}, 0, "",
+		},
+		"a value that another manager takes over, which owned others": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, owned("100m", requests(us), image("helm"))), happens(watch.Modified, owned("200m", all("helm")))}, 0, "",
 		},
 		"a template that is released": {story{happens(watch.Added, written), happens(watch.Modified, template)}, 0, ""},
 		"a template that is restored": {
