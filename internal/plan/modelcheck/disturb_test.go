@@ -51,16 +51,7 @@ func (m *machine) disturbOperator(s state, add func(kind, string, func(*state)))
 		add(crashes, "the operator crashes and restarts", func(next *state) { next.processes[0] = fresh })
 	}
 	if !s.processes[1].runs {
-		add(takeovers, "another process leads", func(next *state) {
-			next.processes[1] = next.processes[0]
-			next.processes[1].turns = 1
-			for w := range watches {
-				if !next.processes[1].stalled[w] {
-					next.stall(&next.processes[1], w)
-				}
-			}
-			next.processes[0] = process{runs: true}
-		})
+		add(takeovers, "another process leads", m.depose)
 	}
 	for w := range watches {
 		if !leader.stalled[w] {
@@ -69,11 +60,29 @@ func (m *machine) disturbOperator(s state, add func(kind, string, func(*state)))
 	}
 }
 
+// depose makes another process lead. The one before has just sent its last request, if it has read
+// the checkpoint by then.
+func (m *machine) depose(next *state) {
+	leader := &next.processes[0]
+	if leader.loaded {
+		leader.turns = 1
+		seen := pass{machine: m, pods: next.podsOf(leader)}
+		seen.learn(next)
+	}
+	for w := range watches {
+		if !leader.stalled[w] {
+			next.stall(leader, w)
+		}
+	}
+	next.processes[0], next.processes[1] = process{runs: true}, *leader
+}
+
 func (m *machine) disturbPods(s state, add func(kind, string, func(*state))) {
 	for k, p := range s.world.pods {
-		if p.phase == ready && p.owner != 0 && p.actual <= medium && p.killed != p.actual {
+		isNew := p.killed != p.actual || p.killedAt == old
+		if p.phase == ready && p.owner != 0 && p.actual <= medium && isNew {
 			add(kills, fmt.Sprintf("%s is OOM-killed with %s", podNames[k], amount(p.actual)), func(next *state) {
-				next.world.pods[k].killed = p.actual
+				next.world.pods[k].killed, next.world.pods[k].killedAt = p.actual, fresh
 			})
 		}
 		if p.phase == ready && p.owner != 0 {
@@ -117,9 +126,9 @@ func (m *machine) disturbPods(s state, add func(kind, string, func(*state))) {
 				forget(&next.processes[i].saved)
 			}
 			for k := range pods {
-				next.world.pods[k].killed = 0
+				next.world.pods[k].killed, next.world.pods[k].killedAt = 0, never
 				for i := range next.processes {
-					next.processes[i].pods[k].killed = 0
+					next.processes[i].pods[k].killed, next.processes[i].pods[k].killedAt = 0, never
 				}
 			}
 			next.ghost.need = now

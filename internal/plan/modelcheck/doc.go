@@ -21,6 +21,8 @@
 //   - a write changes exactly the pod or the Deployment that the operator has seen;
 //   - at most one pod is being resized, and none is evicted while the other one is not ready;
 //   - no pod is evicted twice for one decision, and at most one without effect;
+//   - a second pod is lowered only after the first one was verified, and no lowering that was reverted
+//     is repeated;
 //   - of two scalers of one Deployment, only the elder one writes;
 //   - Applied is never True while a pod declares another size than the kubelet applies;
 //   - a revert is counted only if somebody else has changed the value;
@@ -46,11 +48,12 @@
 //     same version if all of its values are the same: the model lets more writes through than the
 //     API server does.
 //   - Each process remembers its own writes, and waits until its cache shows them, for a minute. If a
-//     cache lags for longer, a process may take its own write for a revert by somebody else. This
-//     counts one revert, and is not reported as a violation. A contest is checked with the managed
-//     fields before anything stops.
-//   - A process that was deposed sends no new write, because it can no longer renew its lease. But
-//     one request of each kind may be under way: the step that it has planned, and a status.
+//     cache lags for longer, or behind the last write of a process that was deposed, a write of the
+//     operator may be taken for a revert by somebody else. This counts one revert, and is not reported
+//     as a violation: before a contest stops anything, the managed fields are read.
+//   - A process that was deposed sends no new write, because it can no longer renew its lease
+//     (internal/operator/app). But one reconcile may be under way: its step and its status arrive
+//     late, and are planned by what was known then.
 //   - The API server learns the sizes of new pods some time after the status is written, but within
 //     the hour.
 //
@@ -61,7 +64,14 @@
 //
 // # What is not covered
 //
-// CPU, boosts, verification, windows, limits beside requests, quotas, LimitRanges, failed shrinks,
-// PodDisruptionBudgets and rollouts that get stuck. The order of two fresh moments is not known. A
-// process sees the objects of one kind at one moment.
+// CPU, boosts, windows, step limits, quotas, LimitRanges, limits that differ from twice the request,
+// limits that the kubelet cannot lower, PodDisruptionBudgets, crash loops, rollouts that get stuck, and
+// the verification of rollouts. The order of two fresh moments is not known. A process sees all objects
+// of one kind at the same moment.
+//
+// # The bound
+//
+// One disturbance may happen in every state, or two in the explorations that say so. A write or a
+// reply that is lost counts as one. With FULL=1, one more may happen, which takes minutes and some
+// gigabytes. go test -v prints the number of states.
 package modelcheck

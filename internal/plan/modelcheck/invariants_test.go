@@ -107,15 +107,31 @@ func (r *pass) violationOfLowering(s state) string {
 		}
 	}
 	has = min(has, r.sight.most) // A bound needs no evidence.
+	need := s.ghost.need
+	if r.process == 1 && !r.bugs.unfenced {
+		need = r.sight.history.need() // A request that is under way cannot know what is learned meanwhile.
+	}
 	switch {
 	case r.outcome.to >= has:
 		return ""
 	case s.isMissing(r.pods):
 		return fmt.Sprintf("memory is lowered to %s while usage is missing", amount(r.outcome.to))
-	case r.outcome.to < min(s.ghost.need, r.sight.most):
-		return fmt.Sprintf("memory is lowered to %s, below the known peak of %s", amount(r.outcome.to), amount(s.ghost.need))
+	case r.outcome.to < min(need, r.sight.most):
+		return fmt.Sprintf("memory is lowered to %s, below the known peak of %s", amount(r.outcome.to), amount(need))
+	case r.verifies && r.outcome.to <= r.seen.status.failed:
+		return fmt.Sprintf("memory is lowered to %s, which was reverted", amount(r.outcome.to))
+	case r.isUnverified(has):
+		return "a second pod is lowered before the first one was observed for the time of verification"
 	}
 	return ""
+}
+
+// isUnverified says that a second pod is lowered before the first one is verified.
+func (r *pass) isUnverified(has level) bool {
+	other := r.pods[1-r.outcome.pod]
+	isSecond := r.outcome.action == resizePod && other.phase == ready && other.actual == r.outcome.to && r.sight.status.decided == r.outcome.to
+	st := r.seen.status
+	return r.verifies && isSecond && r.outcome.to < has && st.good > 0 && st.passed == never && st.observed != old
 }
 
 // violationOfDisruption: one pod at a time is evicted or resized, and evicting one again does not
@@ -175,7 +191,7 @@ func (m *machine) violationAtRest(s state) string {
 
 // isHindered says whether something keeps the pods from the size that they need.
 func (m *machine) isHindered(s state, st status) bool {
-	if s.isMissing(s.world.pods) || st.reverts > 1 || s.world.admitsPlain {
+	if s.isMissing(s.world.pods) || st.reverts > 1 || st.failed > 0 || s.world.admitsPlain {
 		return true
 	}
 	if s.world.node == ([pods]nature{}) || m.mode != v1beta1.UpdateModeInPlace {

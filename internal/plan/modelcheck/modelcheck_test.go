@@ -4,6 +4,8 @@
 package modelcheck
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,8 +83,9 @@ func deposed(s *state) {
 	s.ghost.need = large
 }
 
-// explorations are what make test explores. The bound is one disturbance out of all kinds, or two
-// where the kinds are few. In every state, one write or reply may be lost instead.
+// explorations are what make test explores. The bound is one disturbance out of all kinds, because each
+// one more multiplies the states by about twenty, or two where the faults that matter come in pairs: a
+// lagging watch and an edit, or a crash after an OOM kill.
 var explorations = map[string]exploration{
 	"in place": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
@@ -91,6 +94,10 @@ var explorations = map[string]exploration{
 	"in place, bounded, lowering, and a silent pod": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
 		first: []state{start(demand), start(lower), start(lower, silent)},
+	},
+	"in place, verified": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, verifies: true, kinds: everything &^ (resizes | recreations | strangers),
+		first: []state{start(lower), start(raise)},
 	},
 	"in place, two failures": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | wipes | kills | usage | strangers,
@@ -130,16 +137,28 @@ var explorations = map[string]exploration{
 type exploration struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
+	verifies bool
 	first    []state
 	kinds    kind
+}
+
+// wider are the first states, with one more disturbance if it is asked for.
+func (x exploration) wider(more bool) []state {
+	first := slices.Clone(x.first)
+	for i := range first {
+		if more {
+			first[i].left++
+		}
+	}
+	return first
 }
 
 func TestEveryStateIsSafeAndEveryFairPathEndsAtRest(t *testing.T) {
 	for name, x := range explorations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &machine{mode: x.mode, fallback: x.fallback}
-			r := m.explore(x.first, x.kinds)
+			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies}
+			r := m.explore(x.wider(os.Getenv("FULL") == "1"), x.kinds)
 			t.Logf("%d states, %d transitions, %d states of rest, %d plans", r.states, r.transitions, r.rests, len(m.plans))
 			if r.counterexample != "" {
 				t.Error("\n" + r.counterexample)
@@ -169,6 +188,7 @@ func TestTheCheckerFindsPlantedBugs(t *testing.T) {
 		"limits are set to the requests":                      {bugs{guaranteed: true}, "in place", "QoS"},
 		"each reconcile writes a new time":                    {bugs{restless: true}, "in place", "never rests"},
 		"an eviction before the API server knows the size":    {bugs{impatient: true}, "fallback Recreate", "evicted"},
+		"a verification ends at once":                         {bugs{hasty: true}, "in place, verified", "before the first one was observed"},
 		"unready pods count as ready":                         {bugs{hidesUnready: true}, "fallback Recreate", "is not ready"},
 		"the checkpoint is not saved":                         {bugs{unsaved: true}, "in place, two failures", "below the known peak"},
 		"own writes are not remembered":                       {bugs{forgetsReplies: true}, "rollout", "a revert is counted"},
@@ -178,7 +198,7 @@ func TestTheCheckerFindsPlantedBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := explorations[tc.where]
-			m := &machine{mode: x.mode, fallback: x.fallback, bugs: tc.bugs}
+			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies, bugs: tc.bugs}
 			r := m.explore(x.first, x.kinds)
 			switch {
 			case r.counterexample == "":

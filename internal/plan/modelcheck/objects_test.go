@@ -28,6 +28,9 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 const container = "app"
 
+// observed is how long usage has been observed: as long as counts.
+const observed = 8 * 24 * time.Hour
+
 // ago is when something of that age was.
 func ago(a age) (at time.Time) {
 	switch a {
@@ -89,6 +92,13 @@ func resourcesOf(l level) corev1.ResourceRequirements {
 	}
 }
 
+func identityOf(uid types.UID) (id identity) {
+	if _, err := fmt.Sscanf(string(uid), "uid-%d", &id); err != nil {
+		panic(err)
+	}
+	return id
+}
+
 func uidOf(id identity) types.UID { return types.UID(fmt.Sprintf("uid-%d", id)) }
 
 // readPod is the pod as the operator reads it.
@@ -105,6 +115,10 @@ func readPod(k int, p pod, template level) workload.Pod {
 				Name: container, Resources: ptr.To(resourcesOf(p.actual)), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(ago(old))}},
 			}},
 		},
+	}
+	if p.killed > 0 {
+		object.Status.ContainerStatuses[0].RestartCount = 1
+		object.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(ago(p.killedAt))}
 	}
 	switch p.phase {
 	case starting:
@@ -148,6 +162,9 @@ func (m *machine) policyOf(most level) plan.Policy {
 	}
 	vs.Spec.DeploymentName = "web"
 	vs.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: m.mode, Fallback: m.fallback, VerificationSeconds: ptr.To(int32(0))}
+	if m.verifies {
+		vs.Spec.UpdatePolicy.VerificationSeconds = nil // the default
+	}
 	vs.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
 		ContainerName: container, ControlledResources: []v1beta1.ControlledResource{v1beta1.ControlledMemory},
 		MinAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(small))}, MaxAllowed: &v1beta1.ResourceBounds{Memory: ptr.To(memory(most))},
@@ -168,7 +185,7 @@ func recommendationOf(h history) recommend.Container {
 	of := func(l level) quantity.Amounts { return quantity.Amounts{MemoryBytes: bytesOf(l)} }
 	out := recommend.Container{
 		Name: container, Target: of(h.need()), LowerBound: of(h.need()), UpperBound: of(h.need()), Uncapped: of(h.need()),
-		Observed: 8 * 24 * time.Hour, OOMFloor: bytesOf(h.floor),
+		Observed: observed, OOMFloor: bytesOf(h.floor),
 	}
 	if h.peak > 0 {
 		out.Reasons = []recommend.Reason{{Resource: recommend.Memory, Code: recommend.Peak, Value: bytesOf(h.peak)}}
@@ -189,6 +206,17 @@ func decisionOf(st status) *plan.Decision {
 	if st.contested {
 		d.ContestedBy = []string{"helm"}
 	}
+	if st.good > 0 {
+		d.Verification = &plan.Verification{
+			Began: ago(st.began), Good: map[string]quantity.Amounts{container: {MemoryBytes: bytesOf(st.good)}},
+			ObservedSince: ago(st.observed), FirstPodsVerified: ago(st.passed),
+		}
+		for _, id := range st.unhealthy {
+			if id > 0 {
+				d.Verification.UnhealthyPods = append(d.Verification.UnhealthyPods, uidOf(id))
+			}
+		}
+	}
 	return scaler.Decision(scaler.APIDecision(d))
 }
 
@@ -196,11 +224,40 @@ func decisionOf(st status) *plan.Decision {
 func (st status) withDecision(d *plan.Decision) status {
 	d = scaler.Decision(scaler.APIDecision(d))
 	st.decided, st.reason, st.decidedAt, st.onTemplate, st.reverts, st.revertedAt, st.contested = 0, 0, never, false, 0, never, false
+	st.good, st.began, st.observed, st.passed, st.unhealthy = 0, never, never, never, [pods]identity{}
 	if d == nil {
 		return st
 	}
+	if v := d.Verification; v != nil {
+		st.good, st.began = levelOf(v.Good[container].MemoryBytes), ageOf(v.Began)
+		st.observed, st.passed = ageOf(v.ObservedSince), ageOf(v.FirstPodsVerified)
+		for k, uid := range v.UnhealthyPods {
+			st.unhealthy[k] = identityOf(uid)
+		}
+	}
 	st.decided, st.reason, st.decidedAt = levelOf(d.Requests[container].MemoryBytes), words.of(d.Reason), ageOf(d.Time)
 	st.onTemplate, st.reverts, st.revertedAt, st.contested = d.AppliedToTemplate, uint8(d.Reverts), ageOf(d.LastRevert), len(d.ContestedBy) > 0
+	return st
+}
+
+// revertedOf is the change that was reverted, read and written like the decision.
+func revertedOf(st status) []plan.RevertedChange {
+	if st.failed == 0 {
+		return nil
+	}
+	return scaler.RevertedChanges(scaler.APIRevertedChanges([]plan.RevertedChange{{
+		Container: container, Resource: "memory", Value: bytesOf(st.failed), Good: bytesOf(st.failedGood),
+		At: ago(st.failedAt), Observed: observed, Evidence: "evidence",
+	}}))
+}
+
+// withReverted is the status with other reverted changes. In place, only a reduction is reverted, so
+// there is at most one.
+func (st status) withReverted(list []plan.RevertedChange) status {
+	st.failed, st.failedGood, st.failedAt = 0, 0, never
+	for _, c := range scaler.RevertedChanges(scaler.APIRevertedChanges(list)) {
+		st.failed, st.failedGood, st.failedAt = levelOf(c.Value), levelOf(c.Good), ageOf(c.At)
+	}
 	return st
 }
 

@@ -28,6 +28,7 @@ type bugs struct {
 	restless             bool // each reconcile writes a new time
 	impatient            bool // the API server gets no time to learn the sizes of new pods
 	hidesUnready         bool // pods count as ready before they are
+	hasty                bool // a verification ends at once
 	unsaved              bool // the checkpoint is not saved before a change
 	forgetsReplies       bool // no memory of own writes
 	takesOverBlindly     bool // original values are recorded from the cache
@@ -38,6 +39,7 @@ type bugs struct {
 type machine struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
+	verifies bool // changes are verified
 	bugs     bugs
 
 	plans map[sight]outcome
@@ -100,9 +102,12 @@ func (m *machine) next(s sight) outcome {
 }
 
 func (m *machine) plan(s sight) outcome {
+	if m.bugs.hasty && s.status.observed == fresh {
+		s.status.observed = old
+	}
 	situation := plan.Situation{
 		Deployment: readDeployment(s.deployment), Recommendations: []recommend.Container{recommendationOf(s.history)},
-		Decision: decisionOf(s.status), Originals: originalsOf(s.status, s.deployment), NewPods: newPodsOf(s.status, s.asked),
+		Decision: decisionOf(s.status), RevertedChanges: revertedOf(s.status), Originals: originalsOf(s.status, s.deployment), NewPods: newPodsOf(s.status, s.asked),
 	}
 	for k, p := range s.pods {
 		if p.uid == 0 || p.owner != s.deployment.uid {
@@ -138,7 +143,7 @@ func (m *machine) plan(s sight) outcome {
 }
 
 func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outcome {
-	out := outcome{status: s.status.withDecision(p.Decision), asks: p.Contest != nil, decides: p.Decided, qos: true}
+	out := outcome{status: s.status.withDecision(p.Decision).withReverted(p.RevertedChanges), asks: p.Contest != nil, decides: p.Decided, qos: true}
 	out.status.target = s.deployment.uid
 	if m.evicts() {
 		out.status = out.status.withNewPods(p.NewPods)
@@ -243,7 +248,7 @@ func (m *machine) reconcile(s state, i, k int) []edge {
 	r.learn(&s)
 	at := r.seen.status
 	if at.target != d.uid {
-		at = at.withDecision(nil)
+		at = at.withDecision(nil).withReverted(nil)
 	}
 	r.sight = sight{pods: r.pods, deployment: d, status: at, history: s.processes[i].history, most: mostOf(k), undone: r.undone(p), missing: s.isMissing(r.pods)}
 	if m.evicts() && p.asked != never && p.askedFor == at.newPods {
@@ -361,8 +366,9 @@ func (r *pass) take(s state) (out []edge) {
 	s.ghost.need = max(s.ghost.need, s.processes[r.process].history.need())
 	if !r.isUpToDate(s) && r.outcome.status.reverts > r.seen.status.reverts {
 		s.ghost.edit() // It takes its own write for somebody's edit. See the package comment.
+		written.ghost.edit()
 	}
-	written.ghost.need, written.ghost.edits = s.ghost.need, s.ghost.edits
+	written.ghost.need = s.ghost.need
 	switch {
 	case isConflict:
 		return []edge{{name: r.name + ": " + r.label() + ", which conflicts", next: s.normal(), fair: r.process == 0, violation: violation}}
@@ -441,14 +447,14 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 		}
 		at.spec, at.resized, at.answer, at.answered = o.to, fresh, silence, never
 		p.resized[o.pod] = resize{at.uid, o.to}
-		p.wrote(podWatch)
+		s.wrote(r.process, podWatch)
 	case evict:
 		if isPodStale {
 			return s, true, true
 		}
 		at.phase = terminating
 		s.ghost.evictions[o.pod]++
-		p.wrote(podWatch)
+		s.wrote(r.process, podWatch)
 	case takeOver:
 		if isTemplateStale && !r.bugs.takesOverBlindly {
 			return s, true, true
@@ -459,13 +465,16 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 			return s, true, true
 		}
 		s.world.deployment.template, s.world.deployment.ours = o.to, true
-		p.wrote(deploymentWatch)
+		s.wrote(r.process, deploymentWatch)
 	case restore:
 		s.world.deployment.template, s.world.deployment.ours = r.seen.status.original, false
 		r.outcome.status.original, r.outcome.status.originalOf = 0, 0
-		p.wrote(deploymentWatch)
+		s.wrote(r.process, deploymentWatch)
 	default:
 		return s, false, false
+	}
+	if r.process == 1 {
+		s.ghost.edit() // For the leader, an old request that arrives late is a write of somebody else.
 	}
 	if r.bugs.forgetsReplies {
 		p.behind = [watches]age{}
@@ -505,7 +514,7 @@ func (m *machine) statusWrites(s state, i int) (out []edge) {
 		next.ghost.evictions = [pods]uint8{}
 	}
 	next.world.scalers[w.of] = w.next
-	p.wrote(scalerWatch)
+	next.wrote(i, scalerWatch)
 	for k, undone := range w.undone {
 		if undone {
 			p.resized[k] = resize{}
@@ -520,8 +529,8 @@ func (m *machine) statusWrites(s state, i int) (out []edge) {
 	return append(out, edge{name: name, next: next.normal(), fair: i == 0})
 }
 
-// isUpToDate says that the cache of the process shows its own writes. The operator assumes that a
-// cache shows them within a minute.
+// isUpToDate says that the cache of the process shows all writes of the operator, or that the process
+// waits for them. It waits only for its own, and for a minute.
 func (r *pass) isUpToDate(s state) bool {
 	for _, since := range s.processes[r.process].behind {
 		if since == old {

@@ -61,7 +61,8 @@ type pod struct {
 	answered     age
 	resized      age
 	// killed is the size that the last OOM kill has hit.
-	killed level
+	killed   level
+	killedAt age
 }
 
 // deployment is a Deployment as the API server stores it.
@@ -94,6 +95,14 @@ type status struct {
 	// original is the user's value in the template of that Deployment; 0 for none.
 	original   level
 	originalOf identity
+
+	// The verification in progress; good is 0 if there is none.
+	good                    level
+	began, observed, passed age
+	unhealthy               [pods]identity
+	// The change that was reverted last; failed is 0 if there is none.
+	failed, failedGood level
+	failedAt           age
 
 	// What new pods get, with the fallback Recreate.
 	sizesNew    bool
@@ -168,8 +177,9 @@ type process struct {
 	pods       [pods]pod
 	deployment deployment
 	scalers    [2]object
-	// behind says since when a kept object is older than the own last write. The process waits for
-	// its own write while that is fresh, and acts again once it is old.
+	// behind says since when a kept object is older than a write of the operator. The process waits
+	// for its own write while that is fresh, and acts again once it is old. It does not wait for a
+	// write of another process.
 	behind [watches]age
 
 	loaded  bool
@@ -250,9 +260,15 @@ func (s *state) eachIdentity(visit func(*identity)) {
 			visit(&list[i].uid)
 		}
 	}
+	inStatus := func(st *status) {
+		visit(&st.effective)
+		for k := range st.unhealthy {
+			visit(&st.unhealthy[k])
+		}
+	}
 	inScalers := func(list *[2]object) {
 		for i := range list {
-			visit(&list[i].status.effective)
+			inStatus(&list[i].status)
 		}
 	}
 	inPods(&s.world.pods)
@@ -261,8 +277,8 @@ func (s *state) eachIdentity(visit func(*identity)) {
 		p := &s.processes[i]
 		inPods(&p.pods)
 		inScalers(&p.scalers)
-		visit(&p.pending.base.status.effective)
-		visit(&p.pending.next.status.effective)
+		inStatus(&p.pending.base.status)
+		inStatus(&p.pending.next.status)
 		for k := range p.resized {
 			visit(&p.resized[k].uid)
 		}
@@ -324,10 +340,14 @@ func (p *process) deliver(w watch) {
 	}
 }
 
-// wrote notes a write of the process: what it sees is older from now on.
-func (p *process) wrote(w watch) {
-	if p.stalled[w] {
+// wrote notes a write of a process: what its stalled watch has kept is older from now on, and it knows
+// that. The other process does not know it.
+func (s *state) wrote(i int, w watch) {
+	if p := &s.processes[i]; p.stalled[w] {
 		p.behind[w] = fresh
+	}
+	if other := &s.processes[1-i]; other.stalled[w] {
+		other.behind[w] = max(other.behind[w], old)
 	}
 }
 
@@ -436,11 +456,16 @@ func (s state) aged() state {
 	inStatus := func(st *status) {
 		pass(&st.decidedAt)
 		pass(&st.revertedAt)
+		pass(&st.began)
+		pass(&st.observed)
+		pass(&st.passed)
+		pass(&st.failedAt)
 	}
 	inPods := func(list *[pods]pod) {
 		for k := range list {
 			pass(&list[k].answered)
 			pass(&list[k].resized)
+			pass(&list[k].killedAt)
 		}
 	}
 	inScalers := func(list *[2]object) {
