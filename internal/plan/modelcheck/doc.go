@@ -72,6 +72,6 @@
 // # The bound
 //
 // One disturbance may happen in every state, or two in the explorations that say so. A write or a
-// reply that is lost counts as one. With FULL=1, one more may happen, which takes minutes and some
-// gigabytes. go test -v prints the number of states.
+// reply that is lost counts as one. With FULL=1, one more may happen in five of the explorations, which
+// takes minutes and some gigabytes. go test -v prints the number of states.
 package modelcheck

@@ -129,7 +129,8 @@ func (r *pass) violationOfLowering(s state) string {
 // isUnverified says that a second pod is lowered before the first one is verified.
 func (r *pass) isUnverified(has level) bool {
 	other := r.pods[1-r.outcome.pod]
-	isLowered := other.phase == ready && other.born == r.deployment.template && other.actual == r.outcome.to
+	isResized := other.phase == ready && other.born == r.deployment.template && other.resized != never
+	isLowered := isResized && other.spec == r.outcome.to && other.actual == r.outcome.to
 	isSecond := r.outcome.action == resizePod && isLowered && r.sight.status.decided == r.outcome.to
 	st := r.seen.status
 	return r.verifies && isSecond && r.outcome.to < has && st.good > 0 && st.passed == never && st.observed != old

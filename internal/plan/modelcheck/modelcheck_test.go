@@ -93,7 +93,8 @@ var explorations = map[string]exploration{
 	},
 	"in place, bounded, lowering, and a silent pod": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
-		first: []state{start(demand), start(lower), start(lower, silent)},
+		widens: true,
+		first:  []state{start(demand), start(lower), start(lower, silent)},
 	},
 	"in place, verified": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, verifies: true, kinds: everything &^ (resizes | recreations | strangers),
@@ -101,15 +102,18 @@ var explorations = map[string]exploration{
 	},
 	"in place, two failures": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | wipes | kills | usage | strangers,
-		first: []state{start(raise, twice)},
+		widens: true,
+		first:  []state{start(raise, twice)},
 	},
 	"in place, two scalers": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: failures | retargets | usage,
-		first: []state{start(raise, rivals)},
+		widens: true,
+		first:  []state{start(raise, rivals)},
 	},
 	"in place, a deposed operator": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | kills,
-		first: []state{start(deposed)},
+		widens: true,
+		first:  []state{start(deposed)},
 	},
 	"fallback Rollout": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRollout, kinds: everything,
@@ -125,7 +129,8 @@ var explorations = map[string]exploration{
 	},
 	"rollout": {
 		mode: v1beta1.UpdateModeRollout, kinds: everything &^ (resizes | nodes),
-		first: []state{start(raise), start(lower), start(lower, silent)},
+		widens: true,
+		first:  []state{start(raise), start(lower), start(lower, silent)},
 	},
 	"rollout, two disturbances": {
 		mode: v1beta1.UpdateModeRollout, kinds: edits | crashes | lags | kills,
@@ -140,13 +145,16 @@ type exploration struct {
 	verifies bool
 	first    []state
 	kinds    kind
+	// widens says that FULL=1 allows one more disturbance. The other explorations would then have
+	// several million states.
+	widens bool
 }
 
 // wider are the first states, with one more disturbance if it is asked for.
 func (x exploration) wider(more bool) []state {
 	first := slices.Clone(x.first)
 	for i := range first {
-		if more {
+		if more && x.widens {
 			first[i].left++
 		}
 	}
