@@ -1,0 +1,221 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package modelcheck
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// start is a Deployment at rest, with one scaler that has seen nothing yet.
+func start(changes ...func(*state)) state {
+	s := state{left: 1}
+	s.world.deployment = deployment{uid: 1, template: small}
+	for k := range pods {
+		s.world.pods[k] = pod{uid: identity(k) + 1, owner: 1, phase: ready, born: small, spec: small, actual: small}
+		s.world.load[k] = small
+	}
+	s.world.scalers[0].aims = true
+	s.processes[0].runs = true
+	s.ghost.user = small
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+// raise: one pod uses more than both request.
+func raise(s *state) { s.world.load[0] = large }
+
+// raiseTwice: one pod uses more than both request, and an OOM kill may ask for still more.
+func raiseTwice(s *state) { s.world.load[0] = medium }
+
+// lower: both pods have more than they use, as a user has requested it.
+func lower(s *state) {
+	s.world.deployment.template, s.ghost.user = large, large
+	for k := range pods {
+		p := &s.world.pods[k]
+		p.born, p.spec, p.actual = large, large, large
+	}
+}
+
+// silent: the metrics of one pod are missing.
+func silent(s *state) { s.world.mute[1] = true }
+
+// plain: another webhook undoes the sizes of new pods.
+func plain(s *state) { s.world.admitsPlain = true }
+
+// rivals: a younger scaler names the same Deployment.
+func rivals(s *state) { s.world.scalers[1].aims = true }
+
+// twice: two disturbances instead of one.
+func twice(s *state) { s.left = 2 }
+
+// on is how the nodes of the two pods answer a resize.
+func on(a, b nature) func(*state) { return func(s *state) { s.world.node = [pods]nature{a, b} } }
+
+// everything is all kinds of disturbances but those that need another start.
+const everything = crashes | takeovers | lags | kills | edits | resizes | usage | nodes | mutes | recreations | strangers | wipes
+
+// failures are what happens to the operator and its requests.
+const failures = crashes | takeovers | lags | wipes
+
+// demand: usage is above what the scaler allows.
+func demand(s *state) { s.world.load[0] = beyond }
+
+// deposed: a request of an operator that was paused before usage rose and fell is still under way.
+// The leader has seen the peak, and both pods have the size for it.
+func deposed(s *state) {
+	lower(s)
+	s.world.checkpoint = history{peak: large}
+	s.processes[1] = process{runs: true, turns: 1, loaded: true, history: history{peak: small}}
+	for w := range watches {
+		s.stall(&s.processes[1], w)
+	}
+	for k := range pods {
+		s.processes[1].pods[k].spec, s.processes[1].pods[k].actual = medium, medium
+	}
+	s.ghost.need = large
+}
+
+// explorations are what make test explores. The bound is one disturbance out of all kinds, because each
+// one more multiplies the states by about twenty, or two where the faults that matter come in pairs: a
+// lagging watch and an edit, or a crash after an OOM kill.
+var explorations = map[string]exploration{
+	"in place": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
+		first: []state{start(raise), start(raise, on(actuates, defers)), start(raise, on(refuses, actuates)), start(raise, on(ignores, actuates))},
+	},
+	"in place, bounded, lowering, and a silent pod": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything,
+		widens: true,
+		first:  []state{start(demand), start(lower), start(lower, silent)},
+	},
+	"in place, verified": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, verifies: true, kinds: everything &^ (resizes | recreations | strangers),
+		first: []state{start(lower), start(raise)},
+	},
+	"in place, two failures": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | wipes | kills | usage | strangers,
+		widens: true,
+		first:  []state{start(raise, twice)},
+	},
+	"in place, two scalers": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: failures | retargets | usage,
+		widens: true,
+		first:  []state{start(raise, rivals)},
+	},
+	"in place, a deposed operator": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | kills,
+		widens: true,
+		first:  []state{start(deposed)},
+	},
+	"fallback Rollout": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRollout, kinds: everything,
+		first: []state{start(raise, on(actuates, refuses)), start(raise, on(refuses, ignores))},
+	},
+	"fallback Recreate": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRecreate, kinds: everything,
+		first: []state{start(raise, on(actuates, refuses)), start(raise, on(refuses, ignores))},
+	},
+	"fallback Recreate without effect": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRecreate, kinds: failures,
+		first: []state{start(raise, plain, on(refuses, refuses))},
+	},
+	"rollout": {
+		mode: v1beta1.UpdateModeRollout, kinds: everything &^ (resizes | nodes),
+		widens: true,
+		first:  []state{start(raise), start(lower), start(lower, silent)},
+	},
+	"rollout, two disturbances": {
+		mode: v1beta1.UpdateModeRollout, kinds: edits | crashes | lags | kills,
+		first: []state{start(raise, twice), start(raiseTwice, twice)},
+	},
+}
+
+// exploration is what one exploration starts from.
+type exploration struct {
+	mode     v1beta1.UpdateMode
+	fallback v1beta1.Fallback
+	verifies bool
+	first    []state
+	kinds    kind
+	// widens says that FULL=1 allows one more disturbance. The other explorations would then have
+	// several million states.
+	widens bool
+}
+
+// wider are the first states, with one more disturbance if it is asked for.
+func (x exploration) wider(more bool) []state {
+	first := slices.Clone(x.first)
+	for i := range first {
+		if more && x.widens {
+			first[i].left++
+		}
+	}
+	return first
+}
+
+func TestEveryStateIsSafeAndEveryFairPathEndsAtRest(t *testing.T) {
+	for name, x := range explorations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies}
+			r := m.explore(x.wider(os.Getenv("FULL") == "1"), x.kinds)
+			t.Logf("%d states, %d transitions, %d states of rest, %d plans", r.states, r.transitions, r.rests, len(m.plans))
+			if r.counterexample != "" {
+				t.Error("\n" + r.counterexample)
+			}
+			if r.rests == 0 {
+				t.Error("no state of rest: nothing was checked")
+			}
+		})
+	}
+}
+
+// The checker proves nothing unless it finds what is wrong.
+func TestTheCheckerFindsPlantedBugs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bugs  bugs
+		where string
+		want  string
+	}{
+		"a resize without UID and version":                    {bugs{podPrecondition: true}, "in place, two failures", "not the one that was seen"},
+		"a rewrite without UID and version":                   {bugs{templatePrecondition: true}, "rollout, two disturbances", "an edit of the template is overwritten"},
+		"a decision that is not recorded first":               {bugs{lateRecord: true}, "rollout, two disturbances", "a revert is counted"},
+		"missing usage is not noticed":                        {bugs{ignoresSilence: true}, "in place, bounded, lowering, and a silent pod", "while usage is missing"},
+		"missing usage is not noticed, in a rollout":          {bugs{ignoresSilence: true}, "rollout", "while usage is missing"},
+		"a resize counts once it is asked for":                {bugs{ignoresProgress: true}, "in place", "in progress"},
+		"the younger scaler acts, too":                        {bugs{ignoresElder: true}, "in place, two scalers", "two scalers"},
+		"maxAllowed is ignored":                               {bugs{noMaximum: true}, "in place, bounded, lowering, and a silent pod", "above maxAllowed"},
+		"limits are set to the requests":                      {bugs{guaranteed: true}, "in place", "QoS"},
+		"each reconcile writes a new time":                    {bugs{restless: true}, "in place", "never rests"},
+		"an eviction before the API server knows the size":    {bugs{impatient: true}, "fallback Recreate", "evicted"},
+		"a verification ends at once":                         {bugs{hasty: true}, "in place, verified", "before the first one was observed"},
+		"unready pods count as ready":                         {bugs{hidesUnready: true}, "fallback Recreate", "is not ready"},
+		"the checkpoint is not saved":                         {bugs{unsaved: true}, "in place, two failures", "below the known peak"},
+		"own writes are not remembered":                       {bugs{forgetsReplies: true}, "rollout", "a revert is counted"},
+		"original values come from an old cache":              {bugs{takesOverBlindly: true}, "rollout, two disturbances", "is recorded as the original value"},
+		"a deposed operator acts without a look at the lease": {bugs{unfenced: true}, "in place, a deposed operator", "below the known peak"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := explorations[tc.where]
+			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies, bugs: tc.bugs}
+			r := m.explore(x.first, x.kinds)
+			switch {
+			case r.counterexample == "":
+				t.Errorf("%d states, and nothing is found", r.states)
+			case !strings.Contains(r.counterexample, tc.want):
+				t.Errorf("found something else than %q:\n%s", tc.want, r.counterexample)
+			default:
+				t.Log("\n" + r.counterexample)
+			}
+		})
+	}
+}
