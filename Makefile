@@ -163,6 +163,12 @@ test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package
 	@hack/cluster/build.sh >/dev/null
 	go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
 
+# ARGS='-only krr' runs the rows whose issue matches.
+.PHONY: test-rivals
+test-rivals: ## Run the tests that would have caught issues of other projects, and print docs/rivals.md's table. ARGS='-only krr'
+	@hack/cluster/build.sh >/dev/null
+	@go run ./test/rivals $(ARGS)
+
 # All tests run at once: they wait more than they work.
 .PHONY: test-node
 test-node: ## Run the tests against a real kubelet. Needs root on Linux; hack/node/check.sh tells what is missing.

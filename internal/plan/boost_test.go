@@ -252,6 +252,22 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
+		"No memory limit is added for it": {
+			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(200, 0))),
+				pods(starting(10*time.Second, pod("web-1", sized("app", amounts(100, 256), amounts(200, 0)))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 400m 256Mi of 800m -
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"Nor is one added when it ends": {
+			given(decidedBefore(), boosts(), template(sized("app", amounts(100, 128), amounts(200, 0))),
+				pods(started(time.Minute, pod("web-1", sized("app", amounts(400, 256), amounts(800, 0)))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
 		"Nothing is restarted for it": {
 			given(decidedBefore(), boosts(), template(restartsForCPU(small())), pods(starting(10*time.Second, pod("web-1", restartsForCPU(large()))))),
 			`keeps app 200m 256Mi

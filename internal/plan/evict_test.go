@@ -119,6 +119,20 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			TooFewReplicas: The Deployment has 1 replicas, and pods are evicted only with at least 2 (updatePolicy.minReplicas). Requires pod replacement: pod web-1: Node didn't have enough capacity
 			0/1 stalled`,
 		},
+		"Fewer than minReplicas are resized in place all the same": {
+			given(orRecreate, decidedBefore(), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(pod("web-1", small()))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi` + puts +
+				`			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"So are pods whose eviction is refused": {
+			given(orRecreate, decidedBefore(), refusedEviction("DisruptionBudget", false), pods(pod("web-1", small()), infeasible("web-2"))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi` + puts +
+				`			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
 		"A single one where that is accepted": {
 			given(orRecreate, decidedBefore(), policy(func(p *plan.Policy) { p.MinReplicas = 1 }), deployment(func(d *workload.Deployment) { d.Replicas = 1 }), pods(infeasible("web-1"))),
 			`keeps app 200m 256Mi
@@ -346,6 +360,9 @@ func TestAnEvictionIsVerified(t *testing.T) {
 			p := w.next(noon.Add(tc.after))
 			if tc.reason == "" && p.Reverted == "" || tc.reason != "" && p.Verdict.Reason != tc.reason || is[plan.Evict](p) {
 				t.Errorf("%s, reverted for %q", say(p), p.Reverted)
+			}
+			if got := saySizes(p.NewPods.Sizes); p.Reverted != "" && got != "app 100m 128Mi of 200m 256Mi" {
+				t.Errorf("reverted, and new pods get %s", got)
 			}
 		})
 	}

@@ -261,6 +261,25 @@ func TestARetargetedScalerStartsOver(t *testing.T) {
 	}
 }
 
+// A profile is how usage is judged, and not what has been observed.
+func TestAnotherProfileKeepsTheHistory(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.save(recs("app", 310, 640*mebi))
+	want := w.histories()
+	for _, profile := range []v1beta1.RecommendationProfile{"Frugal", "Safe", ""} {
+		w.scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{Profile: profile}
+		w.scaler.Generation++
+		w.load()
+		w.restart()
+		w.load()
+		if diff := cmp.Diff(want, w.histories()); diff != "" {
+			t.Errorf("loaded with the profile %q (-want +got):\n%s", profile, diff)
+		}
+	}
+}
+
 // The checkpoint of a deleted scaler goes with it, but not at once. Until then a
 // new scaler of that name finds it, and must not rely on what will be collected.
 func TestAScalerMadeAnewHasItsOwnCheckpoint(t *testing.T) {

@@ -268,6 +268,12 @@ func FuzzEncode(f *testing.F) {
 		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
 			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
 		}
+		// Of the ensemble, only what it asks for stays.
+		before, after := *c, decoded
+		before.cpu, after.cpu = ensemble.CPU{}, ensemble.CPU{}
+		if diff := cmp.Diff(before, after, exported); diff != "" {
+			t.Errorf("encoding loses what is known (-want +got):\n%s", diff)
+		}
 		if a, b := c.CPU(), decoded.CPU(); a.Candidate != b.Candidate || b.Millis < a.Millis || b.Millis > a.Millis+a.Millis/1000+1 {
 			t.Errorf("the ensemble asks for %+v, and once it was read for %+v", a, b)
 		}

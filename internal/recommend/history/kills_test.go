@@ -72,6 +72,23 @@ func TestTheFloorOfKills(t *testing.T) {
 	}
 }
 
+// A container that may get no more memory is killed at the same size again and again. That says
+// nothing new about what it needs.
+func TestKillsAtABoundDoNotInflateTheFloor(t *testing.T) {
+	for name, every := range map[string]time.Duration{"in a row": 2 * time.Minute, "each on its own": 3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			c, now := aged(900)
+			for i := range int32(1000) {
+				at := now.Add(time.Duration(i) * every)
+				c.RecordKill(Kill{At: at, HitBytes: 1000 * mebi, Pod: "pod-a", Termination: i}, at, params)
+			}
+			if got := c.OOMFloor(params); got > 1200*mebi {
+				t.Errorf("the floor is %d MiB after a thousand kills at 1000 MiB, want at most 1200", got/mebi)
+			}
+		})
+	}
+}
+
 func TestTheFirstDayTakesLargerSteps(t *testing.T) {
 	cases := map[string]struct {
 		observed, ago time.Duration
