@@ -1,0 +1,61 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build planted
+
+package planted
+
+const verticalscaler = "./controllers/verticalscaler"
+
+// bugs are mistakes that operators of this kind have made.
+var bugs = map[string]bug{
+	"a second write after a resize": {
+		file: "controllers/verticalscaler/resize.go",
+		from: "\tcountAction(\"resize\", \"done\")\n",
+		to: "\tcountAction(\"resize\", \"done\")\n" +
+			"\t_ = r.Client.SubResource(\"resize\").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(\"{}\")))\n",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+	},
+	"a resize without the identity of the pod": {
+		file:     "controllers/verticalscaler/resize.go",
+		from:     "body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion\n",
+		to:       "\n",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+	},
+	"a status is written without a change": {
+		file:     "controllers/verticalscaler/status.go",
+		from:     "\tif scaler.EqualStatus(s.scaler.Status, s.status) {\n\t\treturn nil\n\t}\n",
+		to:       "",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+	},
+	"usage that is missing lowers requests": {
+		file:     "internal/plan/model/situation.go",
+		from:     "if s.MissingUsage == \"\" {",
+		to:       "if true {",
+		caughtBy: []tests{{pkg: "./internal/plan", run: "."}},
+	},
+	"a change that has no generation is dropped": {
+		file:     "controllers/verticalscaler/setup.go",
+		from:     "return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after)\n",
+		to:       "return before.Generation != after.Generation\n",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+	},
+	"an eviction is not remembered": {
+		file:     "controllers/verticalscaler/evict.go",
+		from:     "func(what *remembered) { what.evicted, what.at = true, s.now }",
+		to:       "func(*remembered) {}",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+	},
+	"a claim on another namespace is indexed": {
+		file:     "internal/scaler/claim.go",
+		from:     "return found && namespace == s.Namespace && name",
+		to:       "return found && namespace != \"\" && name",
+		caughtBy: []tests{{pkg: verticalscaler, run: "."}, {pkg: "./internal/scaler", run: "."}},
+	},
+	"a namespace may take all changes": {
+		file:     "internal/change/budget/budget.go",
+		from:     "if a.belowShare != b.belowShare && a.want.Class == b.want.Class {",
+		to:       "if false {",
+		caughtBy: []tests{{pkg: "./internal/change/budget", run: "."}},
+	},
+}
