@@ -6,7 +6,6 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,11 +74,10 @@ type Operator struct {
 	log     string
 	address string // of its metrics
 
-	mu       sync.Mutex
-	process  *process.Process
-	intended int      // deaths by Kill or Stop
-	ends     []string // deaths that nobody intended
-	stopped  bool
+	mu      sync.Mutex
+	process *process.Process
+	ends    []string // how processes have ended by themselves
+	stopped bool
 }
 
 // Start starts the operator. It does not wait until the operator is ready.
@@ -142,22 +141,9 @@ func (o *Operator) Kill() error {
 	return o.start()
 }
 
-// Restart starts the operator again if it has ended by itself, as a kubelet does, and tells
-// whether it had.
-func (o *Operator) Restart() (bool, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.stopped || !o.process.HasEnded() {
-		return false, nil
-	}
-	o.noteEnd()
-	return true, o.start()
-}
-
 func (o *Operator) noteEnd() { o.ends = append(o.ends, o.process.Failure().Error()) }
 
 func (o *Operator) end(grace time.Duration) {
-	o.intended++
 	if grace == 0 {
 		_ = syscall.Kill(-o.process.PID(), syscall.SIGKILL)
 		<-o.process.Ended
@@ -196,59 +182,77 @@ func (o *Operator) Stop() {
 	o.end(grace)
 }
 
-// Log is the path of the log of all its processes.
-func (o *Operator) Log() string { return o.log }
-
-// Violations describes what no operator process may do: panic, or end by itself.
-func (o *Operator) Violations() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	out := append([]string(nil), o.ends...)
+// Log is what all processes have logged.
+func (o *Operator) Log() ([]byte, error) {
 	content, err := os.ReadFile(o.log)
 	if err != nil {
-		return append(out, err.Error())
+		return nil, fmt.Errorf("reading the operator's log: %w", err)
 	}
-	for _, sign := range []string{"panic:", "Observed a panic", "fatal error:", "DATA RACE"} {
-		if at := bytes.Index(content, []byte(sign)); at >= 0 {
-			out = append(out, fmt.Sprintf("the log has %q: %.2000s", sign, content[at:]))
+	return content, nil
+}
+
+// Ends describes the processes that have ended by themselves.
+func (o *Operator) Ends() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.ends)
+}
+
+// Supervise starts the operator again whenever it ends by itself, as a kubelet does, until the
+// context ends or Stop is called.
+func (o *Operator) Supervise(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		ended, stopped := o.process.Ended, o.stopped
+		o.mu.Unlock()
+		if stopped {
+			return nil
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := o.restart(); err != nil {
+			return err
 		}
 	}
-	return out
 }
 
-// Measures are what the process says of itself.
-type Measures struct {
-	Goroutines, HeapBytes, QueueDepth, Panics float64
+// restart starts the operator again if it has ended by itself.
+func (o *Operator) restart() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stopped || !o.process.HasEnded() {
+		return nil
+	}
+	o.noteEnd()
+	return o.start()
 }
 
-// Measures scrapes the process.
-func (o *Operator) Measures(ctx context.Context) (Measures, error) {
+// Metrics scrapes the process: the sum of each family, by name.
+func (o *Operator) Metrics(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+"/metrics", http.NoBody)
 	if err != nil {
-		return Measures{}, fmt.Errorf("asking for the operator's metrics: %w", err)
+		return nil, fmt.Errorf("asking for the operator's metrics: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return Measures{}, fmt.Errorf("asking for the operator's metrics: %w", err)
+		return nil, fmt.Errorf("asking for the operator's metrics: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(io.LimitReader(response.Body, 8<<20))
 	if err != nil {
-		return Measures{}, fmt.Errorf("reading the operator's metrics: %w", err)
+		return nil, fmt.Errorf("reading the operator's metrics: %w", err)
 	}
-	total := func(name string) (sum float64) {
-		for _, metric := range families[name].GetMetric() {
-			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+	out := make(map[string]float64, len(families))
+	for name, family := range families {
+		for _, metric := range family.GetMetric() {
+			out[name] += metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 		}
-		return sum
 	}
-	return Measures{
-		Goroutines: total("go_goroutines"),
-		HeapBytes:  total("go_memstats_heap_inuse_bytes"),
-		QueueDepth: total("workqueue_depth"),
-		Panics:     total("controller_runtime_reconcile_panics_total"),
-	}, nil
+	return out, nil
 }

@@ -57,6 +57,11 @@ func Gone() WatchFault { return WatchFault{kind: gone} }
 // End ends the watches without an error, once.
 func End() WatchFault { return WatchFault{kind: end} }
 
+// String is the fault's part in the name of a run: "held", "late".
+func (f WatchFault) String() string {
+	return [...]string{pass: "untouched", hold: "held", drop: "dropped", reorder: "swapped", lag: "late", gone: "gone", end: "ended"}[f.kind]
+}
+
 // order is a fault that was given at some time. Faults that happen once are obeyed by watches that
 // are older.
 type order struct {
