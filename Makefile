@@ -163,7 +163,7 @@ test-faults: ## Run the manager with a fault at every write, and compare. FULL=1
 		| { grep --line-buffered -vE '^ *(=== |--- PASS: .*/)' || true; }
 
 # How many runs of test-faults go on at once.
-FAULT_RUNS ?= 12
+FAULT_RUNS ?= 24
 
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.

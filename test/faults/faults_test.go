@@ -8,6 +8,7 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,12 +97,13 @@ var (
 func injections(scenario int, writes []proxy.Write) (out []injection) {
 	// A second run without faults shows that the comparison is stable.
 	out = append(out, injection{name: "none", family: "none"})
+	all := append(slices.Clone(actions), moreActions...)
 	numbers := map[string]int{}
 	for i, write := range writes {
 		kind := write.Kind()
 		numbers[kind]++
-		for j, action := range append(actions, moreActions...) {
-			if !full && !isInSubset(scenario+i, j, kind) {
+		for j, action := range all {
+			if !full && !isInSubset(scenario+i, j, kind, numbers[kind]) {
 				continue
 			}
 			out = append(out, injection{
@@ -111,7 +113,10 @@ func injections(scenario int, writes []proxy.Write) (out []injection) {
 			})
 		}
 	}
-	for _, action := range append(actions, moreActions...) {
+	for j, action := range all {
+		if !full && (scenario+j)%2 != 0 {
+			continue
+		}
 		out = append(out, injection{
 			name: fmt.Sprintf("%s-every-2nd", action), family: action.String() + ", every 2nd",
 			faults: []proxy.Fault{{Every: 2, Last: dense, Action: action}},
@@ -124,14 +129,17 @@ func injections(scenario int, writes []proxy.Write) (out []injection) {
 const dense = 40
 
 // isInSubset tells whether an action is applied to a write without FULL=1: each of the first four
-// to writes that change pods or templates, and one of them, in turn, to all other writes.
-func isInSubset(turn, action int, kind string) bool {
+// to the first two writes of each kind that changes pods or templates, and one of them, in turn, to
+// all other writes.
+func isInSubset(turn, action int, kind string, number int) bool {
 	if action >= len(actions) {
 		return false
 	}
 	switch kind {
 	case "patch pods/resize", "create pods/eviction", "patch deployments":
-		return true
+		if number <= 2 {
+			return true
+		}
 	}
 	return turn%len(actions) == action
 }

@@ -135,6 +135,7 @@ func (r *run) distort(d world.Distortion) {
 	r.world.Distort(d)
 	r.start()
 	r.after(disturbed, func() { r.world.Distort(world.Undistorted) })
+	r.distorted = disturbed
 	r.act()
 }
 
@@ -218,18 +219,10 @@ func (r *run) refusesResizes() bool {
 	return env.Client.SubResource("resize").Patch(r.ctx, &pods.Items[0], nothing, client.DryRunAll) != nil
 }
 
-// waitForRefusal waits until the API server has answered a write with the code.
+// waitForRefusal waits until the API server has answered a request with the code.
 func (r *run) waitForRefusal(code int) {
-	err := r.wait(fmt.Sprintf("an answer %d", code), func() bool {
-		for _, write := range r.proxy.Writes() {
-			if write.Code == code {
-				return true
-			}
-		}
-		return false
-	})
-	if err != nil {
-		r.violated("no write was refused with %d", code)
+	if err := r.wait(fmt.Sprintf("an answer %d", code), func() bool { return r.proxy.Answers(code) > 0 }); err != nil {
+		r.violated("no request was refused with %d", code)
 	}
 }
 

@@ -16,7 +16,7 @@ type Write struct {
 	Namespace string
 	Name      string // empty for a create without a name
 	Digest    string // of the body
-	Code      int    // of the answer; 0 if the operator got none
+	Code      int    // of the answer, also of one that was lost; 0 if there is none
 	Fault     string // the action that was applied; empty for none
 }
 

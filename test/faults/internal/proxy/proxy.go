@@ -62,6 +62,7 @@ type Proxy struct {
 	counts   map[string]int // writes by kind; "" for all that are addressable
 	writes   []*Write
 	injected int
+	answers  map[int]int // of the API server, by code
 	rounds   int           // how often the operator has asked for usage
 	asked    chan struct{} // closed at the next round
 	released chan struct{} // closed by Release
@@ -85,6 +86,7 @@ func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
 		closed:   make(chan struct{}),
 		kill:     func() {},
 		counts:   map[string]int{},
+		answers:  map[int]int{},
 		asked:    make(chan struct{}),
 		released: make(chan struct{}),
 	}
@@ -165,6 +167,7 @@ func (p *Proxy) Plan(faults ...Fault) {
 	p.counts = map[string]int{}
 	p.writes = nil
 	p.injected = 0
+	p.answers = map[int]int{}
 	p.release()
 }
 
@@ -207,6 +210,14 @@ func (p *Proxy) Injected() int {
 // Events is the number of events of watches that were held, dropped or swapped, and of watches
 // that were ended, since the start.
 func (p *Proxy) Events() int { return p.watches.count() }
+
+// Answers is the number of requests that the API server has answered with the code since Plan,
+// including reads.
+func (p *Proxy) Answers(code int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers[code]
+}
 
 // Rounds is how often the operator has asked for usage.
 func (p *Proxy) Rounds() int {
@@ -370,6 +381,9 @@ func (p *Proxy) set(write *pending, code int) {
 // answered sees each answer of the API server before the operator does.
 func (p *Proxy) answered(response *http.Response) error {
 	r := response.Request
+	p.mu.Lock()
+	p.answers[response.StatusCode]++
+	p.mu.Unlock()
 	if isWatch(r) && response.StatusCode == http.StatusOK {
 		info, _ := apirequest.RequestInfoFrom(r.Context())
 		response.Body = p.watches.follow(r, info.Resource, response.Body)
@@ -379,6 +393,7 @@ func (p *Proxy) answered(response *http.Response) error {
 	if write == nil {
 		return nil
 	}
+	p.set(write, response.StatusCode)
 	if write.action != nil && (write.action.moment == loseReply || write.action.moment == killAfter) {
 		_, _ = io.Copy(io.Discard, response.Body) // the write is done, whatever the rest says
 		if write.action.moment == killAfter {
@@ -386,7 +401,6 @@ func (p *Proxy) answered(response *http.Response) error {
 		}
 		return errLost
 	}
-	p.set(write, response.StatusCode)
 	return nil
 }
 
