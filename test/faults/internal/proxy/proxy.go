@@ -62,7 +62,7 @@ type Proxy struct {
 	counts   map[string]int // writes by kind; "" for all that are addressable
 	writes   []*Write
 	injected int
-	answers  map[int]int // of the API server, by code
+	answers  map[int]int   // of the API server, by code
 	rounds   int           // how often the operator has asked for usage
 	asked    chan struct{} // closed at the next round
 	released chan struct{} // closed by Release
