@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/proxy"
 	"github.com/verticalscaler/verticalscaler-operator/test/faults/internal/world"
@@ -88,7 +89,7 @@ var (
 	// moreActions are applied to each write with FULL=1 only.
 	moreActions = []proxy.Action{
 		proxy.RefuseBefore(http.StatusConflict), proxy.RefuseBefore(http.StatusTooManyRequests), proxy.RefuseBefore(http.StatusForbidden),
-		proxy.RefuseBefore(http.StatusServiceUnavailable), proxy.Delay(2), proxy.Cut(),
+		proxy.RefuseBefore(http.StatusServiceUnavailable), proxy.Delay(3 * time.Second), proxy.Cut(),
 	}
 )
 

@@ -146,7 +146,7 @@ func pausedLeader(r *run) {
 		o.Config.LeaderElection.Enabled, o.Config.LeaderElection.Namespace = true, testkit.System
 	}
 	r.mayEnd = true // who has lost the lease ends
-	r.proxy.Plan(proxy.Fault{N: 1, Action: proxy.Delay(-1)})
+	r.proxy.Plan(proxy.Fault{N: 1, Action: proxy.Delay(0)})
 	first := r.startOperator("first", r.proxy, elected)
 	r.act()
 	if err := r.wait("the first write", func() bool { return r.proxy.Injected() > 0 }); err != nil {

@@ -6,6 +6,7 @@ package proxy
 import (
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // Write is a write request of the operator. Events, reviews and leases are not among the
@@ -74,8 +75,8 @@ const (
 // Action is what happens to a write.
 type Action struct {
 	moment moment
-	code   int // refuseBefore
-	rounds int // delay
+	code   int           // refuseBefore
+	time   time.Duration // delay
 }
 
 // RefuseBefore answers with a status code instead of passing the write on. The answer to 429
@@ -85,9 +86,8 @@ func RefuseBefore(code int) Action { return Action{moment: refuseBefore, code: c
 // LoseReply passes the write on and resets the request instead of answering it.
 func LoseReply() Action { return Action{moment: loseReply} }
 
-// Delay passes the write on after the operator has asked for usage that many times, or after
-// Release.
-func Delay(rounds int) Action { return Action{moment: delay, rounds: rounds} }
+// Delay passes the write on that much later, or after Release; 0 stands for no limit.
+func Delay(d time.Duration) Action { return Action{moment: delay, time: d} }
 
 // Hang does not answer until the operator gives up, or until Release. The write is not passed
 // on.

@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,7 +65,6 @@ type Proxy struct {
 	injected int
 	answers  map[int]int   // of the API server, by code
 	rounds   int           // how often the operator has asked for usage
-	asked    chan struct{} // closed at the next round
 	released chan struct{} // closed by Release
 }
 
@@ -87,7 +87,6 @@ func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
 		kill:     func() {},
 		counts:   map[string]int{},
 		answers:  map[int]int{},
-		asked:    make(chan struct{}),
 		released: make(chan struct{}),
 	}
 	p.upstream = &httputil.ReverseProxy{
@@ -251,8 +250,6 @@ func (p *Proxy) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rounds++
-	close(p.asked)
-	p.asked = make(chan struct{})
 }
 
 // pending is a write that has not been answered yet.
@@ -299,9 +296,9 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, info *apirequest.R
 func (p *Proxy) interrupt(r *http.Request, action Action) {
 	switch action.moment {
 	case delay:
-		p.wait(r, action.rounds)
+		p.wait(r, action.time)
 	case hang:
-		p.wait(r, -1)
+		p.wait(r, 0)
 		panic(http.ErrAbortHandler)
 	case killBefore:
 		p.killer()()
@@ -313,25 +310,23 @@ func (p *Proxy) interrupt(r *http.Request, action Action) {
 	}
 }
 
-// wait returns after that many rounds of usage, after Release, or when the operator has gone. A
-// negative number stands for no limit.
-func (p *Proxy) wait(r *http.Request, rounds int) {
+// wait returns after that time, after Release, or when the operator has gone. 0 stands for no
+// limit.
+func (p *Proxy) wait(r *http.Request, limit time.Duration) {
 	p.mu.Lock()
 	released := p.released
 	p.mu.Unlock()
-	for ; rounds != 0; rounds-- {
-		p.mu.Lock()
-		asked := p.asked
-		p.mu.Unlock()
-		select {
-		case <-asked:
-		case <-released:
-			return
-		case <-r.Context().Done():
-			return
-		case <-p.closed:
-			return
-		}
+	var late <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-late:
+	case <-released:
+	case <-r.Context().Done():
+	case <-p.closed:
 	}
 }
 

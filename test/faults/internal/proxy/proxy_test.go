@@ -188,21 +188,22 @@ func TestEventsAndLeasesAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestADelayedWriteWaitsForUsageToBeAskedFor(t *testing.T) {
+func TestAWriteWaitsUntilItIsReleased(t *testing.T) {
 	s := newScene(t)
-	s.Plan(proxy.Fault{N: 1, Action: proxy.Delay(1)}, proxy.Fault{N: 2, Action: proxy.Hang()})
+	s.Plan(proxy.Fault{N: 1, Action: proxy.Delay(0)})
 	answer := make(chan int)
 	go func() { answer <- s.patch(resize) }()
 	s.injects(1)
 	if s.stored() != 0 {
 		t.Error("the write is passed on at once")
 	}
-	s.get("/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods").Body.Close() //nolint:errcheck // only read
+	s.Release()
 	if code := <-answer; code != 200 || s.stored() != 1 {
-		t.Errorf("after a round, the answer is %d", code)
+		t.Errorf("after the release, the answer is %d", code)
 	}
+	s.Plan(proxy.Fault{N: 1, Action: proxy.Hang()})
 	go func() { answer <- s.patch(resize) }()
-	s.injects(2)
+	s.injects(1)
 	s.Release()
 	if code := <-answer; code != 0 || s.stored() != 1 {
 		t.Errorf("the answer to a hung write is %d", code)
