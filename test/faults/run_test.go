@@ -221,7 +221,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 		r.violated("%v", err)
 	}
 	if reference != nil {
-		seen.Start = reference.metrics
+		seen.Reference = reference.metrics
 	}
 	r.world.Observe(seen)
 	r.wrong = append(r.wrong, r.world.Violations()...)
@@ -251,12 +251,31 @@ func (r *run) compare(got, reference outcome) {
 			r.violated("%d times %q, and %d in the reference", n, kind, want[kind])
 		}
 	}
-	// A resize that is sent again because its answer was lost changes nothing.
-	const resize = "patch pods/resize"
-	if n, most := accepted(got.writes)[resize], accepted(reference.writes)[resize]+r.proxy.Injected(); n > most {
-		r.violated("%d resizes were accepted, more than %d: those of the reference and one for each fault", n, most)
+	// A resize whose answer was lost is sent again. That changes nothing.
+	if n, most := repeats(got.writes), repeats(reference.writes)+r.proxy.Injected(); n > most {
+		r.violated("%d resizes of a pod to the same size, more than %d: those of the reference and one for each fault", n, most)
 	}
 }
+
+// repeats counts the accepted resizes that ask for what an earlier one of the same pod has asked
+// for.
+func repeats(writes []proxy.Write) (n int) {
+	type resize struct{ pod, digest string }
+	seen := map[resize]bool{}
+	for _, write := range writes {
+		if write.Kind() != "patch pods/resize" || !isAccepted(write) {
+			continue
+		}
+		key := resize{write.Name, write.Digest}
+		if seen[key] {
+			n++
+		}
+		seen[key] = true
+	}
+	return n
+}
+
+func isAccepted(write proxy.Write) bool { return write.Code >= 200 && write.Code < 300 }
 
 // tolerate hides three differences that faults may leave. A decision that was lost after it was
 // applied is adopted from the pods, if they disagree, or not needed, if they agree; and the silent
@@ -288,7 +307,7 @@ func isPartOf(line, whole string) bool {
 func accepted(writes []proxy.Write) map[string]int {
 	out := map[string]int{}
 	for _, write := range writes {
-		if write.Code >= 200 && write.Code < 300 {
+		if isAccepted(write) {
 			out[write.Kind()]++
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -180,7 +181,9 @@ func policyRefuses(r *run) {
 					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/resize"}},
 				},
 			}}},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "No pod may be resized here"}},
+			Validations: []admissionv1.Validation{{
+				Expression: "false", Message: "No pod may be resized here", Reason: ptr.To(metav1.StatusReasonForbidden),
+			}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -203,7 +206,7 @@ func policyRefuses(r *run) {
 	}
 	r.start()
 	r.act()
-	r.waitForRefusal(http.StatusUnprocessableEntity)
+	r.waitForRefusal(http.StatusForbidden)
 	if err := env.Client.Delete(r.ctx, binding); err != nil {
 		r.Fatal(err)
 	}

@@ -16,7 +16,7 @@ type Write struct {
 	Resource  string // with subresource: "pods/resize"
 	Namespace string
 	Name      string // empty for a create without a name
-	Digest    string // of the body
+	Digest    string // of the body without metadata
 	Code      int    // of the answer, also of one that was lost; 0 if there is none
 	Fault     string // the action that was applied; empty for none
 }

@@ -344,7 +344,7 @@ func (p *Proxy) arrived(info *apirequest.RequestInfo, body []byte) *pending {
 	}
 	write := &pending{Write: &Write{
 		Verb: info.Verb, Resource: resource, Namespace: info.Namespace, Name: info.Name,
-		Digest: fmt.Sprintf("%x", sha256.Sum256(body))[:12],
+		Digest: digest(body),
 	}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -365,6 +365,18 @@ func (p *Proxy) arrived(info *apirequest.RequestInfo, body []byte) *pending {
 		}
 	}
 	return write
+}
+
+// digest identifies what a write asks for, without the metadata, in which preconditions are.
+func digest(body []byte) string {
+	var object map[string]any
+	if err := json.Unmarshal(body, &object); err == nil {
+		delete(object, "metadata")
+		if short, err := json.Marshal(object); err == nil {
+			body = short
+		}
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(body))[:12]
 }
 
 func (p *Proxy) set(write *pending, code int) {
