@@ -161,13 +161,15 @@ func newNode(c client.Client, _ *nodes) *node {
 func (w *World) Script(deployment string, ordinal int, answers ...Answer) {
 	n := w.node
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.scripts[deployment] == nil {
 		n.scripts[deployment] = map[int][]Answer{}
 	}
 	n.scripts[deployment][ordinal] = answers
-	for uid := range n.answered { // the next look is a new answer
-		delete(n.answered, uid)
+	clear(n.answers)
+	clear(n.answered) // the next look is the first answer
+	n.mu.Unlock()
+	for _, pod := range w.recorder.runningPods() {
+		n.queue.Add(client.ObjectKeyFromObject(pod))
 	}
 }
 

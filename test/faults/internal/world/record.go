@@ -43,6 +43,8 @@ const operatorUser = "system:serviceaccount:" + testkit.System + ":" + testkit.S
 type Event struct {
 	Type   watch.EventType
 	Object client.Object
+	// Seen is when the event arrived.
+	Seen time.Time
 }
 
 // revision is the object's resource version, which orders all changes of a cluster.
@@ -132,7 +134,7 @@ func (r *recorder) saw(kind watch.EventType, object any) {
 	}
 	r.monitor.Saw(watch.Event{Type: kind, Object: o})
 	r.mu.Lock()
-	r.events = append(r.events, Event{Type: kind, Object: o})
+	r.events = append(r.events, Event{Type: kind, Object: o, Seen: time.Now()})
 	pod, isPod := o.(*corev1.Pod)
 	if isPod && kind == watch.Deleted {
 		delete(r.pods, pod.UID)

@@ -4,14 +4,13 @@
 package world
 
 import (
-	"fmt"
-	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
 // up raises the pods in place. One kubelet is late.
@@ -20,64 +19,150 @@ func up() Scenario {
 		Name: "up",
 		Setup: func(w *World) error {
 			w.Script(web, 1, Late)
-			return w.deploy(web)
+			return w.deploy(small, web)
+		},
+		Act:  func(w *World) error { return w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large)) },
+		Done: func(w *World) string { return w.isApplied(web, web, large) },
+	}
+}
+
+// down lowers the pods in place: first one of them, and the others once it is verified.
+func down() Scenario {
+	return Scenario{
+		Name: "down",
+		Setup: func(w *World) error {
+			w.AlwaysHeard()
+			return w.deploy(large, web)
 		},
 		Act: func(w *World) error {
-			return w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large))
+			s := w.scaler(web, web, v1beta1.UpdateModeInPlace, small)
+			s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](1)
+			return w.create(s)
+		},
+		Done: func(w *World) string { return w.isApplied(web, web, small) },
+	}
+}
+
+// deferred raises the pods in place. One node has no room at first.
+func deferred() Scenario {
+	return Scenario{
+		Name: "deferred",
+		Setup: func(w *World) error {
+			w.Script(web, 0, Deferred)
+			return w.deploy(small, web)
+		},
+		Act: func(w *World) error {
+			if err := w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large)); err != nil {
+				return err
+			}
+			if err := w.Wait(w.ctx, "a deferred resize", func(w *World) string {
+				return w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonDeferred)
+			}); err != nil {
+				return err
+			}
+			w.Script(web, 0, Actuates)
+			return nil
+		},
+		Done: func(w *World) string { return w.isApplied(web, web, large) },
+	}
+}
+
+// failing has a kubelet that can never actuate a resize. The other pods are raised.
+func failing() Scenario {
+	return Scenario{
+		Name: "failing",
+		Setup: func(w *World) error {
+			w.Script(web, 2, Fails)
+			return w.deploy(small, web)
+		},
+		Act: func(w *World) error { return w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large)) },
+		Done: func(w *World) string {
+			return firstOf(
+				w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonResizeError),
+				w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }),
+			)
+		},
+	}
+}
+
+// replaced raises the pods in place while a user deletes one and adds another.
+func replaced() Scenario {
+	return Scenario{
+		Name: "replaced",
+		Setup: func(w *World) error {
+			w.Script(web, 0, Late)
+			return w.deploy(small, web)
+		},
+		Act: func(w *World) error {
+			if err := w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large)); err != nil {
+				return err
+			}
+			if err := w.Wait(w.ctx, "a first decision", func(w *World) string { return w.hasDecision(web) }); err != nil {
+				return err
+			}
+			pods, err := w.podsOf(web)
+			if err != nil {
+				return err
+			}
+			if err := w.remove(&pods[len(pods)-1]); err != nil {
+				return err
+			}
+			return w.patch(w.deployment(web, small), `{"spec":{"replicas":%d}}`, replicas+1)
+		},
+		Done: func(w *World) string { return w.isApplied(web, web, large) },
+	}
+}
+
+// oom raises the memory of all pods after one of them was OOM-killed, as far as the
+// user's maximum allows.
+func oom() Scenario {
+	raised := small
+	raised.zetaMemory = "400Mi" // twice the limit would be 512Mi
+	return Scenario{
+		Name:   "oom",
+		Config: func(c *operatorconfig.Operator) { c.Recommendation.MemoryWindow.Duration = time.Hour },
+		Setup:  func(w *World) error { return w.deploy(small, web) },
+		Act: func(w *World) error {
+			s := w.scaler(web, web, v1beta1.UpdateModeInPlace, small)
+			for i := range s.Spec.ResourcePolicy.ContainerPolicies {
+				if policy := &s.Spec.ResourcePolicy.ContainerPolicies[i]; policy.ContainerName == "zeta" {
+					policy.MaxAllowed = pinned("zeta", raised.zetaCPU, raised.zetaMemory).MaxAllowed
+				}
+			}
+			if err := w.create(s); err != nil {
+				return err
+			}
+			if err := w.Wait(w.ctx, "a first recommendation", func(w *World) string {
+				return w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory)
+			}); err != nil {
+				return err
+			}
+			pods, err := w.podsOf(web)
+			if err != nil {
+				return err
+			}
+			w.Kill(&pods[1], "zeta")
+			return nil
+		},
+		Done: func(w *World) string { return w.isApplied(web, web, raised) },
+	}
+}
+
+// fallback rolls the Deployment out, since a node will never have room for one of the pods.
+func fallback() Scenario {
+	return Scenario{
+		Name: "fallback",
+		Setup: func(w *World) error {
+			w.Script(web, 0, Infeasible)
+			return w.deploy(small, web)
+		},
+		Act: func(w *World) error {
+			s := w.scaler(web, web, v1beta1.UpdateModeInPlace, large)
+			s.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRollout
+			return w.create(s)
 		},
 		Done: func(w *World) string {
-			return firstOf(w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied), w.podsHave(web, large))
+			return firstOf(w.isApplied(web, web, large), w.templateIs(web, large))
 		},
 	}
-}
-
-// firstOf is the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
-// says describes how a scaler's condition differs from what is expected; "" if it does not,
-// and is about the latest generation.
-func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
-	var s v1beta1.VerticalScaler
-	if err := w.client.Get(w.ctx, w.key(scaler), &s); err != nil {
-		return err.Error()
-	}
-	c := meta.FindStatusCondition(s.Status.Conditions, kind)
-	if c == nil {
-		return fmt.Sprintf("scaler %s has no condition %s", scaler, kind)
-	}
-	if c.Status != status || c.Reason != reason || c.ObservedGeneration != s.Generation {
-		return fmt.Sprintf("scaler %s: %s of generation %d of %d is %s, %s: %s", scaler, kind, c.ObservedGeneration, s.Generation, c.Status, c.Reason, c.Message)
-	}
-	return ""
-}
-
-// podsHave describes the pods of a Deployment that do not have a size, or not in force; ""
-// if all have it and the Deployment is complete.
-func (w *World) podsHave(deployment string, s size) string {
-	if wrong := w.isRunning(deployment); wrong != "" {
-		return wrong
-	}
-	pods, err := w.podsOf(deployment)
-	if err != nil {
-		return err.Error()
-	}
-	for i := range pods {
-		if line := podLine(&pods[i]); !hasSize(&pods[i], s) {
-			return fmt.Sprintf("pod %s is %s", pods[i].Name, line)
-		}
-	}
-	return ""
-}
-
-func hasSize(pod *corev1.Pod, s size) bool {
-	line := podLine(pod)
-	return strings.Contains(line, "zeta "+resourceLine(requirements(s.zetaCPU, s.zetaMemory))) &&
-		strings.Contains(line, "alpha "+resourceLine(requirements(s.alphaCPU, s.alphaMemory))) && !strings.Contains(line, "in force")
 }

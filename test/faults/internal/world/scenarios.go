@@ -30,6 +30,8 @@ const web = "web"
 // Scenarios are all scenarios, each with another name.
 func Scenarios() []Scenario {
 	return []Scenario{
-		up(),
+		up(), down(), deferred(), failing(), replaced(), oom(), fallback(),
+		rollout(), sibling(), recreate(), initial(),
+		retarget(), restore(), conflict(), owned(),
 	}
 }

@@ -121,6 +121,37 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 	return state, nil
 }
 
+// Describe says in many lines what the world looks like, for a run that failed.
+func (w *World) Describe(ctx context.Context) string {
+	var out strings.Builder
+	var scalers v1beta1.VerticalScalerList
+	if err := w.client.List(ctx, &scalers, client.InNamespace(w.namespace)); err != nil {
+		return err.Error()
+	}
+	for _, s := range scalers.Items {
+		for _, c := range s.Status.Conditions {
+			fmt.Fprintf(&out, "scaler %s: %s is %s, %s: %s\n", s.Name, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	state, err := w.EndState(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, d := range state.Deployments {
+		fmt.Fprintf(&out, "Deployment %s: %q, pods:\n  %s\n", d.Name, d.Containers, strings.Join(d.Pods, "\n  "))
+	}
+	fmt.Fprintf(&out, "bindings: %q\n", state.Bindings)
+	writes, err := w.writes()
+	if err != nil {
+		return err.Error()
+	}
+	fmt.Fprintf(&out, "%d rounds of usage, %d writes", w.source.rounds(), len(writes))
+	for _, write := range writes[max(0, len(writes)-25):] {
+		fmt.Fprintf(&out, "\n  %s %s", write.Answered.Format("05.000"), write)
+	}
+	return out.String()
+}
+
 func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []corev1.Pod) (DeploymentState, error) {
 	out := DeploymentState{Name: d.Name}
 	for _, c := range d.Spec.Template.Spec.Containers {

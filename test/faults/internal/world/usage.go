@@ -79,22 +79,22 @@ func newSource(w *World) *source { return &source{world: w, gaps: true} }
 
 // Distort distorts all answers from now on.
 func (w *World) Distort(d Distortion) {
-	w.usage.mu.Lock()
-	defer w.usage.mu.Unlock()
-	w.usage.distorted = d
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.source.distorted = d
 }
 
 // AlwaysHeard ends the silence of the pod that has no usage now and then. A scenario in
 // which requests fall needs it: the operator lowers nothing until a silent pod has had
 // usage for ten rounds in a row.
 func (w *World) AlwaysHeard() {
-	w.usage.mu.Lock()
-	defer w.usage.mu.Unlock()
-	w.usage.gaps = false
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.source.gaps = false
 }
 
 // Metrics serves metrics.k8s.io for the world's pods.
-func (w *World) Metrics() http.Handler { return w.usage }
+func (w *World) Metrics() http.Handler { return w.source }
 
 // rounds is the number of requests for the usage of the namespace so far.
 func (u *source) rounds() int {

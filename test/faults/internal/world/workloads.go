@@ -123,17 +123,21 @@ func (w *World) disruptionBudget(deployment string) *policyv1.PodDisruptionBudge
 	}
 }
 
-// deploy creates Deployments with the small size, and the neighbour, and waits until all
-// their pods run.
-func (w *World) deploy(names ...string) error {
-	for _, name := range append([]string{neighbour}, names...) {
-		if err := w.create(w.deployment(name, small)); err != nil {
+// deploy creates Deployments of a size, and the neighbour, and waits until all their pods
+// run.
+func (w *World) deploy(s size, names ...string) error {
+	all := []*appsv1.Deployment{w.deployment(neighbour, small)}
+	for _, name := range names {
+		all = append(all, w.deployment(name, s))
+	}
+	for _, d := range all {
+		if err := w.create(d); err != nil {
 			return err
 		}
 	}
 	return w.Wait(w.ctx, "the Deployments to run", func(w *World) string {
-		for _, name := range append([]string{neighbour}, names...) {
-			if wrong := w.isRunning(name); wrong != "" {
+		for _, d := range all {
+			if wrong := w.isRunning(d.Name); wrong != "" {
 				return wrong
 			}
 		}

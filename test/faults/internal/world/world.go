@@ -68,9 +68,11 @@ func Open(t testing.TB, env *testkit.Env) *Cluster {
 	if err := env.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata/recreate")) {
-		if err := grant(t.Context(), env.Client, object); err != nil {
-			t.Fatal(err)
+	for _, component := range []string{"new-pods", "recreate"} {
+		for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata", component)) {
+			if err := grant(t.Context(), env.Client, object); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	nodes, err := startNodes(env.Client)
@@ -104,7 +106,7 @@ type World struct {
 	env       *testkit.Env
 	config    operatorconfig.Operator
 	node      *node
-	usage     *source
+	source    *source
 	recorder  *recorder
 	monitor   *monitor.Monitor
 
@@ -133,7 +135,7 @@ func (c *Cluster) NewWorld(ctx context.Context, scenario Scenario) (*World, erro
 		scenario.Config(&w.config)
 	}
 	w.node = newNode(w.client, c.nodes)
-	w.usage = newSource(w)
+	w.source = newSource(w)
 	w.recorder = newRecorder(w.node, w.monitor)
 	w.audit.offset = int64(c.env.Mark())
 	if err := w.recorder.watch(w.ctx, c.env.Config, w.namespace); err != nil {
@@ -159,7 +161,8 @@ func config() operatorconfig.Operator {
 	// A lost event is repaired by the resync: a run does not wait for it, unless it has to.
 	c.ResyncPeriod.Duration = 5 * time.Second
 	r := &c.Recommendation
-	r.MinEvidence.Duration = 0
+	// The second round of usage is the first with CPU: both resources are decided at once.
+	r.MinEvidence.Duration = 500 * time.Millisecond
 	r.FullEvidence.Duration, r.ConfidenceUnit.Duration = time.Second, time.Second
 	r.CPUHalfLife.Duration, r.RecentHalfLife.Duration = time.Second, time.Second
 	r.MemoryWindow.Duration, r.OOMHalfLife.Duration = 4*time.Second, time.Hour
@@ -205,21 +208,21 @@ func (w *World) Converge(ctx context.Context) error {
 	return w.Wait(ctx, "scenario "+w.scenario.Name, w.scenario.Done)
 }
 
-// StayQuiet waits until the operator has read usage several times and has written nothing
-// meanwhile. From then on, each write is a violation, so call it once the faults are over.
-// It then waits for as many more rounds of usage.
+// StayQuiet waits until the operator has written nothing for some rounds of usage. From then
+// on, each write is a violation, so call it once the faults are over. It then waits for as
+// many more rounds.
 func (w *World) StayQuiet(ctx context.Context) error {
-	rounds, written := w.usage.rounds(), math.MaxInt
+	began, written := w.newRounds(), math.MaxInt
 	if err := w.Wait(ctx, "a quiet operator", func(w *World) string {
 		writes, err := w.writes()
 		if err != nil {
 			return err.Error()
 		}
-		if n := len(slices.DeleteFunc(writes, isBookkeeping)); n != written {
-			rounds, written = w.usage.rounds(), n
+		if n := len(unexplained(w.recorder.history(), writes, time.Time{})); n != written {
+			began, written = w.newRounds(), n
 			return "the operator has just written"
 		}
-		if n := w.usage.rounds() - rounds; n < roundsUntilQuiet {
+		if n := began(); n < roundsUntilQuiet {
 			return fmt.Sprintf("it is quiet for %d rounds of usage", n)
 		}
 		return w.scenario.Done(w)
@@ -229,13 +232,22 @@ func (w *World) StayQuiet(ctx context.Context) error {
 	w.mu.Lock()
 	w.quiet = time.Now()
 	w.mu.Unlock()
-	until := w.usage.rounds() + quietRounds
+	more := w.newRounds()
 	return w.Wait(ctx, "usage to be read again", func(w *World) string {
-		if n := w.usage.rounds(); n < until {
-			return fmt.Sprintf("%d rounds of usage, of %d", n, until)
+		if n := more(); n < quietRounds {
+			return fmt.Sprintf("%d rounds of usage, of %d", n, quietRounds)
 		}
 		return ""
 	})
+}
+
+// newRounds counts rounds of usage from now on. Without any scaler, nothing reads usage:
+// then the time counts in which the operator could have read it.
+func (w *World) newRounds() func() int {
+	from, since := w.source.rounds(), time.Now()
+	return func() int {
+		return max(w.source.rounds()-from, int(time.Since(since)/(3*w.config.Collection.Interval.Duration/2)))
+	}
 }
 
 // Close stops recording and deletes what the world consists of. It does not wait until all

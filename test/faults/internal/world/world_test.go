@@ -32,17 +32,19 @@ func TestScenariosConvergeWithoutFaults(t *testing.T) {
 	cluster := Open(t, env)
 	for _, scenario := range Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			began := time.Now()
+			var w *World
 			step := func(what string, err error) {
 				t.Helper()
 				if err != nil {
-					t.Fatalf("%s: %v", what, err)
+					t.Fatalf("%s: %v\n%s", what, err, w.Describe(context.WithoutCancel(t.Context())))
 				}
 				t.Logf("%6.2fs %s", time.Since(began).Seconds(), what)
 			}
-			w, err := cluster.NewWorld(ctx, scenario)
+			var err error
+			w, err = cluster.NewWorld(ctx, scenario)
 			step("created", err)
 			defer func() {
 				if err := w.Close(context.WithoutCancel(ctx)); err != nil {
@@ -68,7 +70,7 @@ func TestScenariosConvergeWithoutFaults(t *testing.T) {
 			}
 			writes, err := w.writes()
 			step("writes", err)
-			t.Logf("%s\n%v", state.Diff(State{}), writes)
+			t.Logf("%d writes: %v\n%+v", len(writes), writes, state)
 		})
 	}
 }
