@@ -28,8 +28,10 @@ type Distortion string
 const (
 	Undistorted Distortion = ""
 	// Negative, Absurd, NotANumber, WrongUnit, Endless and Empty are quantities.
-	Negative   Distortion = "negative"
-	Absurd     Distortion = "absurd"
+	Negative Distortion = "negative"
+	Absurd   Distortion = "absurd"
+	// Beyond is valid, and far above the container's limits.
+	Beyond     Distortion = "beyond-limits"
 	NotANumber Distortion = "nan"
 	WrongUnit  Distortion = "wrong-unit"
 	Endless    Distortion = "endless"
@@ -59,7 +61,7 @@ const (
 // Distortions are all distortions.
 func Distortions() []Distortion {
 	return []Distortion{
-		Negative, Absurd, NotANumber, WrongUnit, Endless, Empty, Stale, FromTheFuture, NoWindow, Duplicate, OtherNamespace,
+		Negative, Absurd, Beyond, NotANumber, WrongUnit, Endless, Empty, Stale, FromTheFuture, NoWindow, Duplicate, OtherNamespace,
 		MissingContainer, MissingPod, NoPods, Unavailable, Failing, NotFound, Forbidden, Cut, OtherKind,
 	}
 }
@@ -129,20 +131,13 @@ func (u *source) list(response http.ResponseWriter) {
 	round, distorted, gaps := u.answers, u.distorted, u.gaps
 	u.answers++
 	u.mu.Unlock()
-	switch distorted {
-	case Unavailable:
-		refuse(response, http.StatusServiceUnavailable)
+	if code := distorted.code(); code != 0 {
+		u.world.monitor.Answered(u.world.namespace, nil, time.Now())
+		refuse(response, code)
 		return
-	case Failing:
-		refuse(response, http.StatusInternalServerError)
-		return
-	case NotFound:
-		refuse(response, http.StatusNotFound)
-		return
-	case Forbidden:
-		refuse(response, http.StatusForbidden)
-		return
-	case OtherKind:
+	}
+	if distorted == OtherKind {
+		u.world.monitor.Answered(u.world.namespace, nil, time.Now())
 		writeJSON(response, http.StatusOK, map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "items": []any{}})
 		return
 	}
@@ -167,6 +162,21 @@ func (u *source) list(response http.ResponseWriter) {
 		content = content[:len(content)*2/3]
 	}
 	_, _ = response.Write(content) // a client that is gone asks again
+}
+
+// code is the HTTP status with which usage is refused; 0 if it is not.
+func (d Distortion) code() int {
+	switch d {
+	case Unavailable:
+		return http.StatusServiceUnavailable
+	case Failing:
+		return http.StatusInternalServerError
+	case NotFound:
+		return http.StatusNotFound
+	case Forbidden:
+		return http.StatusForbidden
+	}
+	return 0
 }
 
 // podMetrics and containerMetrics are written as metrics-server writes them. Quantities are
@@ -214,6 +224,8 @@ func distort(d Distortion, items []podMetrics, round int) []podMetrics {
 		both("-250m", "-1Gi")
 	case Absurd:
 		both("900000", "900Ti")
+	case Beyond:
+		both("900", "900Gi")
 	case NotANumber:
 		both("NaN", "+Inf")
 	case WrongUnit:
@@ -258,7 +270,7 @@ func usable(d Distortion, items []podMetrics, round int) (samples []usage.Sample
 			continue
 		}
 		for c, container := range item.Containers {
-			if isVictim && c == 0 && (d == Negative || d == NotANumber || d == WrongUnit || d == Endless || d == Empty || d == MissingContainer) {
+			if isVictim && c == 0 && (d == Negative || d == Absurd || d == NotANumber || d == WrongUnit || d == Endless || d == Empty || d == MissingContainer) {
 				continue
 			}
 			samples = append(samples, usage.Sample{Namespace: item.Metadata.Namespace, Pod: item.Metadata.Name, Container: container.Name})
