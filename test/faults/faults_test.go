@@ -115,7 +115,7 @@ func injections(scenario int, writes []proxy.Write) (out []injection) {
 		}
 	}
 	for j, action := range all {
-		if !full && (scenario+j)%2 != 0 {
+		if !full && (scenario+j)%3 != 0 {
 			continue
 		}
 		out = append(out, injection{
@@ -131,7 +131,7 @@ const dense = 40
 
 // isInSubset tells whether an action is applied to a write without FULL=1: each of the first four
 // to the first two writes of each kind that changes pods or templates, and one of them, in turn, to
-// all other writes.
+// every second of all other writes.
 func isInSubset(turn, action int, kind string, number int) bool {
 	if action >= len(actions) {
 		return false
@@ -142,5 +142,5 @@ func isInSubset(turn, action int, kind string, number int) bool {
 			return true
 		}
 	}
-	return turn%len(actions) == action
+	return turn%(2*len(actions)) == action
 }
