@@ -126,8 +126,9 @@ func injections(scenario int, writes []proxy.Write) (out []injection) {
 	return out
 }
 
-// dense is the last write to which a run with a fault at every second write applies it.
-const dense = 40
+// dense is the last write to which a run with a fault at every second write applies it. After ten
+// failures in a row, the operator waits a minute and a half until it tries again.
+const dense = 20
 
 // isInSubset tells whether an action is applied to a write without FULL=1: each of the first four
 // to the first two writes of each kind that changes pods or templates, and one of them, in turn, to

@@ -10,6 +10,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/pem"
@@ -118,9 +119,18 @@ func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
 func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	if isWatch(r.In) {
-		r.Out.Header.Set("Accept", runtime.ContentTypeJSON)
+		r.Out.Header.Set("Accept", inJSON(r.In.Header.Get("Accept")))
 		r.Out.Header.Del("Accept-Encoding")
 	}
+}
+
+// inJSON removes the types from an Accept header that are not JSON. What remains may still ask for
+// metadata only.
+func inJSON(accept string) string {
+	types := slices.DeleteFunc(strings.Split(accept, ","), func(t string) bool {
+		return !strings.HasPrefix(strings.TrimSpace(t), runtime.ContentTypeJSON)
+	})
+	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
 }
 
 func isWatch(r *http.Request) bool {
