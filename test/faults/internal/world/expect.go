@@ -28,9 +28,14 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// isApplied expects a scaler to say that the pods have the size, and the pods to have it.
+// isApplied expects a scaler to say that the pods have the size and that their usage is
+// known, and the pods to have the size. The operator takes ten rounds to trust usage again.
 func (w *World) isApplied(scaler, deployment string, s size) string {
-	return firstOf(w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied), w.podsHave(deployment, s))
+	return firstOf(
+		w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
+		w.podsHave(deployment, s),
+		w.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+	)
 }
 
 // says expects a condition of a scaler, about its latest generation.

@@ -332,9 +332,33 @@ func quiet(r record) (out []string) {
 		return nil
 	}
 	for _, w := range unexplained(r.events, r.writes, r.quiet) {
-		out = append(out, w.String()+" after the scenario has converged")
+		out = append(out, w.String()+" after the scenario has converged"+lateChanges(r, w))
 	}
 	return out
+}
+
+// lateChanges are the conditions of a scaler that have changed since the run is quiet, if
+// the write is of its status.
+func lateChanges(r record, w Write) string {
+	if w.Resource != "verticalscalers/status" {
+		return ""
+	}
+	var changes []string
+	changed(r.events, func(before, after *v1beta1.VerticalScaler, _ bool) {
+		if before == nil || after.Name != w.Name || before.Status.Conditions == nil {
+			return
+		}
+		for _, c := range after.Status.Conditions {
+			was := meta.FindStatusCondition(before.Status.Conditions, c.Type)
+			if was != nil && (was.Reason != c.Reason || was.Message != c.Message) {
+				changes = append(changes, fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message))
+			}
+		}
+	})
+	if len(changes) == 0 {
+		return ""
+	}
+	return "; last changed: " + changes[len(changes)-1]
 }
 
 // unexplained are the writes since a time that do not follow from the time that passes. Each

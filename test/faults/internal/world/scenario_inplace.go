@@ -79,6 +79,7 @@ func failing() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.says(web, v1beta1.ConditionApplied, metav1.ConditionFalse, v1beta1.ReasonResizeError),
+				w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 				w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }),
 			)
 		},

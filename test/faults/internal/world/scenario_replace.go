@@ -60,6 +60,7 @@ func sibling() Scenario {
 		Done: func(w *World) string {
 			return firstOf(
 				w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
+				w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 				w.isRunning(web),
 				w.podsAre(web, func(pod podSizes) string {
 					if image := pod.pod.Spec.Containers[0].Image; image != "example.com/zeta:2" {

@@ -67,7 +67,9 @@ func Distortions() []Distortion {
 }
 
 // source serves the usage of the world's pods. It is constant, and each replica has its own:
-// one uses less than the others, and one more.
+// one uses less than the others, and one more. One is silent in the second and the fifth
+// answer. A third silence would be worth a word in the status, and the end of a run would
+// depend on whether it has been seen yet.
 type source struct {
 	world *World
 
@@ -145,8 +147,8 @@ func (u *source) list(response http.ResponseWriter) {
 	var items []podMetrics
 	for _, pod := range u.world.recorder.runningPods() {
 		ordinal := u.world.node.ordinal(pod)
-		if gaps && ordinal%replicas == 2 && round%3 == 1 {
-			continue // it is silent now and then
+		if gaps && ordinal%replicas == 2 && (round == 1 || round == 4) {
+			continue
 		}
 		items = append(items, usageOf(pod, ordinal, now))
 	}
