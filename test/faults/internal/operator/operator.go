@@ -104,7 +104,7 @@ func Start(o Options) (*Operator, error) {
 }
 
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("looking for a free port: %w", err)
 	}
@@ -114,7 +114,7 @@ func freeAddress() (string, error) {
 
 // start starts a process. The caller holds the lock, or nobody else has the operator yet.
 func (o *Operator) start() error {
-	command := exec.Command(o.options.Binary, "-config="+o.config, "-kubeconfig="+o.options.Kubeconfig) //nolint:noctx // Stop ends it
+	command := exec.Command(o.options.Binary, "-config="+o.config, "-kubeconfig="+o.options.Kubeconfig)
 	command.Env = append(os.Environ(), app.WatchNamespaceEnv+"="+strings.Join(o.options.Namespaces, ","))
 	command.Env = append(command.Env, o.options.Env...)
 	p, err := process.Start("the operator", o.log, command)

@@ -425,7 +425,7 @@ func (p *Proxy) answered(response *http.Response) error {
 func refuse(w http.ResponseWriter, code int) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)), //nolint:gosec // a code of HTTP
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)),
 		Message: fmt.Sprintf("refused by the fault proxy with %d", code),
 	}
 	if code == http.StatusTooManyRequests {

@@ -72,12 +72,12 @@ func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		return
 	}
-	w.(http.Flusher).Flush() //nolint:forcetypeassert // the server's is one
+	w.(http.Flusher).Flush()
 	for {
 		select {
 		case event := <-s.events:
 			_, _ = io.WriteString(w, event+"\n")
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // the server's is one
+			w.(http.Flusher).Flush()
 		case <-r.Context().Done():
 			return
 		}
