@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +30,9 @@ import (
 const (
 	// storm is the number of writes that a storm refuses.
 	storm = 15
-	// disturbed is how many rounds of usage a disturbance lasts.
-	disturbed = 6
+	// disturbed is how many rounds of usage a disturbance lasts, and mostDisturbed how long at most:
+	// an operator that does not see its scalers asks for no usage.
+	disturbed, mostDisturbed = 6, 30 * time.Second
 	// managerRole is the ClusterRole of config/rbac/manager.yaml.
 	managerRole = "verticalscaler-manager"
 )
@@ -95,11 +97,12 @@ func orAll(resource string) string {
 	return resource
 }
 
-// after does something once the operator has asked for usage that many times more.
+// after does something once the operator has asked for usage that many times more, or in
+// mostDisturbed.
 func (r *run) after(rounds int, do func()) {
-	until := r.proxy.Rounds() + rounds
+	until, began := r.proxy.Rounds()+rounds, time.Now()
 	go func() {
-		if r.wait("usage to be asked for", func() bool { return r.proxy.Rounds() >= until }) == nil {
+		if r.wait("usage to be asked for", func() bool { return r.proxy.Rounds() >= until || time.Since(began) > mostDisturbed }) == nil {
 			do()
 		}
 	}()
