@@ -4,6 +4,7 @@
 package world
 
 import (
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,46 @@ func down() Scenario {
 			s := w.scaler(web, web, v1beta1.UpdateModeInPlace, small)
 			s.Spec.UpdatePolicy.VerificationSeconds = ptr.To[int32](1)
 			return w.create(s)
+		},
+		Done: func(w *World) string { return w.isApplied(web, web, small) },
+	}
+}
+
+// silentRounds is for how many rounds of usage a pod is silent: longer than the monitor takes
+// to call it silent.
+const silentRounds = 6
+
+// silent lowers the pods in place because of their usage, once that of the last pod is known.
+// Nothing may be lowered before.
+func silent() Scenario {
+	return Scenario{
+		Name: "silent",
+		Setup: func(w *World) error {
+			w.Mute()
+			return w.deploy(large, web)
+		},
+		Act: func(w *World) error {
+			s := w.scaler(web, web, v1beta1.UpdateModeInPlace, small)
+			for i := range s.Spec.ResourcePolicy.ContainerPolicies { // usage is below the minimum
+				s.Spec.ResourcePolicy.ContainerPolicies[i].MaxAllowed = nil
+			}
+			if err := w.create(s); err != nil {
+				return err
+			}
+			until := w.source.rounds() + silentRounds
+			if err := w.Wait(w.ctx, "rounds of usage with a silent pod", func(w *World) string {
+				if n := w.source.rounds(); n < until {
+					return fmt.Sprintf("%d rounds of usage, of %d", n, until)
+				}
+				return ""
+			}); err != nil {
+				return err
+			}
+			if wrong := w.podsAre(web, func(pod podSizes) string { return pod.asks(large) }); wrong != "" {
+				return fmt.Errorf("while a pod is silent, %s", wrong)
+			}
+			w.AlwaysHeard()
+			return nil
 		},
 		Done: func(w *World) string { return w.isApplied(web, web, small) },
 	}

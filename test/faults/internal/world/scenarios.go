@@ -30,7 +30,7 @@ const web = "web"
 // Scenarios are all scenarios, each with another name.
 func Scenarios() []Scenario {
 	return []Scenario{
-		up(), down(), deferred(), failing(), replaced(), oom(), fallback(),
+		up(), down(), silent(), deferred(), failing(), replaced(), oom(), fallback(),
 		rollout(), sibling(), recreate(), initial(),
 		retarget(), restore(), conflict(), owned(),
 	}

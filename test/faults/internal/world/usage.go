@@ -76,10 +76,19 @@ type source struct {
 	mu        sync.Mutex
 	distorted Distortion
 	answers   int // requests for usage so far
-	gaps      bool
+	// gaps says that the last pod of each Deployment is silent now and then, and mute that it
+	// is silent in each answer.
+	gaps, mute bool
 }
 
 func newSource(w *World) *source { return &source{world: w, gaps: true} }
+
+// isSilent says whether an answer has no usage of a pod.
+func (u *source) isSilent(ordinal, round int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return ordinal%replicas == replicas-1 && (u.mute || u.gaps && (round == 1 || round == 4))
+}
 
 // Distort distorts all answers from now on.
 func (w *World) Distort(d Distortion) {
@@ -88,13 +97,20 @@ func (w *World) Distort(d Distortion) {
 	w.source.distorted = d
 }
 
-// AlwaysHeard ends the silence of the pod that has no usage now and then. A scenario in
-// which requests fall needs it: the operator lowers nothing until a silent pod has had
-// usage for ten rounds in a row.
+// Mute takes the usage of one pod of each Deployment out of all answers.
+func (w *World) Mute() {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.source.mute = true
+}
+
+// AlwaysHeard ends the silence of all pods. A scenario in which requests fall needs it: the
+// operator lowers nothing until a silent pod has had usage for ten rounds in a row, unless
+// the pod has just started.
 func (w *World) AlwaysHeard() {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
-	w.source.gaps = false
+	w.source.gaps, w.source.mute = false, false
 }
 
 // Metrics serves metrics.k8s.io for the world's pods.
@@ -130,7 +146,7 @@ func (u *source) ServeHTTP(response http.ResponseWriter, request *http.Request) 
 // list answers a request for the usage of all pods.
 func (u *source) list(response http.ResponseWriter) {
 	u.mu.Lock()
-	round, distorted, gaps := u.answers, u.distorted, u.gaps
+	round, distorted := u.answers, u.distorted
 	u.answers++
 	u.mu.Unlock()
 	if code := distorted.code(); code != 0 {
@@ -147,7 +163,7 @@ func (u *source) list(response http.ResponseWriter) {
 	var items []podMetrics
 	for _, pod := range u.world.recorder.runningPods() {
 		ordinal := u.world.node.ordinal(pod)
-		if gaps && ordinal%replicas == 2 && (round == 1 || round == 4) {
+		if u.isSilent(ordinal, round) {
 			continue
 		}
 		items = append(items, usageOf(pod, ordinal, now))
