@@ -122,7 +122,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,cluster,olm,node,prometheus,sdk
+TEST_TAGS := integration,cluster,olm,node,prometheus,sdk,faults
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -155,6 +155,15 @@ test-integration: ## Run the tests against an API server: watches, schema, polic
 .PHONY: test-cluster
 test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestAnOOMKill'
 	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster ./test/install)
+
+# The runs wait more than they work. The lines of runs that wait or pass are left out: each run has a line of its own.
+.PHONY: test-faults
+test-faults: ## Run the manager with a fault at every write, and compare. FULL=1: all faults. ARGS="-run 'TestFaults/up/none'"
+	@hack/cluster/with.sh go test -tags faults -v -count=1 -parallel $(FAULT_RUNS) -timeout $(if $(FULL),180m,30m) $(ARGS) ./test/faults \
+		| { grep --line-buffered -vE '^ *(=== |--- PASS: .*/)' || true; }
+
+# How many runs of test-faults go on at once.
+FAULT_RUNS ?= 24
 
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.

@@ -177,6 +177,14 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 				`			Recreating: Waiting for the replacement pod to become ready. Requires pod replacement: pod web-1: Node didn't have enough capacity
 			1/2 changing`,
 		},
+		"One is available when it is ready, even if its node's clock is ahead": {
+			given(orRecreate, decidedBefore(),
+				pods(infeasible("web-1"), with(made(pod("web-3", large())), func(p *workload.Pod) { p.ReadyChanged = noon.Add(90 * time.Second) }))),
+			`keeps app 200m 256Mi
+			evicts web-1` + puts +
+				`			Recreating: Evicting pods one at a time. Requires pod replacement: pod web-1: Node didn't have enough capacity
+			1/2 changing`,
+		},
 		"One that is only going holds up nothing, nor one that has ended": {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), made(pod("web-3", large())),
 				with(infeasible("web-2"), func(p *workload.Pod) { p.Terminating = true }),

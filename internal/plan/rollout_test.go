@@ -303,6 +303,26 @@ func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
 	}
 }
 
+// The rewrite of a fallback is recorded as well: once the new pods have the size, no rollout is left
+// to look at.
+func TestALostRewriteOfAFallbackIsRecorded(t *testing.T) {
+	for name, pods := range map[string]func(*world){"while it rolls out": pods(), "once it has rolled out": atSize()} {
+		rolling := deployment(func(d *workload.Deployment) { d.RollingOut = name == "while it rolls out" })
+		w := given(orRollout, decidedBefore(), appTakenOver(), template(large()), rolling, pods)
+		if p := w.next(noon); p.Decision == nil || !p.Decision.AppliedToTemplate {
+			t.Errorf("%s: %s, with the decision %+v", name, say(p), p.Decision)
+		}
+	}
+	for name, w := range map[string]world{
+		"a template that was never taken over": given(orRollout, decidedBefore(), template(large()), atSize()),
+		"a template with another size":         given(orRollout, decidedBefore(), appTakenOver(), atSize()),
+	} {
+		if p := w.next(noon); p.Decision == nil || p.Decision.AppliedToTemplate {
+			t.Errorf("%s: %s, with the decision %+v", name, say(p), p.Decision)
+		}
+	}
+}
+
 // The operator may crash between the rewrite of the template and the write of the status, and
 // the reply to the rewrite may be lost. What the next reconcile finds then is its own change.
 func TestACrashAfterARewriteIsNoRevert(t *testing.T) {

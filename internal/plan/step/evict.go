@@ -163,8 +163,10 @@ func (p planner) availability() (a availability) {
 	return a
 }
 
+// isAvailable follows the rule of Kubernetes: without minReadySeconds, a ready pod is
+// available. The time since when it is ready is of its node's clock, which may be ahead.
 func (p planner) isAvailable(pod workload.Pod) bool {
-	return pod.Ready && !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady))
+	return pod.Ready && (p.Deployment.MinReady == 0 || !p.now.Before(pod.ReadyChanged.Add(p.Deployment.MinReady)))
 }
 
 // evictionWindow says whether pods may be evicted now for what was decided. An eviction is

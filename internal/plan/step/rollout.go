@@ -66,6 +66,15 @@ func (p planner) rollOut() model.Plan {
 	return p.with(p.Decision.Applied()).plan(rewrite, verdict)
 }
 
+// isTemplateAsDecided says that a fallback has given the template the decided size.
+func (p planner) isTemplateAsDecided() bool {
+	if p.isUndecided || !p.policy.MayRollOut() || len(p.Originals) == 0 {
+		return false
+	}
+	t := p.template()
+	return len(t.owned) > 0 && !t.isChanged && !t.obstacle.Exists() && !t.withheld.Exists() && len(t.originals) == 0
+}
+
 // decidedTemplate is what the pod template should be once no usage is missing.
 func (p planner) decidedTemplate() template {
 	p.MissingUsage = ""

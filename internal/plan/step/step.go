@@ -46,6 +46,9 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	case v1beta1.UpdateModeInitial:
 		return p.sizeNewPodsOnly()
 	}
+	if p.isTemplateAsDecided() {
+		p.Decision = p.Decision.Applied() // by a rewrite whose status may have been lost
+	}
 	p.newPods = p.learnNewPods()
 	next := p.resize()
 	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {

@@ -1,0 +1,145 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Write is a write request of the operator. Events, reviews and leases are not among the
+// writes: their number depends on time, so they cannot be addressed by it.
+type Write struct {
+	Verb      string // create, update, patch or delete
+	Resource  string // with subresource: "pods/resize"
+	Namespace string
+	Name      string // empty for a create without a name
+	Digest    string // of the body without metadata
+	Code      int    // of the answer, also of one that was lost; 0 if there is none
+	Fault     string // the action that was applied; empty for none
+}
+
+// Kind is what faults are addressed by: the verb and the resource, as in "patch pods/resize".
+func (w Write) Kind() string { return w.Verb + " " + w.Resource }
+
+// String describes the write in one line.
+func (w Write) String() string {
+	text := fmt.Sprintf("%s %s %d", w.Kind(), w.Name, w.Code)
+	if w.Fault != "" {
+		text += " (" + w.Fault + ")"
+	}
+	return text
+}
+
+// Fault applies an action to writes of a kind.
+type Fault struct {
+	// Kind is the kind of write, as in "patch pods/resize"; empty for any write.
+	Kind string
+	// N is the write, counted from 1 for each kind; 0 for every write.
+	N int
+	// Every applies the action to each write whose number is divisible by it; 0 for none.
+	// It replaces N.
+	Every int
+	// Last is the last write that the action applies to; 0 for no limit.
+	Last int
+	// Action is what happens.
+	Action Action
+}
+
+// applies tells whether the fault applies to the n-th write of its kind.
+func (f Fault) applies(n int) bool {
+	switch {
+	case f.Last > 0 && n > f.Last:
+		return false
+	case f.Every > 0:
+		return n%f.Every == 0
+	default:
+		return f.N == 0 || f.N == n
+	}
+}
+
+type moment int
+
+const (
+	refuseBefore moment = iota
+	loseReply
+	delay
+	hang
+	killBefore
+	killAfter
+	cut
+)
+
+// Action is what happens to a write.
+type Action struct {
+	moment moment
+	code   int           // refuseBefore
+	time   time.Duration // delay
+}
+
+// RefuseBefore answers with a status code instead of passing the write on. The answer to 429
+// has a Retry-After of one second.
+func RefuseBefore(code int) Action { return Action{moment: refuseBefore, code: code} }
+
+// LoseReply passes the write on and resets the request instead of answering it.
+func LoseReply() Action { return Action{moment: loseReply} }
+
+// Delay passes the write on that much later, or after Release; 0 stands for no limit.
+func Delay(d time.Duration) Action { return Action{moment: delay, time: d} }
+
+// Hang does not answer until the operator gives up, or until Release. The write is not passed
+// on.
+func Hang() Action { return Action{moment: hang} }
+
+// KillBefore kills the operator instead of passing the write on.
+func KillBefore() Action { return Action{moment: killBefore} }
+
+// KillAfter passes the write on and kills the operator before it gets the answer.
+func KillAfter() Action { return Action{moment: killAfter} }
+
+// Cut closes all connections of the operator instead of passing the write on. Its watches end,
+// too.
+func Cut() Action { return Action{moment: cut} }
+
+// String is the action's part in the name of a fault: "refused-409", "kill-after".
+func (a Action) String() string {
+	switch a.moment {
+	case refuseBefore:
+		return fmt.Sprintf("refused-%d", a.code)
+	case loseReply:
+		return "reply-lost"
+	case delay:
+		return "delayed"
+	case hang:
+		return "hang"
+	case killBefore:
+		return "kill-before"
+	case killAfter:
+		return "kill-after"
+	case cut:
+		return "cut"
+	}
+	return "unknown"
+}
+
+// Kills tells whether the action kills the operator.
+func (a Action) Kills() bool { return a.moment == killBefore || a.moment == killAfter }
+
+// reason is the reason in the status of a refused request.
+func reason(code int) string {
+	switch code {
+	case http.StatusConflict:
+		return "Conflict"
+	case http.StatusTooManyRequests:
+		return "TooManyRequests"
+	case http.StatusForbidden:
+		return "Forbidden"
+	case http.StatusServiceUnavailable:
+		return "ServiceUnavailable"
+	case http.StatusInternalServerError:
+		return "InternalError"
+	}
+	return ""
+}

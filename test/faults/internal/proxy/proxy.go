@@ -1,0 +1,439 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proxy is a TLS reverse proxy between one operator process and a real API server. It
+// injects faults into writes and watches.
+//
+// Faults of writes are addressed as the n-th write of a kind and never by time, so each is
+// reproducible. Reads and the answers of the API server are not changed.
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const metricsPath = "/apis/metrics.k8s.io/"
+
+// uncounted are resources that are written at times of their own.
+var uncounted = sets.New("events", "leases", "selfsubjectaccessreviews", "subjectaccessreviews", "tokenreviews")
+
+// errLost is the error of a request whose answer is not delivered.
+var errLost = errors.New("the proxy has lost the answer")
+
+// Proxy passes requests of one operator on to an API server.
+type Proxy struct {
+	server     *httptest.Server
+	upstream   *httputil.ReverseProxy
+	metrics    http.Handler
+	requests   apirequest.RequestInfoFactory
+	folder     string
+	kubeconfig string
+	watches    *watches
+	closed     chan struct{}
+
+	mu       sync.Mutex
+	kill     func()
+	faults   []Fault
+	counts   map[string]int // writes by kind; "" for all that are addressable
+	writes   []*Write
+	injected int
+	answers  map[int]int   // of the API server, by code
+	rounds   int           // how often the operator has asked for usage
+	released chan struct{} // closed by Release
+}
+
+// Start starts a proxy to an API server. The operator has the rights of upstream's user.
+// Requests to metrics.k8s.io are answered by metrics.
+func Start(upstream *rest.Config, metrics http.Handler) (*Proxy, error) {
+	target, _, err := rest.DefaultServerUrlFor(upstream)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	transport, err := rest.TransportFor(upstream)
+	if err != nil {
+		return nil, fmt.Errorf("creating the transport to the API server: %w", err)
+	}
+	p := &Proxy{
+		metrics:  metrics,
+		requests: apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		watches:  newWatches(),
+		closed:   make(chan struct{}),
+		kill:     func() {},
+		counts:   map[string]int{},
+		answers:  map[int]int{},
+		released: make(chan struct{}),
+	}
+	p.upstream = &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, target) },
+		Transport:      transport,
+		FlushInterval:  -1, // events of watches are delivered at once
+		ModifyResponse: p.answered,
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.EnableHTTP2 = true
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // aborted requests are intended
+	p.server.StartTLS()
+	if p.folder, err = os.MkdirTemp("", "verticalscaler-proxy-"); err != nil {
+		p.server.Close()
+		return nil, fmt.Errorf("creating a folder for the kubeconfig: %w", err)
+	}
+	p.kubeconfig = filepath.Join(p.folder, "kubeconfig")
+	if err := clientcmd.WriteToFile(p.config(), p.kubeconfig); err != nil {
+		p.server.Close()
+		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return p, nil
+}
+
+// rewrite turns a request of the operator into one to the API server. Watches are asked for in
+// JSON, whose events are lines.
+func rewrite(r *httputil.ProxyRequest, target *url.URL) {
+	r.SetURL(target)
+	if isWatch(r.In) {
+		r.Out.Header.Set("Accept", inJSON(r.In.Header.Get("Accept")))
+		r.Out.Header.Del("Accept-Encoding")
+	}
+}
+
+// inJSON removes the types from an Accept header that are not JSON. What remains may still ask for
+// metadata only.
+func inJSON(accept string) string {
+	types := slices.DeleteFunc(strings.Split(accept, ","), func(t string) bool {
+		return !strings.HasPrefix(strings.TrimSpace(t), runtime.ContentTypeJSON)
+	})
+	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
+}
+
+func isWatch(r *http.Request) bool {
+	watch := r.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
+}
+
+// config is a kubeconfig for the operator. It has no credentials: the proxy adds them.
+func (p *Proxy) config() clientcmdapi.Config {
+	c := *clientcmdapi.NewConfig()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	c.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.server.URL, CertificateAuthorityData: ca}
+	c.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
+	c.CurrentContext = "proxy"
+	return c
+}
+
+// Kubeconfig is the path of the operator's kubeconfig.
+func (p *Proxy) Kubeconfig() string { return p.kubeconfig }
+
+// Close closes all connections. The operator must have ended.
+func (p *Proxy) Close() error {
+	close(p.closed)
+	p.server.CloseClientConnections()
+	p.server.Close()
+	return os.RemoveAll(p.folder)
+}
+
+// OnKill sets what kills the operator and starts it again. It is called once per fault that
+// kills, and must not return before the operator is dead.
+func (p *Proxy) OnKill(kill func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kill = kill
+}
+
+// Plan replaces the faults of writes, and counts writes from now on. Delayed and hung writes go
+// on.
+func (p *Proxy) Plan(faults ...Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = slices.Clone(faults)
+	p.counts = map[string]int{}
+	p.writes = nil
+	p.injected = 0
+	p.answers = map[int]int{}
+	p.release()
+}
+
+// Release ends all faults: of writes, also those that are delayed or hung, and of watches. The
+// counters stay.
+func (p *Proxy) Release() {
+	p.watches.release()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = nil
+	p.release()
+}
+
+func (p *Proxy) release() {
+	close(p.released)
+	p.released = make(chan struct{})
+}
+
+// FaultWatches applies a fault to the watches of a resource, or to all watches if resource is "".
+func (p *Proxy) FaultWatches(resource string, fault WatchFault) { p.watches.set(resource, fault) }
+
+// Writes are the writes since Plan, in the order of their arrival.
+func (p *Proxy) Writes() []Write {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Write, len(p.writes))
+	for i, write := range p.writes {
+		out[i] = *write
+	}
+	return out
+}
+
+// Injected is the number of writes since Plan to which a fault was applied.
+func (p *Proxy) Injected() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.injected
+}
+
+// Events is the number of events of watches that were held, dropped or swapped, and of watches
+// that were ended, since the start.
+func (p *Proxy) Events() int { return p.watches.count() }
+
+// Answers is the number of requests that the API server has answered with the code since Plan,
+// including reads.
+func (p *Proxy) Answers(code int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers[code]
+}
+
+// Rounds is how often the operator has asked for usage.
+func (p *Proxy) Rounds() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rounds
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, metricsPath) {
+		p.nextRound()
+		p.metrics.ServeHTTP(w, r)
+		return
+	}
+	info, err := p.requests.NewRequestInfo(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r = r.WithContext(apirequest.WithRequestInfo(r.Context(), info))
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		p.write(w, r, info)
+	default:
+		p.upstream.ServeHTTP(w, r)
+	}
+}
+
+func (p *Proxy) nextRound() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rounds++
+}
+
+// pending is a write that has not been answered yet.
+type pending struct {
+	*Write
+
+	action *Action
+}
+
+type pendingKey struct{}
+
+func withPending(ctx context.Context, write *pending) context.Context {
+	return context.WithValue(ctx, pendingKey{}, write)
+}
+
+// pendingFrom is the write of a request; nil if it is a read.
+func pendingFrom(ctx context.Context) *pending {
+	write, _ := ctx.Value(pendingKey{}).(*pending)
+	return write
+}
+
+// write passes a write on or applies its fault.
+func (p *Proxy) write(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // the operator has gone
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	write := p.arrived(info, body)
+	r = r.WithContext(withPending(r.Context(), write))
+	if write.action != nil && write.action.moment == refuseBefore {
+		p.set(write, write.action.code)
+		refuse(w, write.action.code)
+		return
+	}
+	if write.action != nil {
+		p.interrupt(r, *write.action)
+	}
+	p.upstream.ServeHTTP(w, r)
+}
+
+// interrupt applies what the action does before the write is passed on. If the write must not be
+// passed on, it panics, as handlers do to reset a request.
+func (p *Proxy) interrupt(r *http.Request, action Action) {
+	switch action.moment {
+	case delay:
+		p.wait(r, action.time)
+	case hang:
+		p.wait(r, 0)
+		panic(http.ErrAbortHandler)
+	case killBefore:
+		p.killer()()
+		panic(http.ErrAbortHandler)
+	case cut:
+		go p.server.CloseClientConnections()
+		panic(http.ErrAbortHandler)
+	case refuseBefore, loseReply, killAfter:
+	}
+}
+
+// wait returns after that time, after Release, or when the operator has gone. 0 stands for no
+// limit.
+func (p *Proxy) wait(r *http.Request, limit time.Duration) {
+	p.mu.Lock()
+	released := p.released
+	p.mu.Unlock()
+	var late <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-late:
+	case <-released:
+	case <-r.Context().Done():
+	case <-p.closed:
+	}
+}
+
+func (p *Proxy) killer() func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kill
+}
+
+// arrived numbers a write and finds its fault.
+func (p *Proxy) arrived(info *apirequest.RequestInfo, body []byte) *pending {
+	resource := info.Resource
+	if info.Subresource != "" {
+		resource += "/" + info.Subresource
+	}
+	write := &pending{Write: &Write{
+		Verb: info.Verb, Resource: resource, Namespace: info.Namespace, Name: info.Name,
+		Digest: digest(body),
+	}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kind := write.Kind()
+	p.counts[kind]++
+	numbers := map[string]int{kind: p.counts[kind]}
+	if !uncounted.Has(info.Resource) {
+		p.counts[""]++
+		numbers[""] = p.counts[""]
+		p.writes = append(p.writes, write.Write)
+	}
+	for _, fault := range p.faults {
+		if n, ok := numbers[fault.Kind]; ok && fault.applies(n) {
+			write.action = &fault.Action
+			write.Fault = fault.Action.String()
+			p.injected++
+			break
+		}
+	}
+	return write
+}
+
+// digest identifies what a write asks for, without the metadata, in which preconditions are.
+func digest(body []byte) string {
+	var object map[string]any
+	if err := json.Unmarshal(body, &object); err == nil {
+		delete(object, "metadata")
+		if short, err := json.Marshal(object); err == nil {
+			body = short
+		}
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(body))[:12]
+}
+
+func (p *Proxy) set(write *pending, code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	write.Code = code
+}
+
+// answered sees each answer of the API server before the operator does.
+func (p *Proxy) answered(response *http.Response) error {
+	r := response.Request
+	p.mu.Lock()
+	p.answers[response.StatusCode]++
+	p.mu.Unlock()
+	if isWatch(r) && response.StatusCode == http.StatusOK {
+		info, _ := apirequest.RequestInfoFrom(r.Context())
+		response.Body = p.watches.follow(r, info.Resource, response.Body)
+		return nil
+	}
+	write := pendingFrom(r.Context())
+	if write == nil {
+		return nil
+	}
+	p.set(write, response.StatusCode)
+	if write.action != nil && (write.action.moment == loseReply || write.action.moment == killAfter) {
+		_, _ = io.Copy(io.Discard, response.Body) // the write is done, whatever the rest says
+		if write.action.moment == killAfter {
+			p.killer()()
+		}
+		return errLost
+	}
+	return nil
+}
+
+// refuse answers as the API server does.
+func refuse(w http.ResponseWriter, code int) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReason(reason(code)),
+		Message: fmt.Sprintf("refused by the fault proxy with %d", code),
+	}
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	if content, err := json.Marshal(status); err == nil {
+		_, _ = w.Write(content)
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// The functions in this file describe how the world differs from what is expected, and
+// answer "" if it does not.
+
+// firstOf is the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// isApplied expects a scaler to say that the pods have the size and that their usage is
+// known, and the pods to have the size. The operator takes ten rounds to trust usage again.
+func (w *World) isApplied(scaler, deployment string, s size) string {
+	return firstOf(
+		w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
+		w.podsHave(deployment, s),
+		w.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
+	)
+}
+
+// says expects a condition of a scaler, about its latest generation.
+func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason string) string {
+	var s v1beta1.VerticalScaler
+	if err := w.client.Get(w.ctx, w.key(scaler), &s); err != nil {
+		return err.Error()
+	}
+	c := meta.FindStatusCondition(s.Status.Conditions, kind)
+	if c == nil {
+		return fmt.Sprintf("scaler %s has no condition %s", scaler, kind)
+	}
+	if c.Status != status || c.Reason != reason || c.ObservedGeneration != s.Generation {
+		return fmt.Sprintf("scaler %s: %s of generation %d of %d is %s, %s: %s", scaler, kind, c.ObservedGeneration, s.Generation, c.Status, c.Reason, c.Message)
+	}
+	return ""
+}
+
+// ownerSays expects a condition of a ScaledDeployment, about its latest generation.
+func (w *World) ownerSays(owner, kind string, status metav1.ConditionStatus) string {
+	var o v1beta1.ScaledDeployment
+	if err := w.client.Get(w.ctx, w.key(owner), &o); err != nil {
+		return err.Error()
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, kind)
+	if c == nil || c.Status != status || c.ObservedGeneration != o.Generation {
+		return fmt.Sprintf("ScaledDeployment %s of generation %d: %s is %+v", owner, o.Generation, kind, c)
+	}
+	return ""
+}
+
+// hasDecision expects a scaler to have decided something.
+func (w *World) hasDecision(scaler string) string {
+	var s v1beta1.VerticalScaler
+	if err := w.client.Get(w.ctx, w.key(scaler), &s); err != nil {
+		return err.Error()
+	}
+	if s.Status.Decision == nil {
+		return fmt.Sprintf("scaler %s has not decided", scaler)
+	}
+	return ""
+}
+
+// templateIs expects the template of a Deployment to have a size, with its containers in
+// their order.
+func (w *World) templateIs(deployment string, s size) string {
+	var d appsv1.Deployment
+	if err := w.client.Get(w.ctx, w.key(deployment), &d); err != nil {
+		return err.Error()
+	}
+	got, want := sizesOf(d.Spec.Template.Spec.Containers, true), sizesOf(template(nil, s).Spec.Containers, true)
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("the template of %s has %q", deployment, got)
+	}
+	return ""
+}
+
+// podsHave expects a Deployment to be complete, and its pods to have a size in force.
+func (w *World) podsHave(deployment string, s size) string {
+	return firstOf(w.isRunning(deployment), w.podsAre(deployment, func(pod podSizes) string {
+		return firstOf(pod.asks(s), pod.isActuated())
+	}))
+}
+
+// podsAre expects something of each pod of a Deployment, and a number of them if it is
+// given.
+func (w *World) podsAre(deployment string, expect func(podSizes) string, number ...int) string {
+	pods, err := w.podsOf(deployment)
+	if err != nil {
+		return err.Error()
+	}
+	if len(number) > 0 && len(pods) != number[0] {
+		return fmt.Sprintf("there are %d pods of %s", len(pods), deployment)
+	}
+	for i := range pods {
+		if wrong := expect(podSizes{&pods[i]}); wrong != "" {
+			return fmt.Sprintf("pod %s %s", pods[i].Name, wrong)
+		}
+	}
+	return ""
+}
+
+// podSizes is a pod whose size is looked at.
+type podSizes struct{ pod *corev1.Pod }
+
+// asks expects the pod's spec to have a size.
+func (p podSizes) asks(s size) string {
+	return p.compare(sizesOf(template(nil, s).Spec.Containers, true), true)
+}
+
+// requests expects the pod's spec to have the requests of a size, whatever its limits.
+func (p podSizes) requests(s size) string {
+	return p.compare(sizesOf(template(nil, s).Spec.Containers, false), false)
+}
+
+func (p podSizes) compare(want []string, limits bool) string {
+	if got := sizesOf(p.pod.Spec.Containers, limits); !slices.Equal(got, want) {
+		return fmt.Sprintf("has %q, not %q", got, want)
+	}
+	return ""
+}
+
+// isActuated expects the kubelet to have applied what the spec asks for.
+func (p podSizes) isActuated() string {
+	if isResized(p.pod) {
+		return "waits for its kubelet"
+	}
+	return ""
+}
+
+// sizesOf are the resources of containers, in order.
+func sizesOf(containers []corev1.Container, limits bool) (lines []string) {
+	for _, c := range containers {
+		r := c.Resources
+		if !limits {
+			r.Limits = nil
+		}
+		lines = append(lines, c.Name+" "+resourceLine(r))
+	}
+	return lines
+}

@@ -1,0 +1,616 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+)
+
+// Which invariant is checked where:
+//
+//	I1  bounds of requests and limits            monitor
+//	I2  nothing out of scope is written          monitor, onlyOwnWrites
+//	I3  memory never below what is known         monitor (silent pods), aboveKills
+//	I4  QoS stays, no resize gets 422            monitor, neverInvalid
+//	I5  no A-B-A                                 noFlapping; steps and cooldowns are pure (internal/plan)
+//	I6  availability                             evictions, availability
+//	I7  deciding twice decides nothing           quiet, from outside; as a property it is pure (internal/plan)
+//	I8  bounded writes, none when idle           quiet, everyWriteCounts
+//	I9  evidence survives restarts               the end state against the reference run, aboveKills
+//	I10 order of inputs                          not here: pure (internal/plan)
+//	I11 nothing after the deletion               afterDeletion
+//	I12 no decision reads the clock itself       not here: the linter's import table
+//
+// Beside them: kstatus at every event, panics, and the metrics of the process.
+
+// Operator is the process of the operator, as far as oracles look at it.
+type Operator struct {
+	// Log is what all processes of the run have logged.
+	Log []byte
+	// Reference and End are gauges of the process by the name of the metric, such as
+	// go_goroutines: at the end of the reference run, and of this one. Empty if unknown.
+	Reference, End map[string]float64
+	// Injected is the number of faults. A write whose answer was lost may be sent again, and
+	// then changes nothing.
+	Injected int
+}
+
+// record is all that is known about a run.
+type record struct {
+	events   []Event // in the order of the changes
+	writes   []Write // in the order of the answers
+	operator Operator
+	// quiet is since when each write is a violation; zero if it never was.
+	quiet time.Time
+}
+
+// oracle describes what is wrong with a run.
+type oracle func(record) []string
+
+// oracles are all oracles by name, except the monitor.
+func oracles() map[string]oracle {
+	return map[string]oracle{
+		"only-own-writes":    onlyOwnWrites,
+		"never-invalid":      neverInvalid,
+		"above-kills":        aboveKills,
+		"no-flapping":        noFlapping,
+		"evictions":          evictions,
+		"availability":       availability,
+		"quiet":              quiet,
+		"every-write-counts": everyWriteCounts,
+		"after-deletion":     afterDeletion,
+		"kstatus":            kstatus,
+		"panics":             panics,
+		"process":            process,
+	}
+}
+
+// Violations describes what was wrong during the run, each with the name of its oracle.
+func (w *World) Violations() (out []string) {
+	for _, wrong := range w.monitor.Violations() {
+		out = append(out, "monitor: "+wrong)
+	}
+	writes, err := w.writes()
+	if err != nil {
+		return append(out, "audit log: "+err.Error())
+	}
+	w.mu.Lock()
+	r := record{events: w.recorder.history(), writes: writes, operator: w.operator, quiet: w.quiet}
+	w.mu.Unlock()
+	return append(out, judge(r)...)
+}
+
+func judge(r record) (out []string) {
+	all := oracles()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, wrong := range all[name](r) {
+			out = append(out, name+": "+wrong)
+		}
+	}
+	return out
+}
+
+// changed calls f with each version of the objects of a kind and the one before. The one
+// before is the zero object for the first version. Deletions are passed as gone.
+func changed[T client.Object](events []Event, f func(before, after T, gone bool)) {
+	last := map[types.UID]T{}
+	for _, e := range events {
+		if after, ok := e.Object.(T); ok {
+			f(last[after.GetUID()], after, e.Type == watch.Deleted)
+			last[after.GetUID()] = after
+		}
+	}
+}
+
+// onlyOwnWrites checks that the operator sends writes of no other kind than it must: it
+// deletes no pods, for one. A refused write counts as well.
+func onlyOwnWrites(r record) (out []string) {
+	allowed := map[string]bool{
+		"patch pods/resize": true, "create pods/eviction": true, "patch deployments": true, "update deployments": true,
+		"patch verticalscalers": true, "update verticalscalers": true, "update verticalscalers/status": true, "create verticalscalers": true,
+		"delete verticalscalers": true, "delete deployments": true, "create deployments": true,
+		"update scaleddeployments/status": true, "create verticalscalercheckpoints": true, "update verticalscalercheckpoints": true,
+		"create mutatingadmissionpolicybindings": true, "update mutatingadmissionpolicybindings": true, "delete mutatingadmissionpolicybindings": true,
+	}
+	for _, w := range r.writes {
+		if !allowed[w.Verb+" "+w.Resource] {
+			out = append(out, w.String()+" is no write of the operator's")
+		}
+	}
+	return out
+}
+
+// neverInvalid checks that the API server finds no write invalid: the operator knows the
+// rules, and a refused write changes nothing but is tried again.
+func neverInvalid(r record) (out []string) {
+	for _, w := range r.writes {
+		if w.Code == 422 || w.Code == 400 {
+			out = append(out, w.String()+" is invalid")
+		}
+	}
+	return out
+}
+
+// isOperators says whether a change of an object is the operator's: its managed fields have
+// a new or another entry of the operator.
+func isOperators(before, after client.Object) bool {
+	entries := func(o client.Object) (own []metav1.ManagedFieldsEntry) {
+		for _, e := range o.GetManagedFields() {
+			if e.Manager == ownership.Scalers || e.Manager == ownership.Owners {
+				own = append(own, e)
+			}
+		}
+		return own
+	}
+	return !apiequality.Semantic.DeepEqual(entries(before), entries(after))
+}
+
+// memoryOf are the memory limits, or else the requests, of a pod's containers in bytes.
+func memoryOf(containers []corev1.Container) map[string]int64 {
+	out := map[string]int64{}
+	for _, c := range containers {
+		memory := c.Resources.Limits.Memory()
+		if memory.IsZero() {
+			memory = c.Resources.Requests.Memory()
+		}
+		out[c.Name] = memory.Value()
+	}
+	return out
+}
+
+// aboveKills checks that no pod of a Deployment gets less memory than one of its containers
+// was OOM-killed with.
+func aboveKills(r record) (out []string) {
+	killed := map[string]int64{} // by app and container
+	count := map[types.UID]map[string]int32{}
+	changed(r.events, func(before, after *corev1.Pod, gone bool) {
+		if gone {
+			return
+		}
+		app := after.Labels[appLabel]
+		if before != nil {
+			was, is := memoryOf(before.Spec.Containers), memoryOf(after.Spec.Containers)
+			for name, memory := range is {
+				if floor := killed[app+"/"+name]; memory < was[name] && memory <= floor {
+					out = append(out, fmt.Sprintf("pod %s: container %s was lowered to %d bytes of memory, and was killed with %d", after.Name, name, memory, floor))
+				}
+			}
+		}
+		if count[after.UID] == nil {
+			count[after.UID] = map[string]int32{}
+		}
+		for _, s := range after.Status.ContainerStatuses {
+			t := s.LastTerminationState.Terminated
+			if t == nil || t.Reason != "OOMKilled" || s.RestartCount <= count[after.UID][s.Name] || s.Resources == nil {
+				continue
+			}
+			count[after.UID][s.Name] = s.RestartCount
+			killed[app+"/"+s.Name] = max(killed[app+"/"+s.Name], s.Resources.Limits.Memory().Value())
+		}
+	})
+	return out
+}
+
+// noFlapping checks that the spec of a pod, and a template, do not return to a size that
+// the operator has taken away. Restoring original values is no return: the scaler is then
+// gone or names another Deployment, or reverts a change.
+func noFlapping(r record) (out []string) {
+	sizes := map[types.UID][]string{}
+	reverts := false
+	note := func(uid types.UID, what string, containers []corev1.Container) {
+		size := strings.Join(sizesOf(containers, true), ", ")
+		had := sizes[uid]
+		if len(had) > 0 && had[len(had)-1] == size {
+			return
+		}
+		// The first size is the user's: going back to it once restores it.
+		if i := slices.Index(had, size); i > 0 && !reverts {
+			out = append(out, fmt.Sprintf("%s has %s again", what, size))
+		}
+		sizes[uid] = append(had, size)
+	}
+	for _, e := range r.events {
+		switch o := e.Object.(type) {
+		case *v1beta1.VerticalScaler:
+			reverts = reverts || len(o.Status.RevertedChanges) > 0
+		case *corev1.Pod:
+			note(o.UID, "pod "+o.Name, o.Spec.Containers)
+		case *appsv1.Deployment:
+			note(o.UID, "Deployment "+o.Name, o.Spec.Template.Spec.Containers)
+		}
+	}
+	return out
+}
+
+// isEvicted says whether a pod is being evicted through the API.
+func isEvicted(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI"
+	})
+}
+
+// evictions checks by the audit log that each pod is evicted at most once, only with a
+// scaler that falls back to it, and only pods of that scaler's Deployment. Names of pods are
+// unique: their controllers generate them.
+func evictions(r record) (out []string) {
+	apps := map[string]string{} // by pod
+	mayEvict := map[string]bool{}
+	sized := map[string]string{} // whether a pod had its decided size in force
+	for _, e := range r.events {
+		switch o := e.Object.(type) {
+		case *corev1.Pod:
+			apps[o.Name] = o.Labels[appLabel]
+			if o.DeletionTimestamp == nil {
+				sized[o.Name] = podLine(o)
+			}
+		case *v1beta1.VerticalScaler:
+			if o.Spec.UpdatePolicy.Fallback == v1beta1.FallbackRecreate {
+				mayEvict[o.Spec.DeploymentName] = true
+			}
+		}
+	}
+	count := map[string]int{}
+	for _, w := range r.writes {
+		if w.Resource != "pods/eviction" || !w.isAccepted() {
+			continue
+		}
+		count[w.Name]++
+		if count[w.Name] == 2 {
+			out = append(out, fmt.Sprintf("pod %s was evicted twice", w.Name))
+		}
+		if app, known := apps[w.Name]; !known || !mayEvict[app] {
+			out = append(out, fmt.Sprintf("pod %s of %q was evicted, which no scaler may do", w.Name, app))
+		}
+		if line := sized[w.Name]; strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " in force ") && !strings.Contains(line, "PodResize") {
+			out = append(out, fmt.Sprintf("pod %s was evicted, and waited for no resize: %s", w.Name, line))
+		}
+	}
+	return out
+}
+
+// availability checks that at most one pod of a Deployment is missing because of evictions.
+// A replacement counts once it is ready.
+func availability(r record) (out []string) {
+	pods := map[types.UID]*corev1.Pod{}
+	want := map[string]int32{}
+	isReady := func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	for _, e := range r.events {
+		switch o := e.Object.(type) {
+		case *appsv1.Deployment:
+			want[o.Spec.Selector.MatchLabels[appLabel]] = ptr.Deref(o.Spec.Replicas, 1)
+		case *corev1.Pod:
+			before := pods[o.UID]
+			pods[o.UID] = o
+			if e.Type == watch.Deleted {
+				delete(pods, o.UID)
+			}
+			app := o.Labels[appLabel]
+			if !isEvicted(o) || before == nil || before.DeletionTimestamp != nil {
+				continue
+			}
+			var ready int32
+			for _, p := range pods {
+				if p.Labels[appLabel] == app && isReady(p) {
+					ready++
+				}
+			}
+			if ready < want[app]-1 {
+				out = append(out, fmt.Sprintf("with the eviction of pod %s, %d of %d pods of %s were ready", o.Name, ready, want[app], app))
+			}
+		}
+	}
+	return out
+}
+
+// quiet checks that nothing is written after the scenario has converged.
+func quiet(r record) (out []string) {
+	if r.quiet.IsZero() {
+		return nil
+	}
+	for _, w := range unexplained(r.events, r.writes, r.quiet) {
+		out = append(out, w.String()+" after the scenario has converged"+lateChanges(r, w))
+	}
+	return out
+}
+
+// lateChanges are the conditions of a scaler that have changed since the run is quiet, if
+// the write is of its status.
+func lateChanges(r record, w Write) string {
+	if w.Resource != "verticalscalers/status" {
+		return ""
+	}
+	var changes []string
+	changed(r.events, func(before, after *v1beta1.VerticalScaler, _ bool) {
+		if before == nil || after.Name != w.Name || before.Status.Conditions == nil {
+			return
+		}
+		for _, c := range after.Status.Conditions {
+			was := meta.FindStatusCondition(before.Status.Conditions, c.Type)
+			if was != nil && (was.Reason != c.Reason || was.Message != c.Message) {
+				changes = append(changes, fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message))
+			}
+		}
+	})
+	if len(changes) == 0 {
+		return ""
+	}
+	return "; last changed: " + changes[len(changes)-1]
+}
+
+// unexplained are the writes since a time that do not follow from the time that passes. Each
+// time that the evidence has doubled, a checkpoint is saved, and the recommendation in the
+// status may become surer.
+func unexplained(events []Event, writes []Write, since time.Time) (out []Write) {
+	surer := map[string]int{} // the number of status writes that changed the recommendation only
+	last := map[types.UID]*v1beta1.VerticalScaler{}
+	for _, e := range events {
+		s, ok := e.Object.(*v1beta1.VerticalScaler)
+		if !ok {
+			continue
+		}
+		if before := last[s.UID]; before != nil && !e.Seen.Before(since) && e.Type == watch.Modified && isSurer(before, s) {
+			surer[s.Name]++
+		}
+		last[s.UID] = s
+	}
+	for _, w := range writes {
+		switch {
+		case w.Answered.Before(since), w.Resource == "verticalscalercheckpoints":
+		case w.Resource == "verticalscalers/status" && w.isAccepted() && surer[w.Name] > 0:
+			surer[w.Name]--
+		default:
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// isSurer says whether two versions of a scaler differ in the recommendation, and in nothing
+// else.
+func isSurer(before, after *v1beta1.VerticalScaler) bool {
+	a, b := before.DeepCopy(), after.DeepCopy()
+	if apiequality.Semantic.DeepEqual(a.Status.Recommendation, b.Status.Recommendation) {
+		return false
+	}
+	a.Status.Recommendation, b.Status.Recommendation = nil, nil
+	return apiequality.Semantic.DeepEqual(a.Status, b.Status) && apiequality.Semantic.DeepEqual(a.Spec, b.Spec) &&
+		apiequality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) && a.DeletionTimestamp.Equal(b.DeletionTimestamp)
+}
+
+// everyWriteCounts checks that each accepted write of an object changes it. The API server
+// accepts a write without a change, and delivers no event. Each injected fault excuses one
+// such write.
+func everyWriteCounts(r record) (out []string) {
+	key := func(o client.Object, resource string) string { return resource + " " + o.GetName() }
+	changes := map[string]int{}
+	last := map[types.UID]string{}
+	for _, e := range r.events {
+		resource := resourceOf(e.Object)
+		if resource == "" || last[e.Object.GetUID()] == e.Object.GetResourceVersion() {
+			continue
+		}
+		last[e.Object.GetUID()] = e.Object.GetResourceVersion()
+		changes[key(e.Object, resource)]++
+	}
+	count := map[string]int{}
+	for _, w := range r.writes {
+		resource, _, _ := strings.Cut(w.Resource, "/")
+		if !w.isAccepted() || w.Verb == "delete" || w.Resource == "pods/eviction" {
+			continue
+		}
+		count[resource+" "+w.Name]++
+	}
+	for _, object := range slices.Sorted(maps.Keys(count)) {
+		if count[object] > changes[object]+r.operator.Injected {
+			out = append(out, fmt.Sprintf("%s was written %d times, and has changed %d times", object, count[object], changes[object]))
+		}
+	}
+	return append(out, resizedOnce(r)...)
+}
+
+// resizedOnce checks that each resize of a pod changes its spec.
+func resizedOnce(r record) (out []string) {
+	changes, count := map[string]int{}, map[string]int{}
+	changed(r.events, func(before, after *corev1.Pod, gone bool) {
+		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+			changes[after.Name]++
+		}
+	})
+	for _, w := range r.writes {
+		if w.Resource == "pods/resize" && w.isAccepted() {
+			count[w.Name]++
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(count)) {
+		if count[pod] > changes[pod]+r.operator.Injected {
+			out = append(out, fmt.Sprintf("pod %s was resized %d times, and its spec has changed %d times", pod, count[pod], changes[pod]))
+		}
+	}
+	return out
+}
+
+// resourceOf is the resource of the objects that the operator writes; "" for others.
+func resourceOf(o client.Object) string {
+	switch o.(type) {
+	case *v1beta1.VerticalScaler:
+		return "verticalscalers"
+	case *v1beta1.ScaledDeployment:
+		return "scaleddeployments"
+	case *v1beta1.VerticalScalerCheckpoint:
+		return "verticalscalercheckpoints"
+	case *appsv1.Deployment:
+		return "deployments"
+	case *corev1.Pod:
+		return "pods"
+	case *admissionv1.MutatingAdmissionPolicyBinding:
+		return "mutatingadmissionpolicybindings"
+	}
+	return ""
+}
+
+// afterDeletion checks that nothing is sized once no scaler is left, and that a Deployment
+// whose scaler is gone is not written.
+func afterDeletion(r record) (out []string) {
+	scalers := map[types.UID]string{} // the Deployments they name
+	wasNamed := map[string]bool{}
+	last := map[types.UID]client.Object{}
+	for _, e := range r.events {
+		before := last[e.Object.GetUID()]
+		last[e.Object.GetUID()] = e.Object
+		name, spec := "", false
+		switch o := e.Object.(type) {
+		case *v1beta1.VerticalScaler:
+			scalers[o.UID] = o.Spec.DeploymentName
+			wasNamed[o.Spec.DeploymentName] = true
+			if e.Type == watch.Deleted {
+				delete(scalers, o.UID)
+			}
+		case *corev1.Pod:
+			was, ok := before.(*corev1.Pod)
+			name, spec = o.Labels[appLabel], ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
+		case *appsv1.Deployment:
+			was, ok := before.(*appsv1.Deployment)
+			name, spec = o.Name, ok && !apiequality.Semantic.DeepEqual(was.Spec, o.Spec)
+		}
+		if !spec || e.Type == watch.Deleted || !wasNamed[name] || !isOperators(before, e.Object) {
+			continue
+		}
+		if len(scalers) == 0 {
+			out = append(out, fmt.Sprintf("%T %s was written after its scaler was gone", e.Object, e.Object.GetName()))
+		}
+	}
+	return out
+}
+
+// kstatus checks the rules that our conditions document, at each version of an object:
+// observedGeneration is never ahead, never goes back, and each condition is about it;
+// Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
+// False on a scaler that is Ready: it learns, waits, or is suspended.
+func kstatus(r record) (out []string) {
+	check := func(what string, generation, was, observed int64, conditions []metav1.Condition) {
+		wrong := func(format string, args ...any) {
+			out = append(out, what+": "+fmt.Sprintf(format, args...))
+		}
+		if observed > generation {
+			wrong("observed generation %d is ahead of %d", observed, generation)
+		}
+		if observed < was {
+			wrong("observed generation went from %d to %d", was, observed)
+		}
+		status := func(kind string) metav1.ConditionStatus {
+			if c := meta.FindStatusCondition(conditions, kind); c != nil {
+				return c.Status
+			}
+			return metav1.ConditionUnknown
+		}
+		seen := map[string]bool{}
+		for _, c := range conditions {
+			if seen[c.Type] {
+				wrong("%s is there twice", c.Type)
+			}
+			seen[c.Type] = true
+			if c.ObservedGeneration != observed {
+				wrong("%s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, observed)
+			}
+			if c.Reason == "" || c.LastTransitionTime.IsZero() {
+				wrong("%s has no reason or no time", c.Type)
+			}
+		}
+		ready, reconciling, stalled := status(v1beta1.ConditionReady), status(v1beta1.ConditionReconciling), status(v1beta1.ConditionStalled)
+		if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+			wrong("both Reconciling and Stalled")
+		}
+		if ready == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+			wrong("both Ready and Stalled")
+		}
+		if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && reconciling == metav1.ConditionTrue {
+			wrong("both Applied and Reconciling")
+		}
+	}
+	changed(r.events, func(before, after *v1beta1.VerticalScaler, gone bool) {
+		if gone || len(after.Status.Conditions) == 0 {
+			return
+		}
+		was := int64(0)
+		if before != nil {
+			was = before.Status.ObservedGeneration
+		}
+		what := fmt.Sprintf("scaler %s at %s", after.Name, after.ResourceVersion)
+		check(what, after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)
+		if c := meta.FindStatusCondition(after.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied && after.Status.Decision == nil {
+			out = append(out, what+": Applied, and nothing is decided")
+		}
+	})
+	changed(r.events, func(before, after *v1beta1.ScaledDeployment, gone bool) {
+		if gone || len(after.Status.Conditions) == 0 {
+			return
+		}
+		was := int64(0)
+		if before != nil {
+			was = before.Status.ObservedGeneration
+		}
+		check(fmt.Sprintf("ScaledDeployment %s at %s", after.Name, after.ResourceVersion), after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)
+		if meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReady) && meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReconciling) {
+			out = append(out, fmt.Sprintf("ScaledDeployment %s at %s: both Ready and Reconciling", after.Name, after.ResourceVersion))
+		}
+	})
+	return out
+}
+
+// panics looks for panics in the log, also for those that the controller has recovered from.
+func panics(r record) (out []string) {
+	for line := range bytes.Lines(r.operator.Log) {
+		for _, sign := range []string{"panic:", "Observed a panic", "goroutine 1 [", "fatal error:", "DATA RACE"} {
+			if bytes.Contains(line, []byte(sign)) {
+				out = append(out, strings.TrimSpace(string(line[:min(len(line), 300)])))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// process compares gauges of the process with those of the reference run. They are flat if
+// there are no more than those, by a tolerance: goroutines of connections come and go, and
+// the heap is as the garbage collector left it.
+func process(r record) (out []string) {
+	for name, tolerance := range map[string]struct{ share, plus float64 }{
+		"go_goroutines":                     {1.25, 30},
+		"go_memstats_heap_inuse_bytes":      {2, 16 << 20},
+		"process_open_fds":                  {1.5, 10},
+		"workqueue_depth":                   {1, 1},
+		"workqueue_unfinished_work_seconds": {1, 5},
+	} {
+		reference, known := r.operator.Reference[name]
+		end, measured := r.operator.End[name]
+		if most := reference*tolerance.share + tolerance.plus; known && measured && end > most {
+			out = append(out, fmt.Sprintf("%s is %g, and %g in the reference run", name, end, reference))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,259 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+)
+
+// State is the state of a world without what differs between two runs: names of pods, UIDs,
+// times, resource versions, and numbers that depend on when samples were taken. Two states
+// are compared with Diff.
+type State struct {
+	Deployments []DeploymentState
+	Owners      []OwnerState
+	Scalers     []ScalerState
+	// Bindings are the scalers that new pods are sized for.
+	Bindings []string
+}
+
+// DeploymentState is a Deployment with its pods.
+type DeploymentState struct {
+	Name string
+	// Containers are the template's containers with their resources, in order.
+	Containers []string
+	// Fields are who owns which resources of containers, sorted.
+	Fields []string
+	// Pods are the pods' containers with their resources in the spec and in force, sorted.
+	Pods []string
+	// ReplicaSets is the number of ReplicaSets: one more than the rollouts.
+	ReplicaSets int
+}
+
+// ScalerState is a VerticalScaler.
+type ScalerState struct {
+	Name       string
+	Deleting   bool
+	Finalizers []string
+	// Conditions are type=status reason, in order.
+	Conditions []string
+	// Decision are the decided requests by container. DecidedFor is the reason.
+	Decision   []string
+	DecidedFor string
+	// Template says that the decision is in the template.
+	Template    bool
+	Reverts     int32
+	ContestedBy []string
+	Reverted    []string
+	// Originals are the recorded values of the template, and NewPods those of new pods.
+	Originals  []string
+	NewPods    []string
+	Checkpoint bool
+}
+
+// OwnerState is a ScaledDeployment.
+type OwnerState struct {
+	Name       string
+	Finalizers []string
+	Conditions []string
+	Replicas   int32
+}
+
+// Diff describes how another state differs from this one; "" if it does not.
+func (s State) Diff(other State) string { return cmp.Diff(s, other) }
+
+// EndState reads the state of the world.
+func (w *World) EndState(ctx context.Context) (State, error) {
+	var deployments appsv1.DeploymentList
+	var sets appsv1.ReplicaSetList
+	var pods corev1.PodList
+	var scalers v1beta1.VerticalScalerList
+	var owners v1beta1.ScaledDeploymentList
+	var checkpoints v1beta1.VerticalScalerCheckpointList
+	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints} {
+		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+			return State{}, fmt.Errorf("reading the state of %s: %w", w.namespace, err)
+		}
+	}
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	if err := w.client.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); err != nil {
+		return State{}, fmt.Errorf("reading the bindings: %w", err)
+	}
+	state := State{}
+	for i := range deployments.Items {
+		one, err := deploymentState(&deployments.Items[i], sets.Items, pods.Items)
+		if err != nil {
+			return State{}, err
+		}
+		state.Deployments = append(state.Deployments, one)
+	}
+	for _, scaler := range scalers.Items {
+		hasCheckpoint := slices.ContainsFunc(checkpoints.Items, func(c v1beta1.VerticalScalerCheckpoint) bool { return c.Name == scaler.Name })
+		state.Scalers = append(state.Scalers, scalerState(&scaler, hasCheckpoint))
+	}
+	for _, owner := range owners.Items {
+		state.Owners = append(state.Owners, OwnerState{
+			Name: owner.Name, Finalizers: owner.Finalizers, Conditions: conditionLines(owner.Status.Conditions), Replicas: owner.Status.AvailableReplicas,
+		})
+	}
+	for i := range bindings.Items {
+		if scaler, ours := admission.ScalerOf(&bindings.Items[i]); ours && scaler.Namespace == w.namespace {
+			state.Bindings = append(state.Bindings, scaler.Name)
+		}
+	}
+	slices.Sort(state.Bindings)
+	return state, nil
+}
+
+// Describe says in many lines what the world looks like, for a run that failed.
+func (w *World) Describe(ctx context.Context) string {
+	var out strings.Builder
+	var scalers v1beta1.VerticalScalerList
+	if err := w.client.List(ctx, &scalers, client.InNamespace(w.namespace)); err != nil {
+		return err.Error()
+	}
+	for _, s := range scalers.Items {
+		for _, c := range s.Status.Conditions {
+			fmt.Fprintf(&out, "scaler %s: %s is %s, %s: %s\n", s.Name, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	state, err := w.EndState(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, d := range state.Deployments {
+		fmt.Fprintf(&out, "Deployment %s: %q, pods:\n  %s\n", d.Name, d.Containers, strings.Join(d.Pods, "\n  "))
+	}
+	fmt.Fprintf(&out, "bindings: %q\n", state.Bindings)
+	writes, err := w.writes()
+	if err != nil {
+		return err.Error()
+	}
+	fmt.Fprintf(&out, "%d rounds of usage, %d writes", w.source.rounds(), len(writes))
+	for _, write := range writes[max(0, len(writes)-25):] {
+		fmt.Fprintf(&out, "\n  %s %s", write.Answered.Format("05.000"), write)
+	}
+	return out.String()
+}
+
+func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []corev1.Pod) (DeploymentState, error) {
+	out := DeploymentState{Name: d.Name}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		out.Containers = append(out.Containers, c.Name+" "+resourceLine(c.Resources))
+	}
+	var err error
+	if out.Fields, err = fieldLines(d.ManagedFields); err != nil {
+		return out, fmt.Errorf("reading the managed fields of Deployment %s: %w", d.Name, err)
+	}
+	for i := range sets {
+		if metav1.IsControlledBy(&sets[i], d) {
+			out.ReplicaSets++
+		}
+	}
+	for i := range pods {
+		if pods[i].Labels[appLabel] == d.Spec.Selector.MatchLabels[appLabel] && pods[i].DeletionTimestamp == nil {
+			out.Pods = append(out.Pods, podLine(&pods[i]))
+		}
+	}
+	slices.Sort(out.Pods)
+	return out, nil
+}
+
+// podLine is a pod's containers with their resources in the spec, and those in force if
+// they differ.
+func podLine(pod *corev1.Pod) string {
+	parts := []string{string(pod.Status.Phase), string(pod.Status.QOSClass)}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		line := c.Name + " " + resourceLine(c.Resources)
+		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if s.Name == c.Name && s.Resources != nil && resourceLine(*s.Resources) != resourceLine(c.Resources) {
+				line += " in force " + resourceLine(*s.Resources)
+			}
+		}
+		parts = append(parts, line)
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			parts = append(parts, string(c.Type)+" "+c.Reason)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func resourceLine(r corev1.ResourceRequirements) string {
+	return fmt.Sprintf("%s/%s up to %s/%s", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory())
+}
+
+// fieldLines lists who owns which parts of the resources of containers in a template.
+func fieldLines(entries []metav1.ManagedFieldsEntry) (lines []string, err error) {
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || entry.Subresource != "" {
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, err
+		}
+		set.Leaves().Iterate(func(path fieldpath.Path) {
+			if text := path.String(); strings.Contains(text, ".containers[") && (strings.Contains(text, ".resources") || strings.HasSuffix(text, ".name")) {
+				lines = append(lines, fmt.Sprintf("%s (%s): %s", entry.Manager, entry.Operation, strings.TrimPrefix(text, ".spec.template.spec.containers")))
+			}
+		})
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+func scalerState(s *v1beta1.VerticalScaler, hasCheckpoint bool) ScalerState {
+	out := ScalerState{
+		Name: s.Name, Deleting: s.DeletionTimestamp != nil, Finalizers: s.Finalizers, Conditions: conditionLines(s.Status.Conditions), Checkpoint: hasCheckpoint,
+	}
+	if d := s.Status.Decision; d != nil {
+		out.DecidedFor, out.Template, out.Reverts, out.ContestedBy = d.Reason, d.AppliedToTemplate, d.Reverts, d.ContestedBy
+		for _, c := range d.Containers {
+			out.Decision = append(out.Decision, c.ContainerName+" "+amountLine(c.Requests))
+		}
+	}
+	for _, r := range s.Status.RevertedChanges {
+		out.Reverted = append(out.Reverted, fmt.Sprintf("%s %s %s", r.ContainerName, r.Resource, &r.Value))
+	}
+	if o := s.Status.OriginalResources; o != nil {
+		for _, c := range o.Containers {
+			out.Originals = append(out.Originals, fmt.Sprintf("%s %s %s up to %s", o.DeploymentName, c.ContainerName, amountLine(c.Requests), amountLine(c.Limits)))
+		}
+	}
+	if n := s.Status.NewPods; n != nil {
+		for _, c := range n.Containers {
+			out.NewPods = append(out.NewPods, fmt.Sprintf("%s %s up to %s", c.ContainerName, amountLine(c.Requests), amountLine(c.Limits)))
+		}
+	}
+	return out
+}
+
+func amountLine(a v1beta1.Amounts) string {
+	return fmt.Sprintf("%s/%s", a.CPU, a.Memory)
+}
+
+func conditionLines(conditions []metav1.Condition) (lines []string) {
+	for _, c := range conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,166 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+const (
+	appLabel = "app"
+	// neighbour is a Deployment that no scaler names. Its pods have a label in common with
+	// those that are scaled.
+	neighbour = "neighbour"
+	replicas  = 3
+)
+
+// size is the CPU and memory of the two containers.
+type size struct {
+	zetaCPU, zetaMemory, alphaCPU, alphaMemory string
+}
+
+var (
+	small = size{"100m", "128Mi", "50m", "64Mi"}
+	large = size{"300m", "320Mi", "150m", "160Mi"}
+)
+
+// deployment is an untidy Deployment: its containers are not in the order of the alphabet,
+// a native sidecar runs beside them, and its pods run on nodes with skewed clocks. The
+// limits are twice the requests.
+func (w *World) deployment(name string, s size) *appsv1.Deployment {
+	labels := map[string]string{appLabel: name}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template(labels, s),
+		},
+	}
+}
+
+func template(labels map[string]string, s size) corev1.PodTemplateSpec {
+	withTeam := map[string]string{"team": "shop"}
+	for key, value := range labels {
+		withTeam[key] = value
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: withTeam},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{nodeLabel: "true"},
+			Tolerations:  []corev1.Toleration{{Key: nodeLabel, Operator: corev1.TolerationOpExists}},
+			InitContainers: []corev1.Container{{
+				Name: "mesh", Image: "example.com/mesh:1",
+				RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+				Resources:     requirements("10m", "32Mi"),
+			}},
+			Containers: []corev1.Container{
+				{Name: "zeta", Image: "example.com/zeta:1", Resources: requirements(s.zetaCPU, s.zetaMemory)},
+				{Name: "alpha", Image: "example.com/alpha:1", Resources: requirements(s.alphaCPU, s.alphaMemory)},
+			},
+		},
+	}
+}
+
+func requirements(cpu, memory string) corev1.ResourceRequirements {
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	limits := corev1.ResourceList{}
+	for name, request := range requests {
+		limit := request.DeepCopy()
+		limit.Add(request)
+		limits[name] = limit
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
+}
+
+// scaler is a scaler whose bounds decide alone, so that the end of a run does not depend on
+// when its samples were taken: minAllowed and maxAllowed are the size.
+func (w *World) scaler(name, deployment string, mode v1beta1.UpdateMode, s size) *v1beta1.VerticalScaler {
+	return &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: *scaling(mode, s)},
+	}
+}
+
+func scaling(mode v1beta1.UpdateMode, s size) *v1beta1.Scaling {
+	return &v1beta1.Scaling{
+		UpdatePolicy: v1beta1.UpdatePolicy{
+			UpdateMode: mode, CooldownSeconds: ptr.To[int32](0), VerificationSeconds: ptr.To[int32](0),
+		},
+		ResourcePolicy: &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
+			pinned("zeta", s.zetaCPU, s.zetaMemory), pinned("alpha", s.alphaCPU, s.alphaMemory),
+		}},
+	}
+}
+
+func pinned(container, cpu, memory string) v1beta1.ContainerPolicy {
+	bounds := func() *v1beta1.ResourceBounds {
+		return &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
+	}
+	return v1beta1.ContainerPolicy{ContainerName: container, MinAllowed: bounds(), MaxAllowed: bounds()}
+}
+
+// disruptionBudget allows one pod of the Deployment to be missing.
+func (w *World) disruptionBudget(deployment string) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: deployment},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: deployment}},
+		},
+	}
+}
+
+// deploy creates Deployments of a size, and the neighbour, and waits until all their pods
+// run.
+func (w *World) deploy(s size, names ...string) error {
+	all := []*appsv1.Deployment{w.deployment(neighbour, small)}
+	for _, name := range names {
+		all = append(all, w.deployment(name, s))
+	}
+	for _, d := range all {
+		if err := w.create(d); err != nil {
+			return err
+		}
+	}
+	return w.Wait(w.ctx, "the Deployments to run", func(w *World) string {
+		for _, d := range all {
+			if wrong := w.isRunning(d.Name); wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	})
+}
+
+// isRunning describes what a Deployment lacks to be rolled out; "" if it is.
+func (w *World) isRunning(name string) string {
+	var d appsv1.Deployment
+	if err := w.client.Get(w.ctx, w.key(name), &d); err != nil {
+		return err.Error()
+	}
+	s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
+	if s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
+		return fmt.Sprintf("Deployment %s has %d of %d pods available, %d updated", name, s.AvailableReplicas, want, s.UpdatedReplicas)
+	}
+	pods, err := w.podsOf(name)
+	if err != nil {
+		return err.Error()
+	}
+	if len(pods) != int(want) {
+		return fmt.Sprintf("Deployment %s has %d pods", name, len(pods))
+	}
+	return ""
+}
