@@ -337,5 +337,5 @@ func (e *Env) NeedAudit(t testing.TB) {
 }
 
 // ClusterMain runs a package's tests against one whole cluster. It is used like Main, but
-// no monitor watches: the tests own what is installed there.
-func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false) }
+// no monitor watches, and the world is tidy: the tests own what is installed there.
+func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false, World{}) }
