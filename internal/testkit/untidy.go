@@ -44,7 +44,7 @@ var Untidy = World{
 	SilentEvery:   40,
 	Sidecar:       true,
 	ClockAhead:    5 * time.Second,
-	ClockBehind:   45 * time.Second,
+	ClockBehind:   20 * time.Second,
 	Lag:           300 * time.Millisecond,
 	StormPause:    500 * time.Millisecond,
 }
