@@ -212,7 +212,7 @@ func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool,
 	*env = e
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := e.disarrange(ctx, world); err != nil {
+	if err := e.Disarrange(ctx, world); err != nil {
 		fmt.Fprintln(os.Stderr, errors.Join(err, e.Stop()))
 		return 1
 	}

@@ -137,8 +137,9 @@ func (s *storm) has(namespace string) bool {
 	return slices.Contains(s.namespaces, namespace)
 }
 
-// disarrange makes the world around the operators untidy until the context ends.
-func (e *Env) disarrange(ctx context.Context, w World) error {
+// Disarrange makes the world around the operators untidy until the context ends. Namespace labels those of
+// tests; others need the labels of testdata/untidy.yaml.
+func (e *Env) Disarrange(ctx context.Context, w World) error {
 	e.world = w
 	if w.Sidecar || w.ClockAhead != 0 || w.ClockBehind != 0 {
 		if err := e.installPolicies(ctx, w); err != nil {
