@@ -119,6 +119,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 }
 
 func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
+	testkit.Tidy(t, "it counts the reconciles of the whole process, and the tenant causes some", testkit.Storms)
 	w := newFixture(t) // its resync period is longer than any test
 	w.uses("web", "app", 300, 240)
 	owner := w.own("web", scaled("InPlace"))
