@@ -103,7 +103,7 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	w.uses("web", "app", 400, 240)
 	w.scale("web")
 	high := w.sized("web")
-	w.between("cpu", *high.Cpu(), "440m", "500m")
+	w.between("cpu", *high.Cpu(), "440m", "540m") // uneven pods and a short memory make for more noise
 
 	w.uses("web", "app", 50, 100)
 	w.eventually(func() string {

@@ -53,7 +53,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.eventually(func() string {
 		s := w.scaler("web").Status
 		if names := lowered(); len(names) > 0 || len(s.RevertedChanges) == 0 {
-			return fmt.Sprintf("%v are still lowered, failed %+v", names, s.RevertedChanges)
+			return fmt.Sprintf("%v are still lowered from %s and %s, decided %+v, failed %+v", names, high.Cpu(), high.Memory(), s.Decision, s.RevertedChanges)
 		}
 		return ""
 	})
