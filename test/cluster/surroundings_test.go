@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -130,7 +131,7 @@ func TestARequestAboveTheNodeIsReportedAndBlocksNoOtherPod(t *testing.T) {
 	}
 }
 
-// node creates a node for the test, simulated by kwok.
+// node creates a node for the test, simulated by kwok, and waits until the scheduler may use it.
 func (w *fixture) node(name, cpu string) {
 	w.Helper()
 	room := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
@@ -148,6 +149,18 @@ func (w *fixture) node(name, cpu string) {
 		if err := env.Client.Delete(context.Background(), node); err != nil {
 			w.Logf("deleting node %s: %v", name, err)
 		}
+	})
+	w.eventually(func() string {
+		var now corev1.Node
+		if err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(node), &now); err != nil {
+			return err.Error()
+		}
+		for _, taint := range now.Spec.Taints {
+			if taint.Key != "test" {
+				return "node " + name + " has the taint " + taint.Key
+			}
+		}
+		return ""
 	})
 }
 
