@@ -102,7 +102,9 @@ func (o *observer) look(ctx context.Context) (s snapshot, err error) {
 	}
 	s.memory = map[string]int64{}
 	for _, sample := range samples {
-		s.memory[sample.Pod] = sample.MemoryBytes
+		if sample.Container == "app" { // and not the sidecar
+			s.memory[sample.Pod] = sample.MemoryBytes
+		}
 	}
 	s.at = time.Now()
 	// Last, so that the audit log has every write whose effect is in the snapshot.

@@ -38,7 +38,7 @@ var scalerScenario = scenario{
 		},
 		{
 			name: "find", do: []string{"kubectl apply -f hack/demo/workload.yaml", waitFor("vscaler", v1beta1.ConditionTargetFound, v1beta1.ReasonDeploymentFound)},
-			story: "The Deployment is created. The VerticalScaler finds it.",
+			story: "The Deployment is created, and a policy injects a sidecar into its pods. The VerticalScaler finds it.",
 			claim: "the VerticalScaler finds the Deployment when it is created",
 		},
 		{
@@ -48,7 +48,7 @@ var scalerScenario = scenario{
 		},
 		{
 			name: "up", usage: high, missing: resized("above the usage", aboveUsage),
-			story: "All pods use more than they request. The operator scales them up without delay.",
+			story: "All pods use more than they request, one less than the others. The operator scales them up without delay.",
 			claim: "pods are resized up in place", proof: inPlace,
 		},
 		{

@@ -6,6 +6,8 @@ for role in $1; do
 	kubectl delete clusterrole "verticalscaler-$role"
 done
 kubectl create namespace demo
+# A policy injects a native sidecar into its pods, as a service mesh does: internal/testkit/testdata/untidy.yaml.
+kubectl label namespace demo testkit.verticalscaler.io/sidecar=true
 kubectl config set-context --current --namespace=demo
 
 token=$(kubectl create token verticalscaler-operator -n verticalscaler-system --duration=24h)

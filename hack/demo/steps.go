@@ -28,7 +28,7 @@ type step struct {
 	name, story string
 	// do are a user's commands. $POD is the last pod.
 	do []string
-	// usage is what each pod uses from now on; zero for no change.
+	// usage is what each pod uses from now on, except the last, which uses a fifth less; zero for no change.
 	usage quantity.Amounts
 	// missing names what has not happened yet. The step ends when it returns "", or, without
 	// it, after the commands.
@@ -39,13 +39,19 @@ type step struct {
 	proof func(p *progress) (ok bool, details string)
 }
 
-// commands are those of the step and the one that changes the usage.
+// commands are those of the step and those that change the usage.
 func (s step) commands() []string {
 	if s.usage == (quantity.Amounts{}) {
 		return s.do
 	}
-	return append(s.do, fmt.Sprintf("kubectl annotate pod -l app=web --overwrite usage.verticalscaler.io/cpu=%s usage.verticalscaler.io/memory=%s",
-		quantity.FormatCPU(s.usage.CPUMillis), quantity.FormatMemory(s.usage.MemoryBytes)))
+	less := quantity.Amounts{CPUMillis: s.usage.CPUMillis * 4 / 5, MemoryBytes: s.usage.MemoryBytes * 4 / 5}
+	return append(slices.Clip(s.do), annotate("-l app=web", s.usage), annotate("$POD", less))
+}
+
+// annotate is the command that sets the simulated usage of pods.
+func annotate(pods string, usage quantity.Amounts) string {
+	return fmt.Sprintf("kubectl annotate pod %s --overwrite usage.verticalscaler.io/cpu=%s usage.verticalscaler.io/memory=%s",
+		pods, quantity.FormatCPU(usage.CPUMillis), quantity.FormatMemory(usage.MemoryBytes))
 }
 
 // progress is what was seen of a step.

@@ -16,6 +16,14 @@ func largestNode(cpu, memory int64) func(*world) {
 	return func(w *world) { w.situation.LargestNode = amounts(cpu, memory) }
 }
 
+// withSidecar is the pod with a native sidecar.
+func withSidecar(p workload.Pod, sidecar workload.Container) workload.Pod {
+	return with(p, func(p *workload.Pod) {
+		sidecar.IsSidecar = true
+		p.Others = append(p.Others, sidecar)
+	})
+}
+
 func TestTheLargestNode(t *testing.T) {
 	onlyCPU := policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })
 	wants := func(cpu int64) func(*world) {
@@ -84,6 +92,21 @@ func TestTheLargestNode(t *testing.T) {
 			has(1000, pods(pod("web-1", beside("app", 1000), beside("injected", 1500))), wants(6000), largestNode(4000, 0)),
 			`decides app 2500m - (LowerBound)
 			resizes web-1 to app 2500m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"So does a native sidecar": {
+			has(1000, pods(withSidecar(pod("web-1", beside("app", 1000)), beside("proxy", 1500))), wants(6000), largestNode(4000, 0)),
+			`decides app 2500m - (LowerBound)
+			resizes web-1 to app 2500m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"An init container that ends takes no part": {
+			has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Others = []workload.Container{beside("init", 1500)} })),
+				wants(6000), largestNode(4000, 0)),
+			`decides app 4000m - (LowerBound)
+			resizes web-1 to app 4000m - of - -
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},

@@ -320,6 +320,9 @@ func (e *Env) AuditLog() string { return e.audit }
 // PATH.
 func (e *Env) Kubectl() string { return cmp.Or(e.kubectl, "kubectl") }
 
+// isUsersOwn says whether the cluster is one that VERTICALSCALER_TEST_KUBECONFIG names.
+func (e *Env) isUsersOwn() bool { return e.kubectl == "" }
+
 // NeedKwok skips a test that controls kwok if the cluster has real nodes.
 func (e *Env) NeedKwok(t testing.TB) {
 	t.Helper()
@@ -337,5 +340,5 @@ func (e *Env) NeedAudit(t testing.TB) {
 }
 
 // ClusterMain runs a package's tests against one whole cluster. It is used like Main, but
-// no monitor watches: the tests own what is installed there.
-func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false) }
+// no monitor watches, and the world is tidy: the tests own what is installed there.
+func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false, World{}) }

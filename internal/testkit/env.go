@@ -41,6 +41,8 @@ type Env struct {
 	kubeconfig string                   // the administrator's kubeconfig; empty if there is none
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
 	monitor    *monitor.Monitor         // checks the operators' writes; nil if nothing does
+	world      World                    // what is untidy around the operators
+	storm      *storm                   // the tenant of an untidy world; nil without one
 	stop       func() error
 }
 
@@ -196,20 +198,27 @@ func Root() string {
 
 // Main runs a package's tests against one API server. Use it as
 //
-//	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
+//	func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env, testkit.Untidy)) }
 //
 // A monitor checks the operators' writes while the tests run.
-func Main(m *testing.M, env **Env) int { return mainWith(m, env, Start, true) }
+func Main(m *testing.M, env **Env, world World) int { return mainWith(m, env, Start, true, world) }
 
-func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool) int {
+func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool, world World) int {
 	e, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	*env = e
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := e.Disarrange(ctx, world); err != nil {
+		fmt.Fprintln(os.Stderr, errors.Join(err, e.Stop()))
+		return 1
+	}
 	code, err := runWatched(m, e, watched)
-	if err := errors.Join(err, panics(), e.Stop()); err != nil {
+	cancel()
+	if err := errors.Join(err, panics(), e.stormError(), e.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -224,6 +233,7 @@ func runWatched(m *testing.M, e *Env, watched bool) (code int, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	watcher := monitor.New()
+	watcher.Lag = e.world.Lag
 	if err := watcher.Watch(ctx, e.Config, app.Scheme()); err != nil {
 		return 1, err
 	}

@@ -72,7 +72,7 @@ func (e *Env) render(ctx context.Context, folder string) (objects []*unstructure
 // InstalledMain runs a package's tests like ClusterMain, on a cluster with config/default,
 // except the operator's pod. The operators that tests start have the rights of its service
 // account, and the admission policies apply to them.
-func InstalledMain(m *testing.M, env **Env) int {
+func InstalledMain(m *testing.M, env **Env, world World) int {
 	return mainWith(m, env, func() (*Env, error) {
 		e, err := StartCluster()
 		if err != nil {
@@ -82,7 +82,7 @@ func InstalledMain(m *testing.M, env **Env) int {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil
-	}, true)
+	}, true, world)
 }
 
 // Install applies config/default, except the CRDs, which exist already, and the operator's
@@ -160,12 +160,16 @@ func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // RunOperator runs the operator as main does, except for the usage source: as the account,
-// with the logger. It checks its own rights, too. It stops with the test, or before.
+// with the logger. It checks its own rights, too. It stops with the test, or before. It has no rights in the
+// namespaces of a tenant who storms, and watches none.
 func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, source collect.Source, logger logr.Logger, namespaces ...string) *Operator {
 	t.Helper()
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(a.Config)
 	restConfig.UserAgent = o.Agent
+	world := e.worldOf(t.Name())
+	delayWatches(restConfig, world.Lag)
+	source = world.source(source)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
 	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, source, namespaces...) }()

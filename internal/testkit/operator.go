@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,23 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if e.actsAs.UserName != "" {
 		restConfig.Impersonate = e.actsAs
 	}
+	world := e.worldOf(name)
+	delayWatches(restConfig, world.Lag)
+	release := func() {}
+	if world.StormPause > 0 && len(namespaces) > 0 {
+		var (
+			storms string
+			err    error
+		)
+		if storms, release, err = e.storm.lease(context.Background()); err != nil {
+			return nil, err
+		}
+		namespaces = append(slices.Clone(namespaces), storms)
+	}
+	if e.storm != nil {
+		source = &stormUsage{Source: source, storm: e.storm, start: time.Now()}
+	}
+	source = world.source(source)
 	scope := app.Scope{Namespaces: namespaces}
 	mgr, err := app.NewManager(restConfig, c, scope)
 	if err != nil {
@@ -89,6 +107,7 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 		}
 		stopped = true
 		cancel()
+		defer release()
 		if err := <-ended; err != nil {
 			return fmt.Errorf("running the operator: %w", err)
 		}

@@ -10,12 +10,14 @@ package workload
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -37,6 +39,8 @@ type Container struct {
 	// Unreadable says that a quantity is out of range. The operator does not change such a
 	// container.
 	Unreadable bool
+	// IsSidecar says that the container is an init container that runs for as long as its pod.
+	IsSidecar bool
 }
 
 // Deployment has the values of a Deployment that decisions need.
@@ -162,6 +166,12 @@ func (d Deployment) Container(name string) (Container, bool) { return find(d.Con
 // Container returns the container with that name, and whether it exists.
 func (p Pod) Container(name string) (Container, bool) { return find(p.Containers, name) }
 
+// LongRunning are the containers that run for as long as the pod: all but init containers that end.
+func (p Pod) LongRunning() []Container {
+	sidecars := slices.DeleteFunc(slices.Clone(p.Others), func(c Container) bool { return !c.IsSidecar })
+	return append(sidecars, p.Containers...)
+}
+
 func find(containers []Container, name string) (Container, bool) {
 	for _, c := range containers {
 		if c.Name == name {
@@ -246,7 +256,7 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		QoS:               p.Status.QOSClass,
 		PodLevelResources: p.Spec.Resources != nil,
 		Containers:        readContainers(p.Spec.Containers),
-		Others:            readContainers(p.Spec.InitContainers),
+		Others:            readInitContainers(p.Spec.InitContainers),
 		Actual:            map[string]Resources{},
 		Runs:              map[string]Run{},
 		Resized:           resizedAt(p),
@@ -369,6 +379,14 @@ func readResize(p *corev1.Pod) (r Resize) {
 		r.Since = resizedAt(p)
 	}
 	return r
+}
+
+func readInitContainers(containers []corev1.Container) []Container {
+	out := readContainers(containers)
+	for i, c := range containers {
+		out[i].IsSidecar = ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+	}
+	return out
 }
 
 func readContainers(containers []corev1.Container) []Container {

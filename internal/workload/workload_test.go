@@ -103,7 +103,10 @@ func TestReadPod(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{declared("init", list("1", ""), nil)},
+			InitContainers: []corev1.Container{
+				declared("init", list("1", ""), nil),
+				{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+			},
 			Containers: []corev1.Container{
 				{
 					Name:      "app",
@@ -136,7 +139,7 @@ func TestReadPod(t *testing.T) {
 			{Name: "app", Resources: workload.Resources{Requests: amounts(101, 128*mebi), Limits: amounts(1000, 256*mebi)}, RestartOnMemory: true},
 			{Name: "huge", Unreadable: true},
 		},
-		Others: []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}},
+		Others: []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}, {Name: "proxy", IsSidecar: true}},
 		Actual: map[string]workload.Resources{"app": {Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}},
 	}
 	if diff := cmp.Diff(want, workload.ReadPod(pod, true)); diff != "" {

@@ -61,6 +61,7 @@ func TestTheFallbackRollsTheDeploymentOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
 			w := newFixture(t)
 			before := w.deploy("web", tc.change)
 			w.uses("web", "app", 300, 240)

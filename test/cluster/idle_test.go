@@ -39,6 +39,7 @@ func brisk(c *operatorconfig.Operator) { c.Collection.Interval.Duration = round 
 
 func TestReconcilesOfASettledDeploymentWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
+	testkit.Tidy(t, "it counts the reconciles and writes of the whole process, and the tenant causes some", testkit.Storms)
 	w := newFixture(t, brisk)
 	w.deploy("web")
 	w.uses("web", "app", 300, 240)
@@ -59,6 +60,7 @@ func TestReconcilesOfASettledDeploymentWriteNothing(t *testing.T) {
 
 func TestTwoHundredIdleScalersWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
+	testkit.Tidy(t, "it counts the reconciles and writes of the whole process, and the tenant causes some", testkit.Storms)
 	const many = 200
 	w := newFixture(t)
 	w.usage.strays(0.05)

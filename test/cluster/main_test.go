@@ -57,5 +57,5 @@ func TestMain(m *testing.M) {
 		logger = zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr))
 	}
 	ctrl.SetLogger(logger)
-	os.Exit(testkit.InstalledMain(m, &env))
+	os.Exit(testkit.InstalledMain(m, &env, testkit.Untidy))
 }

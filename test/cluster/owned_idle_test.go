@@ -69,16 +69,17 @@ func richTemplate(o *v1beta1.ScaledDeployment) {
 	init := testkit.Container("init")
 	init.Resources = corev1.ResourceRequirements{}
 	spec.InitContainers = []corev1.Container{init}
-	spec.Containers = append(spec.Containers, corev1.Container{Name: "side", Image: "example.com/side"})
+	spec.Containers = append(spec.Containers, corev1.Container{Name: "agent", Image: "example.com/agent"})
 }
 
 func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
+	testkit.Tidy(t, "it counts the reconciles and writes of the whole process, and the tenant causes some", testkit.Storms)
 	w := newFixture(t, brisk)
 	names := []string{"plain", "inplace", "rollout", "refused", "named"}
 	for _, name := range names {
 		w.uses(name, "app", 300, 240)
-		w.uses(name, "side", 300, 240)
+		w.uses(name, "agent", 300, 240)
 	}
 	w.own("plain", richTemplate)
 	w.own("named", named("other-name"), scaled("Recommend"))
@@ -118,6 +119,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 }
 
 func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
+	testkit.Tidy(t, "it counts the reconciles of the whole process, and the tenant causes some", testkit.Storms)
 	w := newFixture(t) // its resync period is longer than any test
 	w.uses("web", "app", 300, 240)
 	owner := w.own("web", scaled("InPlace"))

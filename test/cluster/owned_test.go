@@ -413,7 +413,7 @@ func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
 	w.own("web", func(o *v1beta1.ScaledDeployment) {
 		template := &o.Spec.Template
 		template.Annotations = map[string]string{"checksum": "1"}
-		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("side"))
+		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
 		template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
 		template.Spec.Containers[0].Args = []string{"--verbose"}
 		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))

@@ -115,6 +115,7 @@ func (p plugin) explain(name, reason string) (x explained) {
 // The plugin explains statuses that the operator has written.
 func TestThePluginExplains(t *testing.T) {
 	t.Parallel()
+	testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
 	w := newFixture(t)
 	p := newPlugin(w, env.Config)
 	if _, errOut, code := p.run("status"); code != 0 || !strings.HasPrefix(errOut, "No VerticalScalers found in namespace ") {

@@ -183,6 +183,7 @@ func TestBoundsTakeEffectAtOnce(t *testing.T) {
 
 func TestTheCheckpointPreservesTheHistory(t *testing.T) {
 	t.Parallel()
+	testkit.Tidy(t, "how uneven the pods are is still being learned when the checkpoint is written", testkit.UnevenUsage)
 	w := newFixture(t)
 	w.deploy("web")
 	w.uses("web", "app", 300, 240)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
@@ -130,7 +131,7 @@ func TestARequestAboveTheNodeIsReportedAndBlocksNoOtherPod(t *testing.T) {
 	}
 }
 
-// node creates a node for the test, simulated by kwok.
+// node creates a node for the test, simulated by kwok, and waits until the scheduler may use it.
 func (w *fixture) node(name, cpu string) {
 	w.Helper()
 	room := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
@@ -149,6 +150,18 @@ func (w *fixture) node(name, cpu string) {
 			w.Logf("deleting node %s: %v", name, err)
 		}
 	})
+	w.eventually(func() string {
+		var now corev1.Node
+		if err := env.Client.Get(w.Context(), client.ObjectKeyFromObject(node), &now); err != nil {
+			return err.Error()
+		}
+		for _, taint := range now.Spec.Taints {
+			if taint.Key != "test" {
+				return "node " + name + " has the taint " + taint.Key
+			}
+		}
+		return ""
+	})
 }
 
 func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
@@ -156,14 +169,14 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	w := newFixture(t) // its resync period is too long to help
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("600m")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("660m")}},
 	}
 	w.create(quota)
 	w.deploy("web")
-	w.counts(quota, "requests.cpu", "300m")
+	w.counts(quota, "requests.cpu", "360m") // with 20m for each sidecar
 	w.uses("web", "app", 300, 240)
-	w.scale("web") // one pod of three fits: 345m, 100m and 100m
-	w.says("web", "Applied", "False", "QuotaExceeded", "team", "600m of requests.cpu", "545m are used")
+	w.scale("web") // one pod of three fits: about 345m, 100m and 100m
+	w.says("web", "Applied", "False", "QuotaExceeded", "team", "660m of requests.cpu", "are used")
 	w.says("web", "Stalled", "True", "QuotaExceeded")
 
 	// Their memory is not affected by the quota.
@@ -215,14 +228,14 @@ func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 	w := newFixture(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("500m")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("560m")}},
 	}
 	w.create(quota)
 	before := w.deploy("web") // three pods, none of which may stop before the first new one is ready
-	w.counts(quota, "requests.cpu", "300m")
+	w.counts(quota, "requests.cpu", "360m")
 	w.uses("web", "app", 300, 240)
 	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
-	w.says("web", "Applied", "False", "QuotaExceeded", "team", "500m of requests.cpu", "first new pod")
+	w.says("web", "Applied", "False", "QuotaExceeded", "team", "560m of requests.cpu", "first new pod")
 	w.rounds(20)
 	if now := w.deployment("web"); now.Generation != before.Generation {
 		t.Errorf("the template was written: generation %d, was %d", now.Generation, before.Generation)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // One of three pods is lowered first. When it is OOM-killed with the lower memory, the
@@ -21,6 +22,7 @@ import (
 func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
+	testkit.Tidy(t, "with a short history, the size of uneven pods may move again before it is lowered", testkit.UnevenUsage)
 	w := newFixture(t, quick)
 	w.deploy("web")
 	w.uses("web", "app", 400, 240)
@@ -53,7 +55,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.eventually(func() string {
 		s := w.scaler("web").Status
 		if names := lowered(); len(names) > 0 || len(s.RevertedChanges) == 0 {
-			return fmt.Sprintf("%v are still lowered, failed %+v", names, s.RevertedChanges)
+			return fmt.Sprintf("%v are still lowered from %s and %s, decided %+v, failed %+v", names, high.Cpu(), high.Memory(), s.Decision, s.RevertedChanges)
 		}
 		return ""
 	})

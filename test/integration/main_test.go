@@ -15,4 +15,4 @@ import (
 // env is the API server that all tests share. Each test has its own namespace.
 var env *testkit.Env
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env)) }
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, &env, testkit.Untidy)) }

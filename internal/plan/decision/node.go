@@ -30,9 +30,9 @@ import (
 //	1, 1    9, 9    9, 1
 //
 // A container that has more than its headroom keeps it, because its node may only be away
-// for a while: a node is no reason to lower anything. Whatever else runs on a node, such as
-// native sidecars of the pod, is not counted. So a request above the headroom cannot fit, and
-// one within it may not fit either.
+// for a while: a node is no reason to lower anything. The pod's native sidecars count, and other
+// pods on a node do not. So a request above the headroom cannot fit, and one within it may not
+// fit either.
 type nodeHeadroom map[string]int64
 
 // nodeHeadroomFor is nil if the largest node is unknown or does not matter.

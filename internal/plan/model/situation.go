@@ -247,15 +247,16 @@ func (s Situation) Running(container string) (out []workload.Container) {
 	return out
 }
 
-// Injected is what containers request that the pods have and the template has not. Pods of
-// an older template count too, because the next ones are probably injected alike.
+// Injected is what a pod requests besides the template's containers: for native sidecars, and for what
+// is injected into pods. Pods of an older template count too, because the next ones are
+// probably injected alike.
 func (s Situation) Injected(r Resource) (most int64) {
 	for _, pod := range s.Pods {
 		if pod.Terminating {
 			continue
 		}
 		var sum int64
-		for _, c := range pod.Containers {
+		for _, c := range pod.LongRunning() {
 			if _, ok := s.Deployment.Container(c.Name); !ok {
 				sum += r.Request(c.Resources)
 			}

@@ -97,7 +97,7 @@ func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 func (p planner) freed(of func(workload.Resources) int64) (sum int64) {
 	var has []int64
 	for _, pod := range p.Pods {
-		has = append(has, of(total(pod.Containers)))
+		has = append(has, of(total(pod.LongRunning())))
 	}
 	slices.Sort(has)
 	slices.Reverse(has)

@@ -79,12 +79,12 @@ func (c comparison) podHealth(pod workload.Pod) podHealth {
 	isChanged, since := c.hasChanged(pod), c.Began
 	if isChanged {
 		since = model.Latest(c.Began, changedAt(pod))
-		health.kill = c.killOf(pod, since)
+		health.kill = c.killOf(pod, c.byItsNode(pod, since))
 	}
 	if isChanged && c.isVerified(pod) {
 		isChanged, since = false, c.FirstPodsVerified
 	}
-	health.failure = failureOf(pod, since, c.now, c.checksReadiness(pod, isChanged))
+	health.failure = failureOf(pod, c.byItsNode(pod, since), c.now, c.checksReadiness(pod, isChanged))
 	health.cohort = c.cohortOf(pod, isChanged)
 	return health
 }
@@ -154,6 +154,15 @@ func (c comparison) isLowered(container workload.Container, r model.Resource) bo
 		return false
 	}
 	return r.Request(container.Resources) <= decided+(good-decided)/2
+}
+
+// byItsNode is the time since which the node of a pod, whose clock may be behind, may have reported a failure
+// of it. What a pod had that was unhealthy before is from before.
+func (c comparison) byItsNode(pod workload.Pod, since time.Time) time.Time {
+	if slices.Contains(c.UnhealthyPods, pod.UID) {
+		return since
+	}
+	return since.Add(-clockSkew)
 }
 
 // killOf names the container of the pod that was OOM-killed with less memory than before;

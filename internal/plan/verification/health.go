@@ -21,15 +21,18 @@ const (
 	// maxUnhealthy is how many unhealthy pods are remembered. With so many, only an OOM kill
 	// is evidence about the change.
 	maxUnhealthy = 32
+	// clockSkew is how far the clock of a node, which says when a container failed, may be behind that of
+	// the API server, which says when its pod was resized.
+	clockSkew = 30 * time.Second
 )
 
-// unhealthyPods are the pods that are unhealthy, or have been within the time before now.
+// unhealthyPods are the pods that are unhealthy, or have been within the time before now, or of clockSkew.
 func unhealthyPods(pods []workload.Pod, within time.Duration, now time.Time) (out []types.UID) {
 	for _, pod := range pods {
 		if !model.IsAlive(pod) {
 			continue
 		}
-		failure := failureOf(pod, now.Add(-within), now, true)
+		failure := failureOf(pod, now.Add(-max(within, clockSkew)), now, true)
 		if failure.count() > 0 || !pod.Unready.IsZero() {
 			out = append(out, pod.UID)
 		}

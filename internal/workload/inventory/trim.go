@@ -75,7 +75,7 @@ func trimPod(p *corev1.Pod) {
 	p.Labels = keepKey(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	p.Spec = corev1.PodSpec{
 		Containers:     trimContainers(p.Spec.Containers),
-		InitContainers: trimContainers(p.Spec.InitContainers),
+		InitContainers: trimInitContainers(p.Spec.InitContainers),
 		Resources:      p.Spec.Resources,
 		NodeName:       p.Spec.NodeName,
 	}
@@ -143,6 +143,15 @@ func trimWaiting(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWa
 		return nil
 	}
 	return &corev1.ContainerStateWaiting{Reason: waiting.Reason}
+}
+
+// trimInitContainers keeps the restart policy, which makes an init container a sidecar.
+func trimInitContainers(containers []corev1.Container) []corev1.Container {
+	out := trimContainers(containers)
+	for i, c := range containers {
+		out[i].RestartPolicy = c.RestartPolicy
+	}
+	return out
 }
 
 func trimContainers(containers []corev1.Container) []corev1.Container {

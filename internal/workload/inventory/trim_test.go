@@ -103,6 +103,7 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 			"Deployment": isDeployments,
 			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
 			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
+			"sidecars":         len(read.LongRunning()) > len(read.Containers),
 			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
 			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
 			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
