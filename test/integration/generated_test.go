@@ -34,7 +34,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/schemawalk"
 )
 
-// Each test here makes all changes that package schemawalk derives from a schema, one after the
+// This test makes all changes that package schemawalk derives from a schema, one after the
 // other, to a workload at rest: S0 -> changed -> S0. A rejected change leaves the object as it is,
 // and the error names the field. An accepted change is visible, or a table says why not. The
 // workload then returns to where it was.
@@ -94,16 +94,6 @@ func TestGeneratedChangesOfAScaler(t *testing.T) {
 			"spec.resourcePolicy.containerPolicies[1].controlledValues enum",
 		},
 	})
-}
-
-func TestGeneratedChangesOfAScaledDeployment(t *testing.T) {
-	const s0 = `{
-		replicas: 2, deploymentName: web,
-		template: {metadata: {labels: {tier: front}, annotations: {team: shop}}, spec: {containers: [
-			{name: web, image: "example.com/web:1", resources: {requests: {cpu: 100m, memory: 128Mi}, limits: {cpu: "1", memory: 512Mi}}},
-			{name: agent, image: "example.com/agent:1", resources: {requests: {cpu: 50m, memory: 64Mi}}}]}},
-		scaling: {updatePolicy: {updateMode: InPlace, cooldownSeconds: 0, tolerancePercent: 0, verificationSeconds: 0}}}`
-	walk(t, "ScaledDeployment", s0, 24, nil)
 }
 
 // outcomes of a change.

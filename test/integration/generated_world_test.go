@@ -46,6 +46,10 @@ func runWorkloads(t *testing.T, namespaces []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	turns := map[string]*sync.Mutex{} // one for each namespace
+	for _, namespace := range namespaces {
+		turns[namespace] = &sync.Mutex{}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	t.Cleanup(func() { cancel(); done.Wait() })
@@ -60,18 +64,28 @@ func runWorkloads(t *testing.T, namespaces []string) {
 				if !ok || !slices.Contains(namespaces, object.GetNamespace()) {
 					continue
 				}
-				err := play(ctx, object)
-				for apierrors.IsConflict(err) {
-					if err = env.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil {
-						err = play(ctx, object)
+				done.Go(func() {
+					inTurn := turns[object.GetNamespace()]
+					inTurn.Lock()
+					defer inTurn.Unlock()
+					if err := playNewest(ctx, object); err != nil && ctx.Err() == nil {
+						t.Errorf("playing the cluster for %s: %v", client.ObjectKeyFromObject(object), err)
 					}
-				}
-				if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-					t.Errorf("playing the cluster for %s: %v", client.ObjectKeyFromObject(object), err)
-				}
+				})
 			}
 		})
 	}
+}
+
+// playNewest repeats what conflicts with another write.
+func playNewest(ctx context.Context, object client.Object) error {
+	err := play(ctx, object)
+	for apierrors.IsConflict(err) {
+		if err = env.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil {
+			err = play(ctx, object)
+		}
+	}
+	return client.IgnoreNotFound(err)
 }
 
 func play(ctx context.Context, object client.Object) error {
