@@ -1,7 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crd removes the descriptions below a field from a CustomResourceDefinition.
+// Command crd removes the descriptions below a field from a CustomResourceDefinition, and bounds the
+// quantities there.
 //
 //	go run ./hack/crd <file> spec.template
 //
@@ -9,6 +10,9 @@
 // descriptions. That is too much for kubectl apply, which stores a copy in an annotation,
 // and "kubectl explain deployment.spec.template" shows them anyway. The field's own
 // description stays.
+//
+// The pattern of a quantity allows any exponent, and to decode 1e-99999999 a Go client works for
+// twenty minutes. If such a template were stored, no operator could list the objects again.
 package main
 
 import (
@@ -56,6 +60,7 @@ func shorten(file string, field []string) error {
 		}
 		for _, value := range below {
 			silence(value)
+			bound(value)
 		}
 	}
 	text, err = yaml.Marshal(crd)
@@ -87,6 +92,34 @@ func silence(value any) {
 	case []any:
 		for _, inner := range v {
 			silence(inner)
+		}
+	}
+}
+
+// The pattern of quantities, and the part of it that allows any exponent.
+const (
+	quantity        = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	anyExponent     = `(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	boundedExponent = `[0-9]{1,2}))?$`
+)
+
+// longestQuantity is enough for every quantity that anyone needs, as text.
+const longestQuantity = 64
+
+// bound limits quantities to exponents of two digits, and their length.
+func bound(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if v["pattern"] == quantity {
+			v["pattern"] = strings.TrimSuffix(quantity, anyExponent) + boundedExponent
+			v["maxLength"] = longestQuantity
+		}
+		for _, inner := range v {
+			bound(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			bound(inner)
 		}
 	}
 }

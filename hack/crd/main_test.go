@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,6 +92,27 @@ func TestShorten(t *testing.T) {
 	}
 	if diff := cmp.Diff(once, read(t, file)); diff != "" {
 		t.Errorf("shortened again (-once +twice):\n%s", diff)
+	}
+}
+
+func TestBound(t *testing.T) {
+	schema := map[string]any{"properties": map[string]any{"cpu": map[string]any{"pattern": quantity}, "name": map[string]any{"pattern": "^a$"}}}
+	bound([]any{schema})
+	cpu := schema["properties"].(map[string]any)["cpu"].(map[string]any)
+	pattern := regexp.MustCompile(cpu["pattern"].(string))
+	for text, want := range map[string]bool{
+		"1": true, "100m": true, "1.5": true, ".5": true, "+1.50Gi": true, "3E": true, "2Ei": true, "1e3": true, "1E-03": true, "1e-12": true,
+		"1e100": false, "1e-99999999": false, "1e.5": false, "": false, "1x": false, "1e": false,
+	} {
+		if pattern.MatchString(text) != want {
+			t.Errorf("%q matches: %t", text, !want)
+		}
+	}
+	if cpu["maxLength"] != longestQuantity {
+		t.Errorf("quantities of any length: %v", cpu)
+	}
+	if got := schema["properties"].(map[string]any)["name"]; !cmp.Equal(got, map[string]any{"pattern": "^a$"}) {
+		t.Errorf("a string that is no quantity: %v", got)
 	}
 }
 

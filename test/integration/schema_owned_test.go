@@ -6,6 +6,7 @@
 package integration
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -214,6 +215,30 @@ func withReplicas(status any) any {
 		m["replicas"] = int64(0)
 	}
 	return m
+}
+
+// To decode 1e-99999999, a Go client works for twenty minutes. If such a template were stored, no
+// operator could list ScaledDeployments again.
+func TestAHugeExponentInATemplateIsRejected(t *testing.T) {
+	namespace := env.Namespace(t)
+	for name, tc := range map[string]struct{ spec, field string }{
+		"a request":                   {`{containers: [{name: app, image: x, resources: {requests: {cpu: "%s"}}}]}`, ".containers[0].resources.requests.cpu"},
+		"a limit of a sidecar":        {`{containers: [{name: app, image: x}], initContainers: [{name: proxy, image: x, resources: {limits: {memory: "%s"}}}]}`, ".initContainers[0].resources.limits.memory"},
+		"resources of a pod":          {`{containers: [{name: app, image: x}], resources: {requests: {cpu: "%s"}}}`, ".resources.requests.cpu"},
+		"the size of a volume":        {`{containers: [{name: app, image: x}], volumes: [{name: tmp, emptyDir: {sizeLimit: "%s"}}]}`, ".volumes[0].emptyDir.sizeLimit"},
+		"the overhead":                {`{containers: [{name: app, image: x}], overhead: {cpu: "%s"}}`, ".overhead.cpu"},
+		"a divisor":                   {`{containers: [{name: app, image: x, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "%s"}}}]}]}`, ".containers[0].env[0].valueFrom.resourceFieldRef.divisor"},
+		"resources of a volume claim": {`{containers: [{name: app, image: x}], volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: "%s"}}}}}}]}`, ".volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests.storage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, absurd := range []string{"1e-99999999", "1E+99999999", "1e100", "1e-" + strings.Repeat("0", 100) + "1", strings.Repeat("9", 100)} {
+				judge(t, ownerWith(t, namespace, `{template: {spec: `+fmt.Sprintf(tc.spec, absurd)+`}}`), refusal{"spec.template.spec" + tc.field, ""})
+			}
+			for _, usual := range []string{"1", "100m", "1.5", "1e3", "1E-03", "2Ei", "3E", "+1.50Gi"} {
+				judge(t, ownerWith(t, namespace, `{template: {spec: `+fmt.Sprintf(tc.spec, usual)+`}}`), refusal{})
+			}
+		})
+	}
 }
 
 // What the schema does not know is dropped without a word, unless the user asks for one.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,3 +131,37 @@ func TestOf(t *testing.T) {
 		})
 	}
 }
+
+// FuzzOf judges any answer of an API server, a proxy before it or a webhook behind it. A rejection has
+// a reason that is valid in a condition, and the reason alone depends on the answer.
+func FuzzOf(f *testing.F) {
+	f.Add(int32(403), "Forbidden", `pods "web-1" is forbidden: exceeded quota: q`, "", "")
+	f.Add(int32(422), "Invalid", `Pod "web-1" is invalid: Pod QOS Class may not change`, "FieldValueInvalid", "metadata.uid")
+	f.Add(int32(429), "TooManyRequests", "Cannot evict", "DisruptionBudget", "")
+	f.Add(int32(500), "", "This pod has more than one PodDisruptionBudget", "", "")
+	f.Add(int32(404), "NotFound", "<html>", "UnexpectedServerResponse", "")
+	f.Fuzz(func(t *testing.T, code int32, reason, message, cause, field string) {
+		err := answer(code, metav1.StatusReason(reason), message, metav1.StatusCause{Type: metav1.CauseType(cause), Field: field, Message: message})
+		bare := &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: metav1.StatusReason(reason), Message: message}}
+		for _, err := range []error{err, bare} {
+			got := Of(err)
+			eviction, after := OfEviction(err)
+			if again, wait := OfEviction(fmt.Errorf("evicting: %w", err)); again != eviction || wait != after {
+				t.Errorf("OfEviction() = %+v, and wrapped %+v", eviction, again)
+			}
+			for _, r := range []Rejection{got, eviction} {
+				if r.Reason != "" && !validReason.MatchString(r.Reason) {
+					t.Errorf("the reason %q", r.Reason)
+				}
+				if r.Reason == "" && r.Message != "" {
+					t.Errorf("the message %q without a reason", r.Message)
+				}
+			}
+			if got.Reason != "" && apierrors.IsConflict(err) {
+				t.Errorf("a conflict is a rejection: %+v", got)
+			}
+		}
+	})
+}
+
+var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)

@@ -40,3 +40,41 @@ func TestTruncated(t *testing.T) {
 		t.Error("a short message is cut")
 	}
 }
+
+// FuzzMerge merges conditions twice: the second time, nothing changes but the generation.
+func FuzzMerge(f *testing.F) {
+	f.Add(uint8(0), uint8(1), "old", "new", int64(1), int64(1_700_000_000))
+	f.Add(uint8(3), uint8(3), strings.Repeat("é", 600), "a\nb\x00\u202e", int64(-1), int64(-1))
+	f.Add(uint8(7), uint8(0), "", strings.Repeat("\xff", 2000), int64(1<<62), int64(0))
+	types := []string{"Ready", "Applied", "Stalled"}
+	statuses := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}
+	f.Fuzz(func(t *testing.T, wasTrue, isTrue uint8, old, message string, generation, seconds int64) {
+		began := time.Unix(seconds%(1<<33), 0)
+		of := func(bits uint8, message string) (list []metav1.Condition) {
+			for i, kind := range types {
+				list = append(list, metav1.Condition{
+					Type: kind, Status: statuses[bits>>i&1], Reason: "R", Message: message, LastTransitionTime: metav1.NewTime(began), ObservedGeneration: 1,
+				})
+			}
+			return list
+		}
+		before, current := of(wasTrue, old), of(isTrue, message)
+		now := began.Add(time.Hour)
+		merged := Merge(before[:2], current, generation, now)
+		if len(merged) != len(types) {
+			t.Fatalf("%d conditions", len(merged))
+		}
+		for i, c := range merged {
+			isKept := i < 2 && before[i].Status == current[i].Status
+			if c.Type != types[i] || c.Status != current[i].Status || c.ObservedGeneration != generation || c.LastTransitionTime.Time.Equal(began) != isKept {
+				t.Errorf("%+v after %+v became %+v", current[i], before[i], c)
+			}
+			if len(c.Message) > MaxMessage || utf8.ValidString(message) && !utf8.ValidString(c.Message) {
+				t.Errorf("a message of %d bytes, valid: %t", len(c.Message), utf8.ValidString(c.Message))
+			}
+		}
+		if again := Merge(merged, current, generation, now.Add(time.Hour)); !cmp.Equal(merged, again) {
+			t.Errorf("merged twice (-once +twice):\n%s", cmp.Diff(merged, again))
+		}
+	})
+}

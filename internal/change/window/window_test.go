@@ -200,3 +200,33 @@ func TestEqual(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParse reads schedules and zones as users may write them. A window that is accepted answers for
+// every time, and what it says about its next opening is true.
+func FuzzParse(f *testing.F) {
+	f.Add("0 2 * * SAT", "Europe/Berlin", int64(60), int64(1_790_000_000))
+	f.Add("*/5 1-5 29 2 *", "UTC", int64(10080), int64(0))
+	f.Add("0 0 30 2 *", "", int64(1), int64(1))
+	f.Add("TZ=UTC 0 0 * *", "Local", int64(1), int64(1))
+	f.Add("0 0 * * ?-/", "../etc/passwd", int64(1), int64(-1))
+	f.Add("99999999999999999999 0 * * *", "A\n", int64(1), int64(1))
+	f.Fuzz(func(t *testing.T, schedule, zone string, minutes, seconds int64) {
+		spec := Spec{Schedule: schedule, TimeZone: zone, Duration: time.Duration(1+uint64(minutes)%10080) * time.Minute, Directions: []Direction{ScaleUp}}
+		w, err := Parse(spec)
+		now := time.Unix(int64(uint64(seconds)%(1<<32)), 0)
+		open, in := Windows{w}.Opens(ScaleUp, now)
+		switch {
+		case err != nil && (open || in != 0):
+			t.Errorf("%+v cannot be parsed, and opens: %t, in %s", spec, open, in)
+		case open && in != 0 || in < 0:
+			t.Errorf("%+v at %s: open is %t, and it opens in %s", spec, now, open, in)
+		case in > 0:
+			if open, _ := (Windows{w}).Opens(ScaleUp, now.Add(in)); !open {
+				t.Errorf("%+v at %s is not open after %s", spec, now, in)
+			}
+		}
+		if open, _ := (Windows{w}).Opens(ScaleDown, now); !open {
+			t.Errorf("%+v closes a direction that it does not name", spec)
+		}
+	})
+}

@@ -15,6 +15,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,6 +98,56 @@ func TestNamesCannotSayMore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzQueries builds queries of any names. Whatever is accepted has the structure of TestQueries: names
+// occur in quoted strings only, and the patterns match nothing but these names.
+func FuzzQueries(f *testing.F) {
+	f.Add("shop", "web.v1", "app", "proxy", "e\"ast\\")
+	f.Add("shop", "web", "app", `x"} or vector(1) #`, "")
+	f.Add("shop\n", ".*", "a|b", "app", "\xff\u202e\n`")
+	f.Add("s", "w", "*", "", "$(id)")
+	quoted := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	const (
+		selector = `{namespace=Q,pod=~Q,container=~Q,container!=Q,container!=Q,cluster=Q}`
+		cpu      = "max by (pod,container) (rate(container_cpu_usage_seconds_total" + selector + "[4m]))"
+		memory   = "max by (pod,container) (max_over_time(container_memory_working_set_bytes" + selector + "[2m]))"
+	)
+	f.Fuzz(func(t *testing.T, namespace, deployment, container, other, label string) {
+		s := source(t, "http://prometheus", func(o *Options) { o.Labels = map[string]string{"cluster": label} })
+		q, err := s.queriesFor(Target{Namespace: namespace, Deployment: deployment, Containers: []string{container, other}})
+		if err != nil {
+			return
+		}
+		for query, want := range map[string]string{q.cpu: cpu, q.memory: memory} {
+			if got := quoted.ReplaceAllString(query, "Q"); got != want {
+				t.Errorf("the query is %s", query)
+			}
+			var values []string
+			for _, text := range quoted.FindAllString(query, -1) {
+				value, err := strconv.Unquote(text)
+				if err != nil {
+					t.Fatalf("%s in %s: %v", text, query, err)
+				}
+				values = append(values, value)
+			}
+			if values[0] != namespace || values[5] != label {
+				t.Errorf("namespace %q and label %q are %q and %q", namespace, label, values[0], values[5])
+			}
+			// Prometheus anchors patterns at both ends.
+			pods, containers := regexp.MustCompile("^(?:"+values[1]+")$"), regexp.MustCompile("^(?:"+values[2]+")$")
+			for name, want := range map[string]bool{deployment + "-5d4f8b9c4-bcdfg": true, "x" + deployment + "-5d4f8b9c4-bcdfg": false, deployment: false, "": false} {
+				if pods.MatchString(name) != want {
+					t.Errorf("pod %q matches %s: %t", name, values[1], !want)
+				}
+			}
+			for _, name := range []string{container, other, "", "x", container + other} {
+				if want := name == container || name == other; containers.MatchString(name) != want {
+					t.Errorf("container %q matches %s: %t", name, values[2], !want)
+				}
+			}
+		}
+	})
 }
 
 func TestSamplesArePairedAndOrdered(t *testing.T) {

@@ -1,0 +1,40 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaler
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// FuzzClaim reads claims that anyone with access to the status may have written. A claim of another
+// namespace is never the scaler's own, and what is recorded is read again.
+func FuzzClaim(f *testing.F) {
+	for _, claim := range []string{"shop/web", "other/web", "shop/../other/web", "shop/", "/web", "shop//web", "web", "", "shop/web\nother/web", "shop/web/", "shop"} {
+		f.Add("shop", "web", claim)
+	}
+	f.Add("", "", "/")
+	f.Fuzz(func(t *testing.T, namespace, name, claim string) {
+		s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: name}}
+		s.Status.Annotations = map[string]string{"kept": "yes", v1beta1.ClaimAnnotation: "old"}
+		RecordClaim(&s.Status, claim)
+		if got := RecordedClaim(s); got != claim || s.Status.Annotations["kept"] != "yes" || len(s.Status.Annotations) != 2 {
+			t.Errorf("recorded %q, read %q: %v", claim, got, s.Status.Annotations)
+		}
+		if strings.Contains(namespace, "/") {
+			return // no namespace has such a name
+		}
+		rest, isPrefixed := strings.CutPrefix(claim, namespace+"/")
+		if want := isPrefixed && rest != "" && !strings.Contains(rest, "/"); IsOwnClaim(s, claim) != want {
+			t.Errorf("claim %q of a scaler in %q: own is %t", claim, namespace, !want)
+		}
+		if name != "" && !strings.Contains(name, "/") && !IsOwnClaim(s, Claim(s)) {
+			t.Errorf("the scaler's own claim %q is not its own", Claim(s))
+		}
+	})
+}

@@ -1,0 +1,243 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// The plan predicts what the API server would reject, so that no request is sent for nothing. Here
+// both judge the same random resizes of random pods under random LimitRanges. A failure is found again
+// with the seed that the test prints:
+//
+//	VERTICALSCALER_TEST_SEED=N make test-integration ARGS='-run TestPredictedVerdicts'
+//
+// The pods are created within the LimitRange. Of an older pod, which may lack a request or limit that the
+// LimitRange demands, the plan predicts less: the API server's answer is then the first to tell.
+func TestPredictedVerdictsOfResizes(t *testing.T) {
+	const namespaces, pods, resizes = 12, 8, 4
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("VERTICALSCALER_TEST_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := env.Node(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	verdicts, judged := map[string]int{}, 0
+	for n := range namespaces {
+		r := rand.New(rand.NewPCG(seed, uint64(n)))
+		namespace := env.Namespace(t)
+		ranges := randomLimitRange(t, r, namespace)
+		var running []*corev1.Pod
+		for tries := 0; len(running) < pods; tries++ {
+			pod := randomPod(r, namespace, fmt.Sprintf("web-%d", len(running)))
+			err := env.Client.Create(t.Context(), pod)
+			switch {
+			case err == nil:
+				running = append(running, pod)
+			case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || tries > 1000:
+				t.Fatalf("seed %d: creating a pod within %+v: %v", seed, ranges.Spec.Limits, err)
+			}
+		}
+		for _, pod := range running {
+			for range resizes {
+				resized := randomResize(r, pod)
+				if isNotPredicted(resized, ranges) {
+					continue
+				}
+				predicted := predictedVerdicts(pod, resized, ranges)
+				err := env.Client.SubResource("resize").Update(t.Context(), resized.DeepCopy(), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+				verdict := apierror.Of(err).Reason
+				verdicts[verdict]++
+				judged++
+				if err != nil && verdict == "" || len(predicted) > 0 != (err != nil) || err != nil && !predicted[verdict] {
+					t.Errorf("seed %d: predicted %v, the API server says %q: %v\n%s\nresized to\n%s\nwithin %+v", seed, predicted, verdict, err, shown(pod), shown(resized), ranges.Spec.Limits)
+				}
+			}
+		}
+	}
+	t.Logf("seed %d: %d resizes, by verdict: %v", seed, judged, verdicts)
+	for _, reason := range []string{"", v1beta1.ReasonLimitRange, v1beta1.ReasonQoSChange} {
+		if verdicts[reason] == 0 {
+			t.Errorf("seed %d: no resize has the verdict %q", seed, reason)
+		}
+	}
+}
+
+// isNotPredicted says whether the plan counts the pod's sum in another way than the API server: the plan
+// ignores sidecars, and a sum with a container without a request.
+func isNotPredicted(pod *corev1.Pod, ranges corev1.LimitRange) bool {
+	bounds := workload.ReadLimitRanges([]corev1.LimitRange{ranges})
+	if bounds.PodMin == (quantity.Amounts{}) && bounds.PodMax == (quantity.Amounts{}) {
+		return false
+	}
+	return len(pod.Spec.InitContainers) > 0 || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return len(c.Resources.Requests) < 2 })
+}
+
+// predictedVerdicts are the reasons for which the plan would not send the resize. The API server gives
+// one of them.
+func predictedVerdicts(pod, resized *corev1.Pod, ranges corev1.LimitRange) map[string]bool {
+	before, after := workload.ReadPod(pod, true), workload.ReadPod(resized, true)
+	predicted := map[string]bool{}
+	if workload.QoSOf(before.Containers, before.Others) != workload.QoSOf(after.Containers, after.Others) {
+		predicted[v1beta1.ReasonQoSChange] = true
+	}
+	var sizes []model.Size
+	for _, c := range after.Containers {
+		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
+	}
+	if decision.OutOfBounds(after.Containers, sizes, workload.ReadLimitRanges([]corev1.LimitRange{ranges})).Exists() {
+		predicted[v1beta1.ReasonLimitRange] = true
+	}
+	return predicted
+}
+
+// randomPod has one to three containers, each with some of the requests and limits, and now and then a
+// sidecar.
+func randomPod(r *rand.Rand, namespace, name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	guaranteed := r.IntN(4) == 0
+	for i := range 1 + r.IntN(3) {
+		c := corev1.Container{Name: fmt.Sprintf("c-%d", i), Image: "example.com/app:1", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{},
+		}}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			amount := randomAmount(r, name)
+			if guaranteed || r.IntN(5) > 0 {
+				c.Resources.Requests[name] = amount
+				if guaranteed {
+					c.Resources.Limits[name] = amount
+				} else if r.IntN(2) == 0 {
+					c.Resources.Limits[name] = times(amount, 1+r.Int64N(3))
+				}
+			}
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, c)
+	}
+	if r.IntN(3) == 0 {
+		pod.Spec.InitContainers = []corev1.Container{{
+			Name: "sidecar", Image: "example.com/proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("300m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+			},
+		}}
+	}
+	pod.Spec.NodeName = testkit.NodeName
+	return pod
+}
+
+// randomAmount is from 10m to 500m, or from 16Mi to 800Mi.
+func randomAmount(r *rand.Rand, name corev1.ResourceName) resource.Quantity {
+	step := 1 + r.Int64N(50)
+	if name == corev1.ResourceCPU {
+		return *resource.NewMilliQuantity(10*step, resource.DecimalSI)
+	}
+	return *resource.NewQuantity(16*step<<20, resource.BinarySI)
+}
+
+func times(q resource.Quantity, n int64) resource.Quantity {
+	return *resource.NewMilliQuantity(n*q.MilliValue(), q.Format)
+}
+
+// randomResize changes some requests, and their limits by the same or another factor. It adds and
+// removes none, and no limit is below its request, as in the plan's resizes.
+func randomResize(r *rand.Rand, pod *corev1.Pod) *corev1.Pod {
+	resized := pod.DeepCopy()
+	for i := range resized.Spec.Containers {
+		resources := resized.Spec.Containers[i].Resources
+		for name := range resources.Requests {
+			if r.IntN(4) == 0 {
+				continue
+			}
+			request := randomAmount(r, name)
+			resources.Requests[name] = request
+			if _, ok := resources.Limits[name]; ok {
+				resources.Limits[name] = times(request, 1+r.Int64N(4)/2)
+			}
+		}
+	}
+	return resized
+}
+
+// randomLimitRange creates bounds, and waits until the API server enforces them.
+func randomLimitRange(t *testing.T, r *rand.Rand, namespace string) corev1.LimitRange {
+	t.Helper()
+	some := func(factor int64) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if r.IntN(3) == 0 {
+				list[name] = times(randomAmount(r, name), factor)
+			}
+		}
+		return list
+	}
+	limits := corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bounds"}}
+	// What does not fit together is refused: try again.
+	for {
+		container := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: some(1), Max: some(4), MaxLimitRequestRatio: corev1.ResourceList{}}
+		if r.IntN(3) == 0 {
+			container.MaxLimitRequestRatio[corev1.ResourceCPU] = resource.MustParse([]string{"1", "1500m", "2"}[r.IntN(3)])
+		}
+		limits.Spec.Limits = []corev1.LimitRangeItem{container, {Type: corev1.LimitTypePod, Min: some(1), Max: some(5)}}
+		limits.ResourceVersion = ""
+		err := env.Client.Create(t.Context(), &limits)
+		if err == nil {
+			break
+		}
+		if !apierrors.IsInvalid(err) {
+			t.Fatalf("creating a LimitRange: %v", err)
+		}
+	}
+	// Another LimitRange marks that the first one is known: it is younger.
+	mark := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mark"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+		{Type: corev1.LimitTypePersistentVolumeClaim, Max: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+	}}}
+	if err := env.Client.Create(t.Context(), mark); err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To(""),
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2")}},
+	}}
+	testkit.Eventually(t, busy, func() string {
+		if err := env.Client.Create(t.Context(), claim.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Sprintf("the LimitRange is not enforced yet: %v", err)
+		}
+		return ""
+	})
+	return limits
+}
+
+// shown are the resources of the pod's containers.
+func shown(pod *corev1.Pod) (out string) {
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		out += fmt.Sprintf("%s: requests %s %s, limits %s %s\n", c.Name, c.Resources.Requests.Cpu(), c.Resources.Requests.Memory(), c.Resources.Limits.Cpu(), c.Resources.Limits.Memory())
+	}
+	return out
+}
