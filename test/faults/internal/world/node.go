@@ -6,6 +6,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -416,7 +417,7 @@ func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, mess
 			continue
 		}
 		if reason == "" {
-			pod.Status.Conditions = append(all[:i:i], all[i+1:]...)
+			pod.Status.Conditions = slices.Delete(all, i, i+1)
 			return
 		}
 		if all[i].Reason != reason || all[i].Status != corev1.ConditionTrue {
@@ -426,7 +427,7 @@ func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, mess
 		return
 	}
 	if reason != "" {
-		pod.Status.Conditions = append(all, corev1.PodCondition{
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
 		})
 	}

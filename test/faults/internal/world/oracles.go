@@ -293,11 +293,6 @@ func evictions(r record) (out []string) {
 func availability(r record) (out []string) {
 	pods := map[types.UID]*corev1.Pod{}
 	want := map[string]int32{}
-	isReady := func(p *corev1.Pod) bool {
-		return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-	}
 	for _, e := range r.events {
 		switch o := e.Object.(type) {
 		case *appsv1.Deployment:
@@ -312,18 +307,25 @@ func availability(r record) (out []string) {
 			if !isEvicted(o) || before == nil || before.DeletionTimestamp != nil {
 				continue
 			}
-			var ready int32
-			for _, p := range pods {
-				if p.Labels[appLabel] == app && isReady(p) {
-					ready++
-				}
-			}
-			if ready < want[app]-1 {
+			if ready := readyPods(pods, app); ready < want[app]-1 {
 				out = append(out, fmt.Sprintf("with the eviction of pod %s, %d of %d pods of %s were ready", o.Name, ready, want[app], app))
 			}
 		}
 	}
 	return out
+}
+
+// readyPods is the number of an app's pods that are ready and stay.
+func readyPods(pods map[types.UID]*corev1.Pod, app string) (ready int32) {
+	for _, p := range pods {
+		isReady := p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if isReady && p.Labels[appLabel] == app {
+			ready++
+		}
+	}
+	return ready
 }
 
 // quiet checks that nothing is written after the scenario has converged.
@@ -432,8 +434,17 @@ func everyWriteCounts(r record) (out []string) {
 	return append(out, resizedOnce(r)...)
 }
 
-// resizedOnce checks that each resize of a pod changes its spec.
+// resizedOnce checks that each resize of a pod changes its spec, and that no accepted one is
+// directly followed by another of the same pod: the operator would have acted on a cache that
+// is older than its own last write.
 func resizedOnce(r record) (out []string) {
+	var direct []string
+	for i, w := range r.writes[:max(0, len(r.writes)-1)] {
+		if next := r.writes[i+1]; w.Resource == "pods/resize" && w.isAccepted() && next.Resource == w.Resource && next.Name == w.Name {
+			direct = append(direct, fmt.Sprintf("pod %s was resized again at once (%d)", w.Name, next.Code))
+		}
+	}
+	out = append(out, direct[min(r.operator.Injected, len(direct)):]...)
 	changes, count := map[string]int{}, map[string]int{}
 	changed(r.events, func(before, after *corev1.Pod, gone bool) {
 		if before != nil && !gone && !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
@@ -511,46 +522,6 @@ func afterDeletion(r record) (out []string) {
 // Reconciling and Stalled exclude each other; a stalled object is not Ready. Applied may be
 // False on a scaler that is Ready: it learns, waits, or is suspended.
 func kstatus(r record) (out []string) {
-	check := func(what string, generation, was, observed int64, conditions []metav1.Condition) {
-		wrong := func(format string, args ...any) {
-			out = append(out, what+": "+fmt.Sprintf(format, args...))
-		}
-		if observed > generation {
-			wrong("observed generation %d is ahead of %d", observed, generation)
-		}
-		if observed < was {
-			wrong("observed generation went from %d to %d", was, observed)
-		}
-		status := func(kind string) metav1.ConditionStatus {
-			if c := meta.FindStatusCondition(conditions, kind); c != nil {
-				return c.Status
-			}
-			return metav1.ConditionUnknown
-		}
-		seen := map[string]bool{}
-		for _, c := range conditions {
-			if seen[c.Type] {
-				wrong("%s is there twice", c.Type)
-			}
-			seen[c.Type] = true
-			if c.ObservedGeneration != observed {
-				wrong("%s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, observed)
-			}
-			if c.Reason == "" || c.LastTransitionTime.IsZero() {
-				wrong("%s has no reason or no time", c.Type)
-			}
-		}
-		ready, reconciling, stalled := status(v1beta1.ConditionReady), status(v1beta1.ConditionReconciling), status(v1beta1.ConditionStalled)
-		if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
-			wrong("both Reconciling and Stalled")
-		}
-		if ready == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
-			wrong("both Ready and Stalled")
-		}
-		if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && reconciling == metav1.ConditionTrue {
-			wrong("both Applied and Reconciling")
-		}
-	}
 	changed(r.events, func(before, after *v1beta1.VerticalScaler, gone bool) {
 		if gone || len(after.Status.Conditions) == 0 {
 			return
@@ -560,7 +531,7 @@ func kstatus(r record) (out []string) {
 			was = before.Status.ObservedGeneration
 		}
 		what := fmt.Sprintf("scaler %s at %s", after.Name, after.ResourceVersion)
-		check(what, after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)
+		out = append(out, checkConditions(what, after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)...)
 		if c := meta.FindStatusCondition(after.Status.Conditions, v1beta1.ConditionApplied); c != nil && c.Reason == v1beta1.ReasonApplied && after.Status.Decision == nil {
 			out = append(out, what+": Applied, and nothing is decided")
 		}
@@ -573,11 +544,61 @@ func kstatus(r record) (out []string) {
 		if before != nil {
 			was = before.Status.ObservedGeneration
 		}
-		check(fmt.Sprintf("ScaledDeployment %s at %s", after.Name, after.ResourceVersion), after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)
+		out = append(out, checkConditions(fmt.Sprintf("ScaledDeployment %s at %s", after.Name, after.ResourceVersion), after.Generation, was, after.Status.ObservedGeneration, after.Status.Conditions)...)
 		if meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReady) && meta.IsStatusConditionTrue(after.Status.Conditions, v1beta1.ConditionReconciling) {
 			out = append(out, fmt.Sprintf("ScaledDeployment %s at %s: both Ready and Reconciling", after.Name, after.ResourceVersion))
 		}
 	})
+	return out
+}
+
+// checkConditions checks the rules of kstatus for one version of an object. was is the
+// observed generation of the version before.
+func checkConditions(what string, generation, was, observed int64, conditions []metav1.Condition) (out []string) {
+	wrong := func(format string, args ...any) {
+		out = append(out, what+": "+fmt.Sprintf(format, args...))
+	}
+	if observed > generation {
+		wrong("observed generation %d is ahead of %d", observed, generation)
+	}
+	if observed < was {
+		wrong("observed generation went from %d to %d", was, observed)
+	}
+	seen := map[string]bool{}
+	for _, c := range conditions {
+		if seen[c.Type] {
+			wrong("%s is there twice", c.Type)
+		}
+		seen[c.Type] = true
+		if c.ObservedGeneration != observed {
+			wrong("%s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, observed)
+		}
+		if c.Reason == "" || c.LastTransitionTime.IsZero() {
+			wrong("%s has no reason or no time", c.Type)
+		}
+	}
+	return append(out, exclusive(what, conditions)...)
+}
+
+// exclusive checks the conditions that exclude each other.
+func exclusive(what string, conditions []metav1.Condition) (out []string) {
+	wrong := func(text string) { out = append(out, what+": "+text) }
+	status := func(kind string) metav1.ConditionStatus {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil {
+			return c.Status
+		}
+		return metav1.ConditionUnknown
+	}
+	ready, reconciling, stalled := status(v1beta1.ConditionReady), status(v1beta1.ConditionReconciling), status(v1beta1.ConditionStalled)
+	if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+		wrong("both Reconciling and Stalled")
+	}
+	if ready == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+		wrong("both Ready and Stalled")
+	}
+	if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && reconciling == metav1.ConditionTrue {
+		wrong("both Applied and Reconciling")
+	}
 	return out
 }
 

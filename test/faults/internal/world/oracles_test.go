@@ -41,7 +41,7 @@ func (s *story) now() time.Time {
 // sees adds an event.
 func (s *story) sees(kind watch.EventType, o client.Object) {
 	at := s.now()
-	o = o.DeepCopyObject().(client.Object) //nolint:errcheck // a copy has the same type
+	o = o.DeepCopyObject().(client.Object)
 	o.SetResourceVersion(strconv.Itoa(s.seconds))
 	s.events = append(s.events, Event{Type: kind, Object: o, Seen: at})
 }
@@ -209,9 +209,15 @@ func TestOraclesSeeWhatIsWrong(t *testing.T) {
 			s.sees(watch.Added, somePod("a", small))
 			s.writes("patch pods/resize a 200")
 			s.sees(watch.Modified, somePod("a", small, asksFor(large)))
-			s.sees(watch.Modified, somePod("a", large))
+			s.writes("update verticalscalercheckpoints web 409")
 			s.writes("patch pods/resize a 200")
 		}, "every-write-counts: pod a was resized 2 times, and its spec has changed 1 times"},
+		"a second write after the resize, which is refused": {func(s *story) {
+			s.sees(watch.Added, somePod("a", small))
+			s.writes("patch pods/resize a 200")
+			s.sees(watch.Modified, somePod("a", small, asksFor(large)))
+			s.writes("patch pods/resize a 409")
+		}, "every-write-counts: pod a was resized again at once (409)"},
 		"a resize after the scaler is gone": {func(s *story) {
 			s.sees(watch.Added, somePod("a", small))
 			s.sees(watch.Added, someScaler())

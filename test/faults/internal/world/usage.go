@@ -306,7 +306,7 @@ func orNone(items []podMetrics) []podMetrics {
 
 func refuse(response http.ResponseWriter, code int) {
 	writeJSON(response, code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), //nolint:gosec // an HTTP status code
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
 		Message: http.StatusText(code),
 	})
 }
