@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -217,7 +215,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 	if reference != nil {
 		r.compare(got, *reference)
 	}
-	seen := world.Operator{End: got.metrics}
+	seen := world.Operator{End: got.metrics, Injected: r.proxy.Injected()}
 	var err error
 	if seen.Log, err = r.operator.Log(); err != nil {
 		r.violated("%v", err)
@@ -226,7 +224,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 		seen.Reference = reference.metrics
 	}
 	r.world.Observe(seen)
-	r.wrong = append(r.wrong, slices.DeleteFunc(r.world.Violations(), r.followsFromFaults)...)
+	r.wrong = append(r.wrong, r.world.Violations()...)
 	if ends := r.operator.Ends(); len(ends) > 0 && !r.mayEnd {
 		r.wrong = append(r.wrong, ends...)
 	}
@@ -239,21 +237,6 @@ func (r *run) judge(got outcome, reference *outcome) {
 		}
 	}
 	results.add(r.name, cell{r.scenario.Name, r.fault}, sums{1, r.proxy.Injected(), r.proxy.Events(), r.distorted, len(r.wrong)}, time.Since(r.began))
-}
-
-// repeated is what the oracles say of an object that was written without a change.
-var repeated = regexp.MustCompile(`^every-write-counts: .* (\d+) times, and .* (\d+) times$`)
-
-// followsFromFaults tells whether a violation is a write that was repeated because its answer was
-// lost, at most one for each fault. The operator cannot know that the write was done.
-func (r *run) followsFromFaults(violation string) bool {
-	parts := repeated.FindStringSubmatch(violation)
-	if parts == nil {
-		return false
-	}
-	written, errWritten := strconv.Atoi(parts[1])
-	changed, errChanged := strconv.Atoi(parts[2])
-	return errWritten == nil && errChanged == nil && written-changed <= r.proxy.Injected()
 }
 
 // compare compares how the run ended, and its disruptive writes, with the reference.

@@ -47,7 +47,7 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := env.Node(t.Context()); err != nil {
+	if err := env.Node(t.Context(), testkit.NodeName); err != nil {
 		t.Fatal(err)
 	}
 	verdicts, judged := map[string]int{}, 0

@@ -39,7 +39,7 @@ import (
 // kubelet applies each resize; no container restarts.
 func runWorkloads(t *testing.T, namespaces []string) {
 	t.Helper()
-	if err := env.Node(t.Context()); err != nil {
+	if err := env.Node(t.Context(), testkit.NodeName); err != nil {
 		t.Fatal(err)
 	}
 	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: env.Client.Scheme()})
