@@ -268,6 +268,9 @@ func FuzzEncode(f *testing.F) {
 		if again := decoded.Encode(); !bytes.Equal(encoded, again) {
 			t.Errorf("encoding does not round-trip (-want +got):\n%s", cmp.Diff(encoded, again))
 		}
+		if decoded.cpu.IsEmpty() && c.Observed() < 15*time.Minute {
+			return // the first interval, which ends with the first sample after 5 minutes, is lost in a restart
+		}
 		if a, b := c.CPU(), decoded.CPU(); a.Candidate != b.Candidate || b.Millis < a.Millis || b.Millis > a.Millis+a.Millis/1000+1 {
 			t.Errorf("the ensemble asks for %+v, and once it was read for %+v", a, b)
 		}
