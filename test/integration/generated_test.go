@@ -107,6 +107,7 @@ const (
 // walk makes all changes of the object, in several worlds at once. hidden has the reasons why changes
 // are not visible. A "field" stands for all changes of it, and "field kind" for those of the kind.
 func walk(t *testing.T, kind, s0 string, worlds int, hidden map[string][]string) {
+	t.Helper()
 	object := objectWith(t, kind, "", s0)
 	changes := schemawalk.Changes(schemaFromFile(t, kind), object.Object, "spec")
 	names := make([]string, worlds)
@@ -120,8 +121,9 @@ func walk(t *testing.T, kind, s0 string, worlds int, hidden map[string][]string)
 	r := &c.Recommendation
 	r.CPUHalfLife.Duration, r.RecentHalfLife.Duration = 4*time.Minute, 2*time.Minute
 	r.MemoryWindow.Duration, r.FullEvidence.Duration, r.ConfidenceUnit.Duration = 32*time.Minute, 20*time.Minute, time.Minute
-	runWorkloads(t, append(names, bystander))
-	env.StartOperator(t, c, source, append(names, bystander)...)
+	all := append([]string{bystander}, names...)
+	runWorkloads(t, all)
+	env.StartOperator(t, c, source, all...)
 	rounds := func() int { return source.Rounds(bystander) }
 	idle := &generatedWorld{ctx: t.Context(), kind: kind, namespace: bystander, s0: object.Object, rounds: rounds}
 	if err := idle.settle(); err != nil {
@@ -176,7 +178,7 @@ func schemaFromFile(t *testing.T, kind string) *apiextensionsv1.JSONSchemaProps 
 
 // generatedWorld is a workload in its own namespace.
 type generatedWorld struct {
-	ctx       context.Context
+	ctx       context.Context //nolint:containedctx // the test's
 	kind      string
 	namespace string
 	s0        map[string]any

@@ -274,6 +274,9 @@ func FuzzEncode(f *testing.F) {
 		if diff := cmp.Diff(before, after, exported); diff != "" {
 			t.Errorf("encoding loses what is known (-want +got):\n%s", diff)
 		}
+		if decoded.cpu.IsEmpty() && c.Observed() < 15*time.Minute {
+			return // the first interval, which ends with the first sample after 5 minutes, is lost in a restart
+		}
 		if a, b := c.CPU(), decoded.CPU(); a.Candidate != b.Candidate || b.Millis < a.Millis || b.Millis > a.Millis+a.Millis/1000+1 {
 			t.Errorf("the ensemble asks for %+v, and once it was read for %+v", a, b)
 		}
