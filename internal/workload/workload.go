@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
@@ -384,7 +383,7 @@ func readResize(p *corev1.Pod) (r Resize) {
 func readInitContainers(containers []corev1.Container) []Container {
 	out := readContainers(containers)
 	for i, c := range containers {
-		out[i].IsSidecar = ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+		out[i].IsSidecar = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	}
 	return out
 }

@@ -281,11 +281,16 @@ func evictions(r record) (out []string) {
 		if app, known := apps[w.Name]; !known || !mayEvict[app] {
 			out = append(out, fmt.Sprintf("pod %s of %q was evicted, which no scaler may do", w.Name, app))
 		}
-		if line := sized[w.Name]; strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " in force ") && !strings.Contains(line, "PodResize") {
+		if line := sized[w.Name]; hasItsSize(line) {
 			out = append(out, fmt.Sprintf("pod %s was evicted, and waited for no resize: %s", w.Name, line))
 		}
 	}
 	return out
+}
+
+// hasItsSize says whether a pod, as podLine describes it, runs and waits for no resize.
+func hasItsSize(line string) bool {
+	return strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " in force ") && !strings.Contains(line, "PodResize")
 }
 
 // availability checks that at most one pod of a Deployment is missing because of evictions.
