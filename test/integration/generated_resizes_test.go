@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,16 +30,16 @@ import (
 )
 
 // The plan predicts what the API server would reject, so that no request is sent for nothing. Here
-// both judge the same random resizes of random pods under random LimitRanges. A failure is found again
-// with the seed that the test prints:
+// both judge the same random resizes of random pods under random LimitRanges. The resizes are always the
+// same ones, so that a failure can be found again. Look for more with another seed:
 //
 //	VERTICALSCALER_TEST_SEED=N make test-integration ARGS='-run TestPredictedVerdicts'
 //
 // The pods are created within the LimitRange. Of an older pod, which may lack a request or limit that the
 // LimitRange demands, the plan predicts less: the API server's answer is then the first to tell.
 func TestPredictedVerdictsOfResizes(t *testing.T) {
-	const namespaces, pods, resizes = 12, 8, 4
-	seed := uint64(time.Now().UnixNano())
+	const namespaces, pods, mostTries, resizes = 12, 8, 200, 4
+	seed := uint64(1)
 	if text := os.Getenv("VERTICALSCALER_TEST_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -56,13 +55,13 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 		namespace := env.Namespace(t)
 		ranges := randomLimitRange(t, r, namespace)
 		var running []*corev1.Pod
-		for tries := 0; len(running) < pods; tries++ {
+		for tries := 0; len(running) < pods && tries < mostTries; tries++ { // hardly any pod may fit
 			pod := randomPod(r, namespace, fmt.Sprintf("web-%d", len(running)))
 			err := env.Client.Create(t.Context(), pod)
 			switch {
 			case err == nil:
 				running = append(running, pod)
-			case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || tries > 1000:
+			case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
 				t.Fatalf("seed %d: creating a pod within %+v: %v", seed, ranges.Spec.Limits, err)
 			}
 		}
