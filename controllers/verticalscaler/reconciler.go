@@ -60,6 +60,8 @@ type Reconciler struct {
 	ResyncPeriod time.Duration
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
+	// MaySweep says that we may list the bindings for new pods, and delete leftover ones at the start.
+	MaySweep bool
 	// Budget limits how much may change at once; nil for no limit. It outlives a
 	// manager.
 	Budget *budget.Budget

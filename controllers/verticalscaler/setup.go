@@ -81,8 +81,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 		building.WatchesRawSource(&freezeSource{r.Freeze, r.FreezeAPI, mgr.GetCache(), clock.RealClock{}})
 		r.Client = freeze.Guard(r.Client, r.Freeze)
 	}
-	if err := mgr.Add(sweeper{r}); err != nil {
-		return fmt.Errorf("adding the sweep of bindings: %w", err)
+	if r.MaySweep {
+		if err := mgr.Add(sweeper{r}); err != nil {
+			return fmt.Errorf("adding the sweep of bindings: %w", err)
+		}
 	}
 	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("building the controller: %w", err)

@@ -33,6 +33,9 @@ type Scope struct {
 	// NodesForbidden is true if the operator watches all namespaces, but has no right to
 	// read nodes.
 	NodesForbidden bool
+	// BindingsForbidden is true if the operator has no right to list the bindings of policies for
+	// new pods. That right belongs to an optional component.
+	BindingsForbidden bool
 	// MetricsForbidden lists the rights that the operator lacks to authorize requests for
 	// /metrics; empty if it has them.
 	MetricsForbidden string
@@ -102,6 +105,7 @@ func cachedRights() (rights []right) {
 
 var (
 	nodeRights    = []right{{"list", "", "nodes"}, {"watch", "", "nodes"}}
+	bindingRights = []right{{"list", "admissionregistration.k8s.io", "mutatingadmissionpolicybindings"}}
 	metricsRights = []right{
 		{"create", "authentication.k8s.io", "tokenreviews"},
 		{"create", "authorization.k8s.io", "subjectaccessreviews"},
@@ -186,8 +190,12 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 			s.Unreadable[namespace] = missing
 		}
 	}
+	missing, err := check.missing(ctx, metav1.NamespaceAll, bindingRights)
+	if err != nil {
+		return s, err
+	}
+	s.BindingsForbidden = missing != ""
 	if asksForTokens {
-		var err error
 		if s.MetricsForbidden, err = check.missing(ctx, metav1.NamespaceAll, metricsRights); err != nil {
 			return s, err
 		}

@@ -43,6 +43,10 @@ func TestFindScope(t *testing.T) {
 			lacking: map[string][]string{"": {"watch nodes"}},
 			want:    Scope{NodesForbidden: true},
 		},
+		"all namespaces, without the component for new pods": {
+			lacking: map[string][]string{"": {"list mutatingadmissionpolicybindings.admissionregistration.k8s.io"}},
+			want:    Scope{BindingsForbidden: true},
+		},
 		"two namespaces, without checking nodes": {
 			lacking:    map[string][]string{"": {"list nodes", "list pods"}},
 			namespaces: []string{"bank", "shop"},

@@ -294,6 +294,7 @@ func addScalers(
 		Nodes:        nodes,
 		VPAs:         vpas,
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+		MaySweep:     !scope.BindingsForbidden,
 		ResyncPeriod: c.ResyncPeriod.Duration,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, triggers); err != nil {
