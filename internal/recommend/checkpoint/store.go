@@ -52,15 +52,19 @@ type Store struct {
 	entries map[types.NamespacedName]*entry
 }
 
+// entry is what is known of one scaler. A request for its checkpoint may take long: mu is not held
+// meanwhile, so that usage can be added.
 type entry struct {
-	mu         sync.Mutex
+	requests  sync.Mutex                        // is held for a whole Load or Save, and before mu
+	object    *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
+	saved     map[string]mark                   // what the object leads to
+	saves     saves
+	overtaken history.Histories // what was in memory when another process had saved; nil for nothing
+
+	mu         sync.Mutex // guards the rest
 	owner      types.UID
 	deployment string
-	histories  history.Histories                 // nil until loaded
-	object     *v1beta1.VerticalScalerCheckpoint // as last read or written, less its data once it is known to be current; nil while there is none
-	saved      map[string]mark                   // what the object leads to
-	saves      saves
-	overtaken  history.Histories // what was in memory when another process had saved; nil for nothing
+	histories  history.Histories // nil until loaded
 	filling    filling
 }
 
@@ -88,9 +92,9 @@ const defaultMaxAhead = time.Minute
 // then.
 func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName {
+	e.requests.Lock()
+	defer e.requests.Unlock()
+	if e.isLoaded(vs) {
 		return nil
 	}
 	var object v1beta1.VerticalScalerCheckpoint
@@ -98,6 +102,8 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.overtaken = nil
 	}
@@ -114,6 +120,13 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 		e.keepOvertaken(s.ParamsOf(vs))
 	}
 	return nil
+}
+
+// isLoaded says whether the scaler's history is in memory.
+func (e *entry) isLoaded(vs *v1beta1.VerticalScaler) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.histories != nil && e.owner == vs.UID && e.deployment == vs.Spec.DeploymentName
 }
 
 // latest is the latest time that a checkpoint may know of.
@@ -216,25 +229,53 @@ var ErrOvertaken = errors.New("another process has saved the usage history meanw
 // be loaded again.
 func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
+	e.requests.Lock()
+	defer e.requests.Unlock()
+	next, err := e.nextSave(vs, recommendations, now)
+	if next.object == nil || err != nil {
+		return err
+	}
+	if err := s.write(ctx, e, next.object, now); err != nil {
+		e.noteUnsaved(next)
+		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
+	}
+	e.settle(next.marks)
+	return nil
+}
+
+// save is a checkpoint to write, if any, and what it leads to. holdsPast says that it is the first one
+// with the past in it.
+type save struct {
+	object    *v1beta1.VerticalScalerCheckpoint
+	marks     map[string]mark
+	holdsPast bool
+}
+
+// nextSave is what to write; nothing if nothing that matters would be lost.
+func (e *entry) nextSave(vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) (save, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
-		return errors.New("saving a history that was never loaded")
+		return save{}, errors.New("saving a history that was never loaded")
 	}
 	marks := e.marks(recommendations)
 	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks)) {
-		return nil
+		return save{}, nil
 	}
 	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
 		e.settle(marks) // the first pass after a restart: what was read is what we have
-		return nil
+		return save{}, nil
 	}
-	if err := s.write(ctx, vs, e, now); err != nil {
-		return fmt.Errorf("saving the checkpoint of scaler %s/%s: %w", vs.Namespace, vs.Name, err)
-	}
-	e.settle(marks)
+	next := save{e.checkpoint(vs, now), marks, e.filling.unsaved}
 	e.filling.unsaved = false
-	return nil
+	return next, nil
+}
+
+// noteUnsaved notes that the checkpoint was not written.
+func (e *entry) noteUnsaved(next save) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.filling.unsaved = e.filling.unsaved || next.holdsPast
 }
 
 // settle notes what the object leads to. What it holds is in the histories, and takes as much
@@ -292,7 +333,8 @@ func worthSaving(saved, now map[string]mark) bool {
 	return false
 }
 
-func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry, now time.Time) error {
+// checkpoint is what the histories lead to.
+func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, now time.Time) *v1beta1.VerticalScalerCheckpoint {
 	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: vs.Name}}
 	if e.object != nil {
 		object = e.object.DeepCopy()
@@ -318,7 +360,11 @@ func (s *Store) write(ctx context.Context, vs *v1beta1.VerticalScaler, e *entry,
 			ContainerName: name, Version: version, Data: e.histories.Container(name).Encode(),
 		})
 	}
+	return object
+}
 
+// write writes the checkpoint.
+func (s *Store) write(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint, now time.Time) error {
 	err := s.put(ctx, e, object)
 	if isOutdated(err) {
 		if err := s.meet(ctx, e, object, s.latest(now)); err != nil {
@@ -353,12 +399,21 @@ func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScal
 	case err != nil:
 		return fmt.Errorf("reading what has been saved instead: %w", err)
 	case e.isAbout(&live) && !e.saves.has(live.Spec) && isReadable(live.Spec, latest):
-		e.overtaken = e.histories
-		e.histories, e.object, e.saved = nil, nil, nil
+		e.object, e.saved = nil, nil
+		e.overtaken = e.drop()
 		return ErrOvertaken
 	}
 	object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
 	return nil
+}
+
+// drop removes the histories from memory, and returns them.
+func (e *entry) drop() history.Histories {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	dropped := e.histories
+	e.histories = nil
+	return dropped
 }
 
 // isReadable says whether all of a checkpoint can be read.

@@ -888,3 +888,36 @@ func (w *world) must(err error) {
 func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {
 	return []recommend.Container{{Name: container, Target: quantity.Amounts{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}}}
 }
+
+// A proxy may never answer. The usage of all namespaces is collected in one round, which must not wait
+// for it.
+func TestUsageIsAddedWhileASaveHangs(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	slow := hangingClient{w.server, make(chan struct{}), make(chan struct{})}
+	w.store.Client = slow
+	saved := make(chan error)
+	go func() { saved <- w.store.Save(t.Context(), w.scaler, recs("app", 310, 640*mebi), noon) }()
+	<-slow.asked
+	w.usedUp(900, 61) // does not return while the store is locked
+	close(slow.answer)
+	if err := <-saved; err != nil {
+		t.Fatal(err)
+	}
+	if peak, _ := w.peaks(); peak != 900 {
+		t.Errorf("the peak is %d MiB, want the 900 that were used during the save", peak)
+	}
+}
+
+// hangingClient does not answer the creation of an object until it may.
+type hangingClient struct {
+	client.Client
+	asked, answer chan struct{}
+}
+
+func (c hangingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	close(c.asked)
+	<-c.answer
+	return c.Client.Create(ctx, obj, opts...)
+}
