@@ -29,10 +29,15 @@ func firstOf(texts ...string) string {
 }
 
 // isApplied expects a scaler to say that the pods have the size and that their usage is
-// known, and the pods to have the size. The operator takes ten rounds to trust usage again.
+// known, and the pods to have the size. The operator takes ten rounds to trust usage again. If its
+// decision was lost and all pods agree, it says that they have about what is recommended.
 func (w *World) isApplied(scaler, deployment string, s size) string {
+	applied := w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied)
+	if applied != "" && w.hasDecision(scaler) != "" && w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonWithinTolerance) == "" {
+		applied = ""
+	}
 	return firstOf(
-		w.says(scaler, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
+		applied,
 		w.podsHave(deployment, s),
 		w.says(scaler, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 	)
