@@ -122,7 +122,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,cluster,olm,node,prometheus,sdk,faults
+TEST_TAGS := integration,cluster,olm,node,prometheus,sdk,faults,planted
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -164,6 +164,10 @@ test-faults: ## Run the manager with a fault at every write, and compare. FULL=1
 
 # How many runs of test-faults go on at once.
 FAULT_RUNS ?= 24
+
+.PHONY: test-planted
+test-planted: ## Plant bugs, one at a time, and expect the tests to find them. ARGS='-run TestPlantedBugsAreCaught/an_eviction'
+	hack/cluster/with.sh go test -tags planted -v -count=1 -timeout 60m $(ARGS) ./test/planted
 
 .PHONY: test-prometheus
 test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package prometheus.

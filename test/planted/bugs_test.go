@@ -7,6 +7,11 @@ package planted
 
 const verticalscaler = "./controllers/verticalscaler"
 
+// faultRuns are runs of one scenario without faults: oracles must find the bug.
+func faultRuns(scenario string) tests {
+	return tests{tags: "faults", pkg: "./test/faults", run: "^TestFaults$/^" + scenario + "$/^none$"}
+}
+
 // bugs are mistakes that operators of this kind have made.
 var bugs = map[string]bug{
 	"a second write after a resize": {
@@ -14,48 +19,48 @@ var bugs = map[string]bug{
 		from: "\tcountAction(\"resize\", \"done\")\n",
 		to: "\tcountAction(\"resize\", \"done\")\n" +
 			"\t_ = r.Client.SubResource(\"resize\").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(\"{}\")))\n",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+		caughtBy: []tests{{pkg: verticalscaler, run: "UseNoBudget|WaitForACheckpoint"}, faultRuns("up")},
 	},
 	"a resize without the identity of the pod": {
 		file:     "controllers/verticalscaler/resize.go",
 		from:     "body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion\n",
 		to:       "\n",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+		caughtBy: []tests{{pkg: verticalscaler, run: "TestResizePatch"}},
 	},
 	"a status is written without a change": {
 		file:     "controllers/verticalscaler/status.go",
 		from:     "\tif scaler.EqualStatus(s.scaler.Status, s.status) {\n\t\treturn nil\n\t}\n",
 		to:       "",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+		caughtBy: []tests{faultRuns("up")},
 	},
 	"usage that is missing lowers requests": {
 		file:     "internal/plan/model/situation.go",
 		from:     "if s.MissingUsage == \"\" {",
 		to:       "if true {",
-		caughtBy: []tests{{pkg: "./internal/plan", run: "."}},
+		caughtBy: []tests{{pkg: "./internal/plan", run: "FuzzNext"}, faultRuns("silent")},
 	},
 	"a change that has no generation is dropped": {
 		file:     "controllers/verticalscaler/setup.go",
 		from:     "return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after)\n",
 		to:       "return before.Generation != after.Generation\n",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+		caughtBy: []tests{{pkg: verticalscaler, run: "InAnyOrder"}},
 	},
 	"an eviction is not remembered": {
 		file:     "controllers/verticalscaler/evict.go",
 		from:     "func(what *remembered) { what.evicted, what.at = true, s.now }",
 		to:       "func(*remembered) {}",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}},
+		caughtBy: []tests{{pkg: verticalscaler, run: "AnEvictionIsAskedForOnce"}},
 	},
 	"a claim on another namespace is indexed": {
 		file:     "internal/scaler/claim.go",
 		from:     "return found && namespace == s.Namespace && name",
 		to:       "return found && namespace != \"\" && name",
-		caughtBy: []tests{{pkg: verticalscaler, run: "."}, {pkg: "./internal/scaler", run: "."}},
+		caughtBy: []tests{{pkg: verticalscaler, run: "OnlyOwnClaims"}, {pkg: "./internal/scaler", run: "OnTheOwnNamespace"}},
 	},
 	"a namespace may take all changes": {
 		file:     "internal/change/budget/budget.go",
 		from:     "if a.belowShare != b.belowShare && a.want.Class == b.want.Class {",
 		to:       "if false {",
-		caughtBy: []tests{{pkg: "./internal/change/budget", run: "."}},
+		caughtBy: []tests{{pkg: "./internal/change/budget", run: "KeepOthersWaiting"}},
 	},
 }
