@@ -40,6 +40,7 @@ func brisk(c *operatorconfig.Operator) { c.Collection.Interval.Duration = round 
 func TestReconcilesOfASettledDeploymentWriteNothing(t *testing.T) {
 	env.NeedAudit(t)
 	testkit.Tidy(t, "it counts the reconciles and writes of the whole process, and the tenant causes some", testkit.Storms)
+	testkit.Tidy(t, "what is learned about uneven pods is saved now and then", testkit.UnevenUsage)
 	w := newFixture(t, brisk)
 	w.deploy("web")
 	w.uses("web", "app", 300, 240)

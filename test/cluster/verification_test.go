@@ -52,10 +52,19 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 			w.annotate(&pod, oomAnnotation, "low")
 		}
 	}
+	// What was not lowered with it may be lowered later.
 	w.eventually(func() string {
 		s := w.scaler("web").Status
-		if names := lowered(); len(names) > 0 || len(s.RevertedChanges) == 0 {
-			return fmt.Sprintf("%v are still lowered from %s and %s, decided %+v, failed %+v", names, high.Cpu(), high.Memory(), s.Decision, s.RevertedChanges)
+		for _, reverted := range s.RevertedChanges {
+			name := corev1.ResourceName(reverted.Resource)
+			for _, pod := range w.pods("web") {
+				if now := inForce(pod, "app").Requests[name]; now.Cmp((*high)[name]) < 0 {
+					return fmt.Sprintf("pod %s still has %s of %s, decided %+v", pod.Name, now.String(), name, s.Decision)
+				}
+			}
+		}
+		if len(s.RevertedChanges) == 0 {
+			return "nothing is reverted"
 		}
 		return ""
 	})

@@ -456,8 +456,6 @@ func (r *results) report(t *testing.T, changes int, hidden map[string][]string) 
 				t.Errorf("%s: accepted, but nothing shows it", change)
 			case outcome == invisible:
 				used[key] = true
-			case outcome == visible && key != "":
-				t.Errorf("%s is visible, but the table says of %q: %s", change, key, reasons[key])
 			}
 		}
 	}

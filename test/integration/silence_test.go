@@ -36,7 +36,8 @@ import (
 // Nothing is lowered, and the scaler names the pod. When it is heard again, lowering may go on. If a
 // pod goes silent in the middle of lowering, the other pods keep their size until then.
 func TestNothingIsLoweredWhileAPodIsSilent(t *testing.T) {
-	testkit.Tidy(t, "the test says itself what each pod uses, and which pod is silent, and how", testkit.UnevenUsage, testkit.SilentPods)
+	testkit.Tidy(t, "the test says itself what each pod uses, and which pod is silent, and how",
+		testkit.UnevenUsage, testkit.SilentPods, testkit.SkewedClocks, testkit.Storms)
 	w := newSilence(t)
 	hot, cold := w.pods[0], w.pods[1]
 	w.uses(hot, 900, 700)
