@@ -315,6 +315,7 @@ func (p *Proxy) interrupt(r *http.Request, action Action) {
 		panic(http.ErrAbortHandler)
 	case cut:
 		go p.server.CloseClientConnections()
+		p.wait(r, 0) // for the end of this connection, so that the next one is not cut
 		panic(http.ErrAbortHandler)
 	case refuseBefore, loseReply, killAfter:
 	}
