@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -76,6 +77,7 @@ func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 		var reconciled []time.Duration
 		began := time.Now()
 		options := queue.Options(workers)
+		options.SkipNameValidation = ptr.To(true) // for -count
 		options.Reconciler = reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 			if r.Name != "healthy" {
 				<-ctx.Done()
@@ -113,6 +115,7 @@ func TestObjectsThatKeepChangingDoNotStarveTheOthers(t *testing.T) {
 		var mu sync.Mutex
 		reconciled := map[string]bool{}
 		options := queue.Options(4)
+		options.SkipNameValidation = ptr.To(true) // for -count
 		options.Reconciler = reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
 			time.Sleep(20 * time.Millisecond)
 			mu.Lock()
