@@ -244,8 +244,8 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 }
 
-// Whoever else keeps writing the object: conflicts in a row are retried less and less, whether the
-// Deployment or the status meets them.
+// Another client keeps writing the object. The operator retries conflicts in a row less and less often,
+// whether they are about the Deployment or the status.
 func TestConflictsBackOff(t *testing.T) {
 	changed := apierrors.NewConflict(schema.GroupResource{Resource: "any"}, "web", errors.New("changed"))
 	conflicts := true

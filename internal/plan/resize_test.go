@@ -242,7 +242,7 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			Unsupported: pod web-1: declares pod-level resources, which are not managed
 			0/1 stalled`,
 		},
-		"A node that reports no resources in force cannot resize": {
+		"A node that reports no applied resources cannot resize": {
 			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil }))),
 			`keeps app 200m 256Mi
 			Unsupported: pod web-1: its node has not reported the applied resources, which a resize in place requires. The fallback is Wait: these pods stay unchanged

@@ -98,7 +98,7 @@ func (w *World) templateIs(deployment string, s size) string {
 	return ""
 }
 
-// podsHave expects a Deployment to be complete, and its pods to have a size in force.
+// podsHave expects a Deployment to be complete, and its pods to have a size applied.
 func (w *World) podsHave(deployment string, s size) string {
 	return firstOf(w.isRunning(deployment), w.podsAre(deployment, func(pod podSizes) string {
 		return firstOf(pod.asks(s), pod.isActuated())

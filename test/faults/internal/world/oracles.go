@@ -255,7 +255,7 @@ func isEvicted(p *corev1.Pod) bool {
 func evictions(r record) (out []string) {
 	apps := map[string]string{} // by pod
 	mayEvict := map[string]bool{}
-	sized := map[string]string{} // whether a pod had its decided size in force
+	sized := map[string]string{} // each pod as podLine describes it
 	for _, e := range r.events {
 		switch o := e.Object.(type) {
 		case *corev1.Pod:
@@ -290,7 +290,7 @@ func evictions(r record) (out []string) {
 
 // hasItsSize says whether a pod, as podLine describes it, runs and waits for no resize.
 func hasItsSize(line string) bool {
-	return strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " in force ") && !strings.Contains(line, "PodResize")
+	return strings.HasPrefix(line, string(corev1.PodRunning)) && !strings.Contains(line, " applied ") && !strings.Contains(line, "PodResize")
 }
 
 // availability checks that at most one pod of a Deployment is missing because of evictions.

@@ -40,7 +40,7 @@ type DeploymentState struct {
 	Containers []string
 	// Fields are who owns which resources of containers, sorted.
 	Fields []string
-	// Pods are the pods' containers with their resources in the spec and in force, sorted.
+	// Pods are the pods' containers with their resources in the spec and as applied, sorted.
 	Pods []string
 	// ReplicaSets is the number of ReplicaSets: one more than the rollouts.
 	ReplicaSets int
@@ -175,7 +175,7 @@ func deploymentState(d *appsv1.Deployment, sets []appsv1.ReplicaSet, pods []core
 	return out, nil
 }
 
-// podLine is a pod's containers with their resources in the spec, and those in force if
+// podLine is a pod's containers with their resources in the spec, and the applied ones if
 // they differ.
 func podLine(pod *corev1.Pod) string {
 	parts := []string{string(pod.Status.Phase), string(pod.Status.QOSClass)}
@@ -183,7 +183,7 @@ func podLine(pod *corev1.Pod) string {
 		line := c.Name + " " + resourceLine(c.Resources)
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			if s.Name == c.Name && s.Resources != nil && resourceLine(*s.Resources) != resourceLine(c.Resources) {
-				line += " in force " + resourceLine(*s.Resources)
+				line += " applied " + resourceLine(*s.Resources)
 			}
 		}
 		parts = append(parts, line)
