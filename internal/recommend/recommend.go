@@ -205,7 +205,8 @@ const MaxContainers = history.MaxContainers
 // is the last result, or nil. ok is false while there is no recommendation yet.
 //
 // With less than MinEvidence, an OOM kill is enough to recommend memory, and a previous result
-// stays within the policy's bounds.
+// stays within the policy's bounds. The first recommendation of memory waits for CPU that a restart
+// has lost and the next sample shows again: one after the other would be two resizes, or rollouts.
 func For(name string, h *history.Container, policy Policy, previous *Container, p Params) (Container, bool) {
 	if h == nil {
 		h = &history.Container{}
@@ -235,7 +236,8 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 	}
 	if policy.Memory {
 		var now estimate
-		if isEnough || oomFloor > 0 {
+		waitsForCPU := policy.CPU && h.LostCPU() && previous == nil
+		if isEnough && !waitsForCPU || oomFloor > 0 {
 			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, p), p)
 		}
 		memory := settle(Memory, now, before.of(Memory), policy.limits(Memory), evidence, before.Observed, p)

@@ -245,6 +245,39 @@ func TestFor(t *testing.T) {
 	}
 }
 
+// CPU of an interval that has not ended is not encoded. Memory alone would be applied first, and both
+// a minute later.
+func TestARestartInTheFirstIntervalRecommendsNothingHalf(t *testing.T) {
+	h := seen(3*time.Minute, constant(200, 400))
+	restarted, err := history.Decode(h.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := For("app", &restarted, policy, nil, params); ok {
+		t.Errorf("before a sample: %+v", got)
+	}
+	published, _ := For("app", h, policy, nil, params)
+	if got, _ := For("app", &restarted, policy, &published, params); got.Target != published.Target {
+		t.Errorf("published %+v, kept %+v", published.Target, got.Target)
+	}
+	onlyMemory := Policy{MarginPercent: 15, Memory: true}
+	if _, ok := For("app", &restarted, onlyMemory, nil, params); !ok {
+		t.Error("memory alone waits for CPU that nobody wants")
+	}
+	restarted.Add(sample(4, constant(200, 400)), params.History)
+	if got, _ := For("app", &restarted, policy, nil, params); got.Target != published.Target {
+		t.Errorf("after a sample: %+v, before the restart %+v", got.Target, published.Target)
+	}
+	killed := seen(3*time.Minute, constant(200, 400))
+	killed.RecordOOM(noon, 600*mebi, params.History)
+	if restarted, err = history.Decode(killed.Encode()); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := For("app", &restarted, policy, nil, params); !ok || got.Target.MemoryBytes <= 600*mebi {
+		t.Errorf("after an OOM kill: %+v", got)
+	}
+}
+
 func TestForWithAPreviousAnswer(t *testing.T) {
 	// kept is the previous answer with Kept among the reasons.
 	kept := steady()

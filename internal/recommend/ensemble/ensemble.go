@@ -490,10 +490,15 @@ func (c *CPU) Need() Need {
 	}
 }
 
-// IsEmpty says whether no usage is known: none was added yet, or what was added is lost because the
-// state was encoded before its first interval ended.
+// IsEmpty says whether no usage is known: none was added yet, or all of it was lost.
 func (c *CPU) IsEmpty() bool {
-	return c.phase == 0 || c.level[first] == 0 && c.open.count() == 0
+	return c.phase == 0 || c.IsLost()
+}
+
+// IsLost says whether usage was added and is not known anymore: the state was encoded before its
+// first interval ended. The next sample makes it known again.
+func (c *CPU) IsLost() bool {
+	return c.phase != 0 && c.level[first] == 0 && c.open.count() == 0
 }
 
 // Peak is the highest usage of the last eight days, the mean of the pods in an interval, in

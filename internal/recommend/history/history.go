@@ -245,8 +245,11 @@ func (c *Container) Peak() int64 {
 // CPU is the result of the ensemble.
 func (c *Container) CPU() ensemble.Need { return c.cpu.Need() }
 
-// KnowsCPU says whether any usage of CPU was added.
+// KnowsCPU says whether any usage of CPU is known.
 func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
+
+// LostCPU says whether usage of CPU was added, but was lost in a restart. The next sample ends that.
+func (c *Container) LostCPU() bool { return c.cpu.IsLost() }
 
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
 func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
