@@ -242,7 +242,7 @@ func (r *run) judge(got outcome, reference *outcome) {
 // compare compares how the run ended, and its disruptive writes, with the reference.
 func (r *run) compare(got, reference outcome) {
 	tolerate(got.state.Scalers, reference.state.Scalers)
-	if strings.HasPrefix(r.fault, "kill-") {
+	if strings.HasPrefix(r.fault, "metrics-") {
 		tolerateOneMoreRollout(got.state.Deployments, reference.state.Deployments)
 	}
 	if diff := reference.state.Diff(got.state); diff != "" {
@@ -304,8 +304,8 @@ func tolerate(got, reference []world.ScalerState) {
 	}
 }
 
-// tolerateOneMoreRollout hides a rollout that a kill has split in two. An operator that is killed in
-// its first minutes forgets the CPU that it has seen, and decides memory alone until it is known again.
+// tolerateOneMoreRollout hides the second of two rollouts: a distortion may hide the pod that uses
+// most until the others are known for long enough to decide.
 func tolerateOneMoreRollout(got, reference []world.DeploymentState) {
 	for i := range min(len(got), len(reference)) {
 		if rollouts := reference[i].ReplicaSets; rollouts > 1 && got[i].ReplicaSets == rollouts+1 {

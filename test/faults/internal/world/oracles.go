@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -344,29 +345,29 @@ func quiet(r record) (out []string) {
 	return out
 }
 
-// lateChanges are the conditions of a scaler that have changed since the run is quiet, if
-// the write is of its status.
+// lateChanges is how a scaler has changed since the run is quiet, if the write is of its status.
 func lateChanges(r record, w Write) string {
 	if w.Resource != "verticalscalers/status" {
 		return ""
 	}
-	var changes []string
-	changed(r.events, func(before, after *v1beta1.VerticalScaler, _ bool) {
-		if before == nil || after.Name != w.Name || before.Status.Conditions == nil {
-			return
+	last := map[types.UID]*v1beta1.VerticalScaler{}
+	out := ""
+	for _, e := range r.events {
+		s, ok := e.Object.(*v1beta1.VerticalScaler)
+		if !ok || s.Name != w.Name {
+			continue
 		}
-		for _, c := range after.Status.Conditions {
-			was := meta.FindStatusCondition(before.Status.Conditions, c.Type)
-			if was != nil && (was.Reason != c.Reason || was.Message != c.Message) {
-				changes = append(changes, fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message))
-			}
+		if before := last[s.UID]; before != nil && isSince(e, r.quiet) {
+			out += "; changed (-) (+):\n" + cmp.Diff(before.Status, s.Status)
 		}
-	})
-	if len(changes) == 0 {
-		return ""
+		last[s.UID] = s
 	}
-	return "; last changed: " + changes[len(changes)-1]
+	return out
 }
+
+// isSince tells whether an event may be that of a write since a time. The API server sends an event
+// before it has answered the write.
+func isSince(e Event, since time.Time) bool { return e.Seen.After(since.Add(-time.Second)) }
 
 // unexplained are the writes since a time that do not follow from the time that passes. Each
 // time that the evidence has doubled, a checkpoint is saved, and the recommendation in the
@@ -379,7 +380,7 @@ func unexplained(events []Event, writes []Write, since time.Time) (out []Write) 
 		if !ok {
 			continue
 		}
-		if before := last[s.UID]; before != nil && !e.Seen.Before(since) && e.Type == watch.Modified && isSurer(before, s) {
+		if before := last[s.UID]; before != nil && isSince(e, since) && e.Type == watch.Modified && isSurer(before, s) {
 			surer[s.Name]++
 		}
 		last[s.UID] = s
