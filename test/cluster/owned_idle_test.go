@@ -92,7 +92,7 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 		w.settled(name)
 		w.ownerSays(name, "Sized", "True", "OperatingNormally")
 	}
-	w.observed(idleEvidence)
+	w.nothingDue()
 
 	mark := env.Mark()
 	w.config.ResyncPeriod.Duration = 100 * time.Millisecond
