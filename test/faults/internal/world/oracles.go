@@ -357,17 +357,13 @@ func lateChanges(r record, w Write) string {
 		if !ok || s.Name != w.Name {
 			continue
 		}
-		if before := last[s.UID]; before != nil && isSince(e, r.quiet) {
+		if before := last[s.UID]; before != nil && !e.Seen.Before(r.quiet) {
 			out += "; changed (-) (+):\n" + cmp.Diff(before.Status, s.Status)
 		}
 		last[s.UID] = s
 	}
 	return out
 }
-
-// isSince tells whether an event may be that of a write since a time. The API server sends an event
-// before it has answered the write.
-func isSince(e Event, since time.Time) bool { return e.Seen.After(since.Add(-time.Second)) }
 
 // unexplained are the writes since a time that do not follow from the time that passes. Each
 // time that the evidence has doubled, a checkpoint is saved, and the recommendation in the
@@ -380,14 +376,14 @@ func unexplained(events []Event, writes []Write, since time.Time) (out []Write) 
 		if !ok {
 			continue
 		}
-		if before := last[s.UID]; before != nil && isSince(e, since) && e.Type == watch.Modified && isSurer(before, s) {
+		if before := last[s.UID]; before != nil && !e.Seen.Before(since) && e.Type == watch.Modified && isSurer(before, s) {
 			surer[s.Name]++
 		}
 		last[s.UID] = s
 	}
 	for _, w := range writes {
 		switch {
-		case w.Answered.Before(since), w.Resource == "verticalscalercheckpoints":
+		case w.Received.Before(since), w.Resource == "verticalscalercheckpoints":
 		case w.Resource == "verticalscalers/status" && w.isAccepted() && surer[w.Name] > 0:
 			surer[w.Name]--
 		default:

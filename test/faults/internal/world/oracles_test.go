@@ -52,7 +52,7 @@ func (s *story) writes(line string) {
 	if _, err := fmt.Sscan(line, &w.Verb, &w.Resource, &w.Name, &w.Code); err != nil {
 		panic(err)
 	}
-	w.Answered = s.now()
+	w.Received = s.now()
 	s.record.writes = append(s.record.writes, w)
 }
 

@@ -64,7 +64,7 @@ type Write struct {
 	Namespace, Name string
 	Code            int32
 	DryRun          bool
-	Answered        time.Time
+	Received        time.Time // by the API server
 }
 
 // String describes the write in one line.
@@ -233,8 +233,8 @@ type auditLine struct {
 	ObjectRef        struct {
 		Resource, Subresource, Namespace, Name string
 	}
-	ResponseStatus struct{ Code int32 }
-	StageTimestamp time.Time
+	ResponseStatus           struct{ Code int32 }
+	RequestReceivedTimestamp time.Time
 }
 
 func (l auditLine) isOperators() bool {
@@ -248,6 +248,6 @@ func (l auditLine) write() Write {
 	}
 	return Write{
 		Verb: l.Verb, Resource: resource, Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name, Code: l.ResponseStatus.Code,
-		DryRun: strings.Contains(l.RequestURI, "dryRun="), Answered: l.StageTimestamp,
+		DryRun: strings.Contains(l.RequestURI, "dryRun="), Received: l.RequestReceivedTimestamp,
 	}
 }

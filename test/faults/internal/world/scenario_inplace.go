@@ -139,7 +139,12 @@ func replaced() Scenario {
 			if err := w.create(w.scaler(web, web, v1beta1.UpdateModeInPlace, large)); err != nil {
 				return err
 			}
-			if err := w.Wait(w.ctx, "a first decision", func(w *World) string { return w.hasDecision(web) }); err != nil {
+			if err := w.Wait(w.ctx, "a first decision", func(w *World) string {
+				if w.podsHave(web, large) == "" {
+					return "" // The decision may be lost by now, and not needed anymore.
+				}
+				return w.hasDecision(web)
+			}); err != nil {
 				return err
 			}
 			pods, err := w.podsOf(web)

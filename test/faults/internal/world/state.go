@@ -147,7 +147,7 @@ func (w *World) Describe(ctx context.Context) string {
 	}
 	fmt.Fprintf(&out, "%d rounds of usage, %d writes", w.source.rounds(), len(writes))
 	for _, write := range writes[max(0, len(writes)-25):] {
-		fmt.Fprintf(&out, "\n  %s %s", write.Answered.Format("05.000"), write)
+		fmt.Fprintf(&out, "\n  %s %s", write.Received.Format("05.000"), write)
 	}
 	return out.String()
 }
