@@ -5,6 +5,7 @@ package world
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,11 +96,40 @@ func (w *World) Violations() (out []string) {
 	if err != nil {
 		return append(out, "audit log: "+err.Error())
 	}
+	if err := w.catchUp(); err != nil {
+		return append(out, err.Error())
+	}
 	w.mu.Lock()
 	r := record{events: w.recorder.history(), writes: writes, operator: w.operator, quiet: w.quiet}
 	w.mu.Unlock()
 	return append(out, judge(r)...)
 }
+
+// catchUp waits until the recorder has seen each scaler as it is: events arrive later than the audit log
+// notes their writes.
+func (w *World) catchUp() error {
+	var scalers v1beta1.VerticalScalerList
+	if err := w.client.List(w.ctx, &scalers, client.InNamespace(w.namespace)); err != nil {
+		return fmt.Errorf("reading the scalers: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, catchUpTimeout)
+	defer cancel()
+	return w.Wait(ctx, "the recorder", func(w *World) string {
+		seen := map[types.UID]int64{}
+		for _, e := range w.recorder.history() {
+			seen[e.Object.GetUID()] = e.revision()
+		}
+		for _, s := range scalers.Items {
+			if is := (Event{Object: &s}).revision(); seen[s.UID] < is {
+				return fmt.Sprintf("scaler %s was seen at revision %d, and is at %d", s.Name, seen[s.UID], is)
+			}
+		}
+		return ""
+	})
+}
+
+// catchUpTimeout is how late an event may be.
+const catchUpTimeout = 30 * time.Second
 
 func judge(r record) (out []string) {
 	all := oracles()
