@@ -3,25 +3,28 @@
 
 package v1beta1
 
-// The condition types of a VerticalScaler. All except ClusterAccess are in the first
-// status that the operator writes.
+// The condition types of a VerticalScaler. All except ClusterAccess and ContainersFound are in
+// the first status that the operator writes.
 const (
 	// ConditionReady sums up the other conditions. It is True while the operator learns or
 	// waits, or is suspended, and False if something is broken. Reasons: OperatingNormally,
-	// Learning, WaitingForDeployment, Suspended, Paused, RecommendOnly, or the reason of
-	// what is broken.
+	// Learning, WaitingForDeployment, Suspended, Paused, Frozen, RecommendOnly, or the reason
+	// of what is broken.
 	ConditionReady = "Ready"
 	// ConditionTargetFound is True if the Deployment exists and no other scaler sizes it.
 	// Reasons: DeploymentFound, DeploymentNotFound, Conflict.
 	ConditionTargetFound = "TargetFound"
 	// ConditionRecommendationProvided is True if status.recommendation is reliable. Reasons:
-	// EnoughHistory, CollectingHistory, MetricsUnavailable, MetricsIncomplete,
+	// EnoughHistory, CollectingHistory, NoPods, MetricsUnavailable, MetricsIncomplete,
 	// WaitingForDeployment.
 	ConditionRecommendationProvided = "RecommendationProvided"
 	// ConditionApplied is True if the pods have the requests and limits of status.decision.
 	// Otherwise its reason says why they do not.
 	ConditionApplied = "Applied"
-	// ConditionReconciling is True while the operator changes pods (kstatus).
+	// ConditionChanging is True while the operator changes pods, and while it verifies a change.
+	ConditionChanging = "Changing"
+	// ConditionReconciling is True while a change is in progress that an edit of the spec
+	// started (kstatus). Changes that follow usage show in ConditionChanging only.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True while the scaler needs action by a user (kstatus).
 	ConditionStalled = "Stalled"
@@ -29,6 +32,10 @@ const (
 	// Its message says what does not work. Otherwise the condition is absent. Ready does not
 	// depend on it. Reasons: NamespacedInstall, NodesForbidden.
 	ConditionClusterAccess = "ClusterAccess"
+	// ConditionContainersFound is False if spec.resourcePolicy names a container that neither
+	// the Deployment nor its pods have: such a policy has no effect. Otherwise the condition
+	// is absent. Reason: ContainerNotFound.
+	ConditionContainersFound = "ContainersFound"
 )
 
 // The reasons of Ready, TargetFound and RecommendationProvided.
@@ -49,6 +56,9 @@ const (
 	ReasonDeploymentFound = "DeploymentFound"
 	// ReasonDeploymentNotFound means that the Deployment does not exist.
 	ReasonDeploymentNotFound = "DeploymentNotFound"
+	// ReasonContainerNotFound means that a container policy names a container that does not
+	// exist.
+	ReasonContainerNotFound = "ContainerNotFound"
 	// ReasonConflict means that an older scaler sizes the same Deployment.
 	ReasonConflict = "Conflict"
 	// ReasonEnoughHistory means that there is enough usage for a recommendation.
@@ -138,7 +148,8 @@ const (
 	ReasonRestartRequired = "RestartRequired"
 	// ReasonLimitRange means that a LimitRange does not allow the requests or limits.
 	ReasonLimitRange = "LimitRange"
-	// ReasonRolloutInProgress means that another rollout of the Deployment is in progress.
+	// ReasonRolloutInProgress means that another rollout of the Deployment is in progress: a change
+	// waits for it, or pods keep their size until it replaces them.
 	ReasonRolloutInProgress = "RolloutInProgress"
 	// ReasonRolloutPaused means that the Deployment is paused.
 	ReasonRolloutPaused = "RolloutPaused"
@@ -169,7 +180,10 @@ const (
 	// ReasonNodeCapacity means that the API server refused a size above the node's
 	// allocatable capacity, or that the largest node limits the request.
 	ReasonNodeCapacity = "NodeCapacity"
-	// ReasonUnsupported means that the node cannot resize pods in place.
+	// ReasonOperatorCeiling means that the operator's configuration allows no more.
+	ReasonOperatorCeiling = "OperatorCeiling"
+	// ReasonUnsupported means that the node cannot resize pods in place, or that pod-level resources
+	// cannot follow.
 	ReasonUnsupported = "Unsupported"
 	// ReasonQuotaExceeded means that a ResourceQuota has no room for the size, or for the
 	// first new pod of a rollout.
@@ -195,8 +209,13 @@ const (
 )
 
 // The condition types of a ScaledDeployment are Ready, Reconciling and Stalled, like
-// those of a VerticalScaler, and this one.
+// those of a VerticalScaler, and these.
 const (
+	// ConditionAvailable and ConditionProgressing repeat the conditions of the Deployment with
+	// their reasons and messages. They are absent while there is no Deployment, and while it
+	// is replaced.
+	ConditionAvailable   = "Available"
+	ConditionProgressing = "Progressing"
 	// ConditionSized repeats the condition Ready of the VerticalScaler if spec.scaling is
 	// set. Otherwise it is absent. Ready does not depend on it.
 	ConditionSized = "Sized"

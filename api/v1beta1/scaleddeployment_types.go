@@ -153,7 +153,8 @@ type ScaledDeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector"
 	Selector string `json:"selector,omitempty"`
 
-	// conditions are Ready, Reconciling and Stalled, and Sized if scaling is set.
+	// conditions are Ready, Reconciling and Stalled, Sized if scaling is set, and Available
+	// and Progressing of the Deployment.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -15,9 +15,17 @@ const (
 	// no rights.
 	ClaimAnnotation = "autoscaling.verticalscaler.io/deployment"
 
-	// PausedAnnotation stops the operator from changing the Deployment or its pods if its
-	// value is "true". It is the emergency stop beside spec.suspend.
+	// PausedAnnotation stops the operator from changing the Deployment or its pods, whatever
+	// its value is, except "false". The value is shown as the reason. It is the emergency stop
+	// beside spec.suspend.
 	PausedAnnotation = "autoscaling.verticalscaler.io/paused"
+
+	// LeaseName is the name of the Lease that the operator's leader renews every 2 seconds, in
+	// the operator's namespace. It shows whether an operator runs.
+	LeaseName = "verticalscaler.autoscaling.verticalscaler.io"
+
+	// VersionLabel is the label of the Lease with the version of the leader, such as "v0.1.0".
+	VersionLabel = "app.kubernetes.io/version"
 
 	// RestoreFinalizer is on a scaler only while the operator owns fields of the Deployment's
 	// pod template whose original values it has to restore.
@@ -104,9 +112,13 @@ const (
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.summary.memory`,description="Memory request of a pod: current->target"
 // +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.summary.pods`,description="Pods at the target / all pods"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.summary.reason`,description="Reason of Ready, or of Applied while the scaler operates normally"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.updatePolicy.fallback`,priority=1
+// +kubebuilder:printcolumn:name="Profile",type=string,JSONPath=`.spec.recommendationPolicy.profile`,priority=1
+// +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.decision.time`,priority=1,description="Time since the last decision"
 // +kubebuilder:selectablefield:JSONPath=`.spec.deploymentName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.updatePolicy.updateMode`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters: it is used as a label value",reason=FieldValueInvalid
 // +operator-sdk:csv:customresourcedefinitions:displayName="Vertical Scaler",resources={{Deployment,v1},{ReplicaSet,v1},{Pod,v1},{Node,v1},{LimitRange,v1},{ResourceQuota,v1},{HorizontalPodAutoscaler,v2},{Event,v1},{VerticalScalerCheckpoint,v1beta1}}
 type VerticalScaler struct {
@@ -590,12 +602,13 @@ type VerticalScalerStatus struct {
 
 	// annotations has one key, autoscaling.verticalscaler.io/deployment. Its value, as
 	// <namespace>/<name>, is the Deployment whose changes trigger a reconcile of this scaler.
+	// There is none while another scaler sizes the Deployment.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Annotations"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// target is the Deployment as last observed. It is unset while the Deployment does not
-	// exist.
+	// exist, or while another scaler sizes it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Target"
 	Target *Target `json:"target,omitempty"`
@@ -638,9 +651,10 @@ type VerticalScalerStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
 	NewPods *NewPods `json:"newPods,omitempty"`
 
-	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Reconciling and
-	// Stalled. There is also ClusterAccess if the operator can read only a part of the
-	// cluster.
+	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
+	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
+	// part of the cluster, and ContainersFound if resourcePolicy names a container that the
+	// Deployment does not have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -677,25 +691,35 @@ type Target struct {
 
 // Summary has the values that kubectl get shows.
 type Summary struct {
-	// cpu is the CPU request of one pod: "500m->310m", or "310m" if no change is needed.
+	// cpu is the CPU request of one pod: "500m->310m" while 310m is decided and a pod has
+	// another request, and "310m" if no change is needed. "500m (310m)" means that 310m is
+	// only recommended. The first amount is that of the pod furthest from the second.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="CPU",xDescriptors="urn:alm:descriptor:text"
 	CPU string `json:"cpu,omitempty"`
-	// memory is the memory request of one pod: "512Mi->640Mi", or "640Mi" if no change is
-	// needed.
+	// memory is the memory request of one pod: "512Mi->640Mi", "640Mi" or "512Mi (640Mi)",
+	// as for cpu.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Memory",xDescriptors="urn:alm:descriptor:text"
 	Memory string `json:"memory,omitempty"`
-	// pods is the number of pods that have the decided requests, of all pods: "6/6".
+	// pods is the number of pods that have the decided requests, of all running pods, including
+	// those of an older template: "6/6".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods",xDescriptors="urn:alm:descriptor:text"
 	Pods string `json:"pods,omitempty"`
+	// reason says in one word how the scaler is doing: the reason of the condition Ready, or of
+	// Applied while the scaler operates normally.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reason",xDescriptors="urn:alm:descriptor:text"
+	Reason string `json:"reason,omitempty"`
 }
 
 // Recommendation is what the containers of the Deployment need.
