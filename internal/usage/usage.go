@@ -18,7 +18,7 @@ type Sample struct {
 	Window time.Duration
 	// CPUMillis is the average CPU used, in millicores. At least 0.
 	CPUMillis int64
-	// LimitFactor is the container's CPU limit in force divided by its CPU request, or 0 without
+	// LimitFactor is the container's applied CPU limit divided by its CPU request, or 0 without
 	// one of them. Usage of the past has none.
 	LimitFactor float64
 	// NoCPU says that CPUMillis does not count: it is from a start for which the container had

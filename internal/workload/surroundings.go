@@ -30,9 +30,11 @@ type Bounds struct {
 	ContainerRatio Ratios
 	// ContainerDefault is the default limit of new containers.
 	ContainerDefault quantity.Amounts
-	// PodMin and PodMax bound the sum over the containers of a pod.
-	PodMin quantity.Amounts
-	PodMax quantity.Amounts
+	// PodMin and PodMax bound the sum over the containers of a pod: see Footprint.Sum. PodRatio
+	// is the maximum ratio of the sum of its limits to the sum of its requests.
+	PodMin   quantity.Amounts
+	PodMax   quantity.Amounts
+	PodRatio Ratios
 }
 
 // Ratios are limit:request ratios in thousandths. 0 means no bound.
@@ -65,12 +67,17 @@ func (b *Bounds) add(item corev1.LimitRangeItem) {
 		b.ContainerMin = larger(b.ContainerMin, least)
 		b.ContainerMax = stricter(b.ContainerMax, most)
 		b.ContainerDefault = stricter(b.ContainerDefault, readable(item.Default))
-		b.ContainerRatio.CPU = tighterBound(b.ContainerRatio.CPU, thousandths(item.MaxLimitRequestRatio[corev1.ResourceCPU]))
-		b.ContainerRatio.Memory = tighterBound(b.ContainerRatio.Memory, thousandths(item.MaxLimitRequestRatio[corev1.ResourceMemory]))
+		b.ContainerRatio.add(item.MaxLimitRequestRatio)
 	case corev1.LimitTypePod:
 		b.PodMin = larger(b.PodMin, least)
 		b.PodMax = stricter(b.PodMax, most)
+		b.PodRatio.add(item.MaxLimitRequestRatio)
 	}
+}
+
+func (r *Ratios) add(list corev1.ResourceList) {
+	r.CPU = tighterBound(r.CPU, thousandths(list[corev1.ResourceCPU]))
+	r.Memory = tighterBound(r.Memory, thousandths(list[corev1.ResourceMemory]))
 }
 
 // readable reads amounts one by one: an invalid amount does not affect the other.

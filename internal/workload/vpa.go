@@ -82,7 +82,7 @@ func SizedBy(vpas []VPA, deployment *appsv1.Deployment) map[string]Scaled {
 		if vpa.Off || !scales(vpa.Target, deployment) {
 			continue
 		}
-		for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, container := range LongRunning(&deployment.Spec.Template.Spec) {
 			sized := vpa.addTo(out[container.Name], container.Name)
 			if sized == (Scaled{}) {
 				continue

@@ -38,8 +38,12 @@ type Container struct {
 	// Unreadable says that a quantity is out of range. The operator does not change such a
 	// container.
 	Unreadable bool
-	// IsSidecar says that the container is an init container that runs for as long as its pod.
+	// IsSidecar says that the container is a native sidecar: an init container that runs for as
+	// long as its pod.
 	IsSidecar bool
+	// SidecarsBefore is how many native sidecars start before an init container that ends; 0 for
+	// other containers. See Footprint.
+	SidecarsBefore int
 }
 
 // Deployment has the values of a Deployment that decisions need.
@@ -62,12 +66,20 @@ type Deployment struct {
 	// Unavailable is how many old pods a rollout may terminate before the first new pod is
 	// ready: all of them with the strategy Recreate.
 	Unavailable int32
-	// PodLevelResources says that the template declares pod-level resources.
+	// PodLevelResources says that the template declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
+	PodLevel          Resources
+	// Overhead is what the template itself says that pods need besides their containers. Usually
+	// only pods say so, because admission adds it by their RuntimeClass.
+	Overhead quantity.Amounts
 	// MinReady is how long a pod must be ready to count as available.
 	MinReady time.Duration
-	// Containers are the containers of the template, without init containers.
+	// Containers are the containers of the template that run for as long as a pod: native sidecars in
+	// the order in which they start, then the containers.
 	Containers []Container
+	// Others are the init containers that end before the containers start. The operator never
+	// changes them.
+	Others []Container
 }
 
 // Pod has the values of a pod that decisions need.
@@ -81,6 +93,8 @@ type Pod struct {
 	Running bool
 	// Ended says that the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
+	// Unschedulable says that the scheduler has found no node for the pod yet.
+	Unschedulable bool
 	// Created is when the pod was created.
 	Created time.Time
 	// Started is when the kubelet started the pod; zero before.
@@ -97,11 +111,16 @@ type Pod struct {
 	// GraceEnds is when a pod that terminates must have ended; zero for another.
 	GraceEnds time.Time
 	QoS       corev1.PodQOSClass
-	// PodLevelResources says that the pod declares pod-level resources.
+	// PodLevelResources says that the pod declares pod-level resources, and PodLevel has them.
 	PodLevelResources bool
-	Containers        []Container
-	// Others are the init containers, including native sidecars. The operator never changes
-	// them, but they count for QoS.
+	PodLevel          Resources
+	// Overhead is what the pod needs besides its containers, by its RuntimeClass.
+	Overhead quantity.Amounts
+	// Containers are those that run for as long as the pod: native sidecars in the order in which
+	// they start, then the containers.
+	Containers []Container
+	// Others are the init containers that end before the containers start. The operator never
+	// changes them, but they count for QoS.
 	Others []Container
 	// Actual has, by container, the resources that the kubelet reports as applied. A
 	// container is missing until the kubelet reports it.
@@ -159,17 +178,15 @@ type OOMKill struct {
 	HitBytes int64
 }
 
+// KeepsOldPods says whether pods of an older template stay for now: a paused Deployment replaces
+// none, and a rollout that makes no progress may never replace them.
+func (d Deployment) KeepsOldPods() bool { return d.Paused || d.Stuck }
+
 // Container returns the container with that name, and whether it exists.
 func (d Deployment) Container(name string) (Container, bool) { return find(d.Containers, name) }
 
 // Container returns the container with that name, and whether it exists.
 func (p Pod) Container(name string) (Container, bool) { return find(p.Containers, name) }
-
-// LongRunning are the containers that run for as long as the pod: all but init containers that end.
-func (p Pod) LongRunning() []Container {
-	sidecars := slices.DeleteFunc(slices.Clone(p.Others), func(c Container) bool { return !c.IsSidecar })
-	return append(sidecars, p.Containers...)
-}
 
 func find(containers []Container, name string) (Container, bool) {
 	for _, c := range containers {
@@ -192,9 +209,12 @@ func ReadDeployment(d *appsv1.Deployment) Deployment {
 		UpdatedReplicas: d.Status.UpdatedReplicas,
 		Paused:          d.Spec.Paused,
 		Terminating:     d.DeletionTimestamp != nil,
-		Containers:      readContainers(d.Spec.Template.Spec.Containers),
+		Containers:      readLongRunning(&d.Spec.Template.Spec),
+		Others:          readEnding(&d.Spec.Template.Spec),
+		Overhead:        readable(d.Spec.Template.Spec.Overhead),
 
 		PodLevelResources: d.Spec.Template.Spec.Resources != nil,
+		PodLevel:          readPodLevel(d.Spec.Template.Spec.Resources),
 		MinReady:          time.Duration(d.Spec.MinReadySeconds) * time.Second,
 	}
 	if d.Spec.Replicas != nil {
@@ -254,8 +274,10 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Terminating:       p.DeletionTimestamp != nil,
 		QoS:               p.Status.QOSClass,
 		PodLevelResources: p.Spec.Resources != nil,
-		Containers:        readContainers(p.Spec.Containers),
-		Others:            readInitContainers(p.Spec.InitContainers),
+		PodLevel:          readPodLevel(p.Spec.Resources),
+		Overhead:          readable(p.Spec.Overhead),
+		Containers:        readLongRunning(&p.Spec),
+		Others:            readEnding(&p.Spec),
 		Actual:            map[string]Resources{},
 		Runs:              map[string]Run{},
 		Resized:           resizedAt(p),
@@ -275,12 +297,26 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 	for i := range p.Status.ContainerStatuses {
 		out.readStatus(&p.Status.ContainerStatuses[i])
 	}
+	for i := range p.Status.InitContainerStatuses {
+		status := &p.Status.InitContainerStatuses[i]
+		if _, ok := out.Container(status.Name); ok {
+			out.readStatus(status)
+		} else {
+			out.readActual(status)
+		}
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			out.Unready = c.LastTransitionTime.Time
 		}
+		out.Unschedulable = out.Unschedulable || IsUnschedulable(c)
 	}
 	return out
+}
+
+// IsUnschedulable says that a condition of a pod reports that the scheduler found no node for it.
+func IsUnschedulable(c corev1.PodCondition) bool {
+	return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 }
 
 // readStatus reads the status of one container.
@@ -290,11 +326,7 @@ func (p *Pod) readStatus(status *corev1.ContainerStatus) {
 		run.Since = status.State.Running.StartedAt.Time
 	}
 	p.Runs[status.Name] = run
-	if status.Resources != nil {
-		if actual, ok := readResources(*status.Resources); ok {
-			p.Actual[status.Name] = actual
-		}
-	}
+	p.readActual(status)
 	for i, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
 		if terminated == nil {
 			continue
@@ -307,6 +339,15 @@ func (p *Pod) readStatus(status *corev1.ContainerStatus) {
 	}
 	if IsBackingOff(status.State.Waiting) {
 		p.BackingOff = append(p.BackingOff, status.Name)
+	}
+}
+
+func (p *Pod) readActual(status *corev1.ContainerStatus) {
+	if status.Resources == nil {
+		return
+	}
+	if actual, ok := readResources(*status.Resources); ok {
+		p.Actual[status.Name] = actual
 	}
 }
 
@@ -380,10 +421,36 @@ func readResize(p *corev1.Pod) (r Resize) {
 	return r
 }
 
-func readInitContainers(containers []corev1.Container) []Container {
+// IsSidecar says that an init container is a native sidecar.
+func IsSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// LongRunning are the containers of a pod that run for as long as it: native sidecars, then the containers.
+func LongRunning(spec *corev1.PodSpec) []corev1.Container {
+	sidecars := slices.DeleteFunc(slices.Clone(spec.InitContainers), func(c corev1.Container) bool { return !IsSidecar(&c) })
+	return append(sidecars, spec.Containers...)
+}
+
+func readLongRunning(spec *corev1.PodSpec) []Container {
+	containers := LongRunning(spec)
 	out := readContainers(containers)
-	for i, c := range containers {
-		out[i].IsSidecar = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	for i := range len(containers) - len(spec.Containers) {
+		out[i].IsSidecar = true
+	}
+	return out
+}
+
+// readEnding reads the init containers that end, with the number of native sidecars before each.
+func readEnding(spec *corev1.PodSpec) (out []Container) {
+	sidecars := 0
+	for i, c := range readContainers(spec.InitContainers) {
+		if IsSidecar(&spec.InitContainers[i]) {
+			sidecars++
+			continue
+		}
+		c.SidecarsBefore = sidecars
+		out = append(out, c)
 	}
 	return out
 }
@@ -406,6 +473,14 @@ func readContainers(containers []corev1.Container) []Container {
 		out = append(out, container)
 	}
 	return out
+}
+
+// readPodLevel reads pod-level resources, which may be missing. An amount out of range counts as not set.
+func readPodLevel(r *corev1.ResourceRequirements) Resources {
+	if r == nil {
+		return Resources{}
+	}
+	return Resources{Requests: readable(r.Requests), Limits: readable(r.Limits)}
 }
 
 func readResources(r corev1.ResourceRequirements) (Resources, bool) {

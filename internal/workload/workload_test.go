@@ -65,6 +65,7 @@ func TestReadDeployment(t *testing.T) {
 	want := workload.Deployment{
 		Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "5", Generation: 3, Replicas: 2, UpdatedReplicas: 2,
 		Containers: []workload.Container{{Name: "app", Resources: workload.Resources{Requests: amounts(100, 128*mebi), Limits: amounts(200, 0)}}},
+		Others:     []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 1024*mebi)}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ReadDeployment() (-want +got):\n%s", diff)
@@ -106,6 +107,7 @@ func TestReadPod(t *testing.T) {
 			InitContainers: []corev1.Container{
 				declared("init", list("1", ""), nil),
 				{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+				{Name: "late-init"},
 			},
 			Containers: []corev1.Container{
 				{
@@ -129,21 +131,60 @@ func TestReadPod(t *testing.T) {
 				{Name: "huge", Resources: &corev1.ResourceRequirements{Requests: list("-1", "")}},
 				{Name: "late"},
 			},
+			InitContainerStatuses: []corev1.ContainerStatus{
+				{
+					Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(noon)}},
+					Resources: &corev1.ResourceRequirements{Requests: list("500m", "")},
+				},
+				{
+					Name: "proxy", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: metav1.NewTime(noon.Add(-time.Minute))}},
+					Resources:            &corev1.ResourceRequirements{Limits: list("", "64Mi")},
+				},
+			},
 		},
 	}
 	want := workload.Pod{
 		Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4, Current: true, Running: true, Started: noon, QoS: "Burstable",
 		Ready: true, ReadyChanged: noon.Add(time.Minute),
-		Runs: map[string]workload.Run{"app": {Since: noon.Add(time.Second), Restarted: true}, "huge": {}, "late": {}},
+		Runs: map[string]workload.Run{
+			"app": {Since: noon.Add(time.Second), Restarted: true}, "huge": {}, "late": {}, "proxy": {Since: noon, Restarted: true},
+		},
 		Containers: []workload.Container{
+			{Name: "proxy", IsSidecar: true},
 			{Name: "app", Resources: workload.Resources{Requests: amounts(101, 128*mebi), Limits: amounts(1000, 256*mebi)}, RestartOnMemory: true},
 			{Name: "huge", Unreadable: true},
 		},
-		Others: []workload.Container{{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}, {Name: "proxy", IsSidecar: true}},
-		Actual: map[string]workload.Resources{"app": {Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}},
+		Others: []workload.Container{
+			{Name: "init", Resources: workload.Resources{Requests: amounts(1000, 0)}}, {Name: "late-init", SidecarsBefore: 1},
+		},
+		Actual: map[string]workload.Resources{
+			"app": {Requests: amounts(100, 128*mebi), Limits: amounts(1000, 256*mebi)}, "init": {Requests: amounts(500, 0)}, "proxy": {Limits: amounts(0, 64*mebi)},
+		},
+		Kills: []workload.OOMKill{{Container: "proxy", At: noon.Add(-time.Minute), Termination: 1, HitBytes: 64 * mebi}},
+		Exits: []workload.Exit{{Container: "proxy", At: noon.Add(-time.Minute), OOMKilled: true}},
 	}
 	if diff := cmp.Diff(want, workload.ReadPod(pod, true)); diff != "" {
 		t.Errorf("ReadPod() (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnschedulablePods(t *testing.T) {
+	for name, tc := range map[string]struct {
+		condition corev1.PodCondition
+		want      bool
+	}{
+		"no node has room":                 {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, true},
+		"it has a node":                    {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, false},
+		"a scheduling gate holds it":       {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}, false},
+		"another condition has the reason": {corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{tc.condition, {Type: corev1.ContainersReady}}}}
+			if got := workload.ReadPod(pod, true).Unschedulable; got != tc.want {
+				t.Errorf("unschedulable is %t, want %t", got, tc.want)
+			}
+		})
 	}
 }
 

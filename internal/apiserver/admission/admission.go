@@ -26,7 +26,7 @@ import (
 const (
 	// PolicyName is the name of the policy. Several versions of the operator may run in one
 	// cluster, so a changed policy gets another name.
-	PolicyName = "verticalscaler-new-pods-1"
+	PolicyName = "verticalscaler-new-pods-2"
 
 	// managedBy is a label of the objects that the operator creates.
 	managedBy = "app.kubernetes.io/managed-by"
@@ -51,17 +51,28 @@ const (
 	// sizes are the sizes in the scaler's status.
 	sizes = `has(params.status) && has(params.status.newPods) && has(params.status.newPods.containers) ? params.status.newPods.containers : []`
 
+	// running are the containers that run for as long as the pod, with native sidecars.
+	running = `object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers.filter(o, has(o.restartPolicy) && o.restartPolicy == 'Always') : [])`
+
 	// fitting are the containers to which a size applies: those that have limits for exactly
 	// the resources that the size limits. If the template has changed since, the sizes could
 	// otherwise exceed its limits, and the pods would be rejected.
-	fitting = `object.spec.containers.filter(o, variables.sizes.exists(s, s.containerName == o.name && ['cpu', 'memory'].all(r,` +
+	fitting = `variables.running.filter(o, variables.sizes.exists(s, s.containerName == o.name && ['cpu', 'memory'].all(r,` +
 		` !(has(s.requests) && r in s.requests) || (has(s.limits) && r in s.limits) == (has(o.resources) && has(o.resources.limits) && r in o.resources.limits))))`
-
-	// mutation merges the sizes into the fitting containers.
-	mutation = `Object{spec: Object.spec{containers: variables.fitting.map(o, Object.spec.containers{name: o.name, resources: Object.spec.containers.resources{` +
-		`requests: variables.sizes.filter(s, s.containerName == o.name)[0].requests,` +
-		` ?limits: variables.sizes.filter(s, s.containerName == o.name)[0].?limits}})}}`
 )
+
+// mutation merges the sizes into the fitting containers, in both lists.
+func mutation() string {
+	isContainer := `object.spec.containers.exists(c, c.name == o.name)`
+	return `Object{spec: Object.spec{` + sized("containers", isContainer) + `, ` + sized("initContainers", "!"+isContainer) + `}}`
+}
+
+// sized are the fitting containers of a list with their sizes.
+func sized(list, isInList string) string {
+	return list + `: variables.fitting.filter(o, ` + isInList + `).map(o, Object.spec.` + list + `{name: o.name, resources: Object.spec.` + list + `.resources{` +
+		`requests: variables.sizes.filter(s, s.containerName == o.name)[0].requests,` +
+		` ?limits: variables.sizes.filter(s, s.containerName == o.name)[0].?limits}})`
+}
 
 // Policy is the policy that all bindings share. It is part of the installation, in
 // config/components/new-pods, because permission to write policies is permission to change any
@@ -83,11 +94,12 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 			MatchConditions: []admissionv1.MatchCondition{{Name: "of-the-deployment", Expression: podOfDeployment}},
 			Variables: []admissionv1.Variable{
 				{Name: "sizes", Expression: sizes},
+				{Name: "running", Expression: running},
 				{Name: "fitting", Expression: fitting},
 			},
 			Mutations: []admissionv1.Mutation{{
 				PatchType:          admissionv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: mutation},
+				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: mutation()},
 			}},
 			FailurePolicy:      ptr.To(admissionv1.Ignore),
 			ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,

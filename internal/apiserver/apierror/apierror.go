@@ -147,6 +147,8 @@ func forbiddenReason(message string) string {
 		return v1beta1.ReasonQuotaExceeded
 	case strings.Contains(message, " per Container is ") || strings.Contains(message, " per Pod is ") || strings.Contains(message, " ratio per "):
 		return v1beta1.ReasonLimitRange
+	case strings.Contains(message, "which are not available on node"): // of features
+		return v1beta1.ReasonUnsupported
 	case missingPermission.MatchString(message):
 		return v1beta1.ReasonForbidden
 	}
@@ -160,7 +162,7 @@ func invalidReason(message string) string {
 	switch {
 	case strings.Contains(message, "Pod QOS Class may not change"):
 		return v1beta1.ReasonQoSChange
-	case strings.Contains(message, "without support for resize"):
+	case strings.Contains(message, "without support for resize"), strings.Contains(message, "pods with pod-level resources"):
 		return v1beta1.ReasonUnsupported
 	}
 	return v1beta1.ReasonRejected

@@ -91,6 +91,18 @@ func TestOf(t *testing.T) {
 			answer(422, "Invalid", `Pod "web-1" is invalid: spec: Forbidden: Pod running on node without support for resize`, field("spec")),
 			"Unsupported",
 		},
+		"pod-level resources before Kubernetes 1.36": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: []: Forbidden: pods with pod-level resources cannot be resized`),
+			"Unsupported",
+		},
+		"pod-level resources without the feature gate": {
+			answer(422, "Invalid", `Pod "web-1" is invalid: []: Forbidden: resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled`),
+			"Unsupported",
+		},
+		"a node that cannot resize pod-level resources": {
+			answer(403, "Forbidden", `pods "web-1" is forbidden: pod update requires features InPlacePodLevelResourcesVerticalScaling which are not available on node "old"`),
+			"Unsupported",
+		},
 		"a ValidatingAdmissionPolicy": {
 			answer(422, "Invalid", `pods "web-1" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false`),
 			"Rejected",

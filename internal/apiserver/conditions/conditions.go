@@ -39,3 +39,15 @@ func Truncated(message string) string {
 	}
 	return strings.ToValidUTF8(message[:MaxMessage-3], "") + "..."
 }
+
+// maxQuote is the maximum length in bytes of a text of a user that a message quotes.
+const maxQuote = 256
+
+// OneLine turns a text of a user into one short line of valid UTF-8 that a message can quote.
+func OneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if len(text) > maxQuote {
+		text = strings.ToValidUTF8(text[:maxQuote], "") + "..."
+	}
+	return text
+}

@@ -41,19 +41,26 @@ func Of(entries []metav1.ManagedFieldsEntry, manager string) (*fieldpath.Set, er
 }
 
 // HasResource says whether the set contains an entry, such as "cpu", of the list "requests"
-// or "limits" of a container in a Deployment's pod template. A nil set is empty.
+// or "limits" of a container or an init container in a Deployment's pod template: their names differ.
+// A nil set is empty.
 func HasResource(set *fieldpath.Set, container, list, resource string) bool {
-	return set != nil && set.Has(fieldpath.MakePathOrDie("spec", "template", "spec", "containers",
-		fieldpath.KeyByFields("name", container), "resources", list, resource))
+	leaf := Leaf{Container: container, List: list, Resource: resource}
+	sidecar := leaf
+	sidecar.IsSidecar = true
+	return set != nil && (set.Has(leaf.path(InTemplate)) || set.Has(sidecar.path(InTemplate)))
 }
 
 // Leaf is one entry of a container's resources, such as "cpu" in "requests".
-type Leaf struct{ Container, List, Resource string }
+type Leaf struct {
+	Container, List, Resource string
+	// IsSidecar says that the container is an init container.
+	IsSidecar bool
+}
 
-// The path to the containers of a Deployment and of a pod.
+// The path to the spec of the pods of a Deployment, and of a pod.
 var (
-	InTemplate = []string{"spec", "template", "spec", "containers"}
-	InPod      = []string{"spec", "containers"}
+	InTemplate = []string{"spec", "template", "spec"}
+	InPod      = []string{"spec"}
 )
 
 // WithTemplate returns the entries with all fields of a manager of Deployments replaced by
@@ -78,7 +85,7 @@ func WithTemplate(entries []metav1.ManagedFieldsEntry, manager string, leaves []
 // WritersOf names the managers that own at least one of the leaves, and their operations:
 // "helm (Update)", "kubectl-edit (Update, resize)". It leaves out one manager. The names are
 // sorted.
-func WritersOf(entries []metav1.ManagedFieldsEntry, containers []string, leaves []Leaf, except string) (names []string, err error) {
+func WritersOf(entries []metav1.ManagedFieldsEntry, spec []string, leaves []Leaf, except string) (names []string, err error) {
 	for _, entry := range entries {
 		if entry.Manager == except || entry.FieldsV1 == nil {
 			continue
@@ -87,7 +94,7 @@ func WritersOf(entries []metav1.ManagedFieldsEntry, containers []string, leaves 
 		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
 			return nil, fmt.Errorf("decoding the fields of manager %s: %w", entry.Manager, err)
 		}
-		if !slices.ContainsFunc(leaves, func(leaf Leaf) bool { return set.Has(leaf.path(containers)) }) {
+		if !slices.ContainsFunc(leaves, func(leaf Leaf) bool { return set.Has(leaf.path(spec)) }) {
 			continue
 		}
 		operation := string(entry.Operation)
@@ -100,10 +107,14 @@ func WritersOf(entries []metav1.ManagedFieldsEntry, containers []string, leaves 
 	return slices.Compact(names), nil
 }
 
-func (l Leaf) path(containers []string) fieldpath.Path {
+func (l Leaf) path(spec []string) fieldpath.Path {
 	var parts []any
-	for _, part := range containers {
+	for _, part := range spec {
 		parts = append(parts, part)
 	}
-	return fieldpath.MakePathOrDie(append(parts, fieldpath.KeyByFields("name", l.Container), "resources", l.List, l.Resource)...)
+	list := "containers"
+	if l.IsSidecar {
+		list = "initContainers"
+	}
+	return fieldpath.MakePathOrDie(append(parts, list, fieldpath.KeyByFields("name", l.Container), "resources", l.List, l.Resource)...)
 }

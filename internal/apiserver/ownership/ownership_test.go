@@ -77,7 +77,7 @@ func TestOf(t *testing.T) {
 }
 
 func TestWritersOf(t *testing.T) {
-	requests := []Leaf{{"app", "requests", "cpu"}, {"app", "requests", "memory"}}
+	requests := []Leaf{{"app", "requests", "cpu", false}, {"app", "requests", "memory", false}}
 	pod := metav1.ManagedFieldsEntry{Manager: "updater", Subresource: "resize", Operation: "Update", FieldsV1: metav1.NewFieldsV1(
 		`{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{"f:resources":{"f:requests":{"f:cpu":{}}}}}}}`)}
 	helm := managed("helm", "", allOfApp)

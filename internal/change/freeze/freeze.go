@@ -22,6 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
 // The keys of the ConfigMap.
@@ -29,9 +31,6 @@ const (
 	keyNamespaces = "namespaces"
 	keyReason     = "reason"
 )
-
-// maxReason is the maximum length of a reason in bytes.
-const maxReason = 256
 
 // State is the content of the ConfigMap.
 type State struct {
@@ -48,7 +47,7 @@ func Read(c *corev1.ConfigMap) State {
 	if c == nil {
 		return State{}
 	}
-	s := State{Active: true, Reason: oneLine(c.Data[keyReason])}
+	s := State{Active: true, Reason: conditions.OneLine(c.Data[keyReason])}
 	for _, name := range strings.FieldsFunc(c.Data[keyNamespaces], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			s.Namespaces = nil
@@ -59,15 +58,6 @@ func Read(c *corev1.ConfigMap) State {
 	slices.Sort(s.Namespaces)
 	s.Namespaces = slices.Compact(s.Namespaces)
 	return s
-}
-
-// oneLine turns a text into one short line.
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
-	}
-	return text
 }
 
 // Freezes says whether the namespace is frozen.
@@ -108,6 +98,20 @@ func (s *Switch) Frozen(namespace string) (why string, frozen bool) {
 		return fmt.Sprintf("ConfigMap %s freezes changes", s.ConfigMap), true
 	}
 	return fmt.Sprintf("ConfigMap %s freezes changes: %s", s.ConfigMap, s.state.Reason), true
+}
+
+// Announced says whether an administrator has frozen the namespace, and why. Unlike Frozen, it is
+// false while it is unknown whether the ConfigMap exists: every restart would look like a freeze.
+func (s *Switch) Announced(namespace string) (why string, frozen bool) {
+	if s == nil {
+		return "", false
+	}
+	select {
+	case <-s.synced:
+		return s.Frozen(namespace)
+	default:
+		return "", false
+	}
 }
 
 // Set stores the state of the ConfigMap, and says whether it is new.

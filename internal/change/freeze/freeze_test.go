@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 	if got := Read(nil); got.Active || got.Freezes("a") {
 		t.Errorf("no ConfigMap: %+v", got)
 	}
-	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > maxReason+3 || !utf8.ValidString(got) {
+	if got := Read(&corev1.ConfigMap{Data: map[string]string{"reason": strings.Repeat("ü", 1000)}}).Reason; len(got) > 256+3 || !utf8.ValidString(got) {
 		t.Errorf("a long reason: %d bytes", len(got))
 	}
 }
@@ -140,6 +140,29 @@ func (s *countedSubResource) Update(context.Context, client.Object, ...client.Su
 func (s *countedSubResource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 	s.c.writes++
 	return nil
+}
+
+// A switch whose state is unknown freezes, but does not say that an administrator has frozen.
+func TestAnnounced(t *testing.T) {
+	s := New(types.NamespacedName{Namespace: "system", Name: "freeze"})
+	is := func(namespace, want string) {
+		t.Helper()
+		if why, frozen := s.Announced(namespace); why != want || frozen != (want != "") {
+			t.Errorf("Announced(%q) = %q, %t; want %q", namespace, why, frozen, want)
+		}
+	}
+	if _, frozen := s.Frozen("shop"); !frozen {
+		t.Error("an unknown state does not freeze")
+	}
+	is("shop", "")
+	s.Set(State{Active: true, Namespaces: []string{"shop"}, Reason: "incident 42"})
+	is("shop", "ConfigMap system/freeze freezes changes: incident 42")
+	is("other", "")
+	s.Set(State{})
+	is("shop", "")
+	if why, frozen := (*Switch)(nil).Announced("shop"); frozen {
+		t.Error("no switch freezes: " + why)
+	}
 }
 
 func TestGuard(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	prom "github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,13 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Source reads past usage, in chronological order.
@@ -56,12 +56,12 @@ const (
 	failed = "failed"
 )
 
-var fills = prom.NewCounterVec(prom.CounterOpts{
-	Name: "verticalscaler_history_fills_total",
-	Help: "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
-}, []string{"outcome"})
-
-func init() { metrics.Registry.MustRegister(fills) }
+var fills = metrics.NewCounter(metrics.Metric{
+	Name:      "verticalscaler_history_fills_total",
+	Help:      "Attempts to fill a scaler's history from Prometheus, by outcome: filled, empty (nothing known there, or no more than here), failed.",
+	Labels:    []string{"outcome"},
+	Stability: metrics.Beta,
+}, []string{filled}, []string{empty}, []string{failed})
 
 // Filler is the loop that fills histories. It runs on the leader only.
 type Filler struct {
@@ -278,7 +278,7 @@ func (f *Filler) attempt(ctx context.Context, scaler *v1beta1.VerticalScaler) (r
 		return r // the Deployment may still be created
 	}
 	target := prometheus.Target{Namespace: scaler.Namespace, Deployment: deployment.Name}
-	for _, c := range deployment.Spec.Template.Spec.Containers {
+	for _, c := range workload.LongRunning(&deployment.Spec.Template.Spec) {
 		target.Containers = append(target.Containers, c.Name)
 	}
 	switch f.Histories.StartFilling(scaler, f.Lookback/2) {

@@ -133,7 +133,7 @@ func (c *Collector) remember(scaler types.NamespacedName, k known) {
 	c.known[scaler] = k
 }
 
-// Collect makes one round over all namespaces that have scalers.
+// Collect makes one round over all namespaces that have scalers which do not stand back.
 func (c *Collector) Collect(ctx context.Context) {
 	var scalers v1beta1.VerticalScalerList
 	if err := c.Cached.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
@@ -144,6 +144,9 @@ func (c *Collector) Collect(ctx context.Context) {
 	seen := map[types.NamespacedName]bool{}
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
+		if scaler.StandsBack(s) {
+			continue
+		}
 		namespaces[s.Namespace] = append(namespaces[s.Namespace], s)
 		seen[client.ObjectKeyFromObject(s)] = true
 	}
@@ -207,6 +210,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
+	pods = withoutInjectedSidecars(pods, containersOf(&deployment))
 	samples, refused = usable(pods, samples, refused)
 	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
 	told := c.tell(key, after)
@@ -219,6 +223,18 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	if outdated || told {
 		c.wake(ctx, vs)
 	}
+}
+
+// withoutInjectedSidecars are the pods without the native sidecars that their template does not have. The
+// operator does not size these, and not every source has usage of them.
+func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.Pod {
+	out := slices.Clone(pods)
+	for i, pod := range out {
+		out[i].Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c workload.Container) bool {
+			return c.IsSidecar && !slices.Contains(declared, c.Name)
+		})
+	}
+	return out
 }
 
 // usable is the answer about the pods' containers. It refuses samples that a container cannot have.
@@ -396,7 +412,7 @@ func (c *Collector) wake(ctx context.Context, vs *v1beta1.VerticalScaler) {
 }
 
 func containersOf(deployment *appsv1.Deployment) (names []string) {
-	for _, c := range deployment.Spec.Template.Spec.Containers {
+	for _, c := range workload.LongRunning(&deployment.Spec.Template.Spec) {
 		names = append(names, c.Name)
 	}
 	return names

@@ -419,6 +419,15 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 					w.scaler(namespace, name, name)
 				}
 			}
+			// Scalers that stand back cost nothing else: another scaler sizes the Deployment.
+			for j := range 3 {
+				name := fmt.Sprintf("behind-%d", j)
+				want["*v1beta1.VerticalScaler ns-0/"+name] = 1
+				w.create(&v1beta1.VerticalScaler{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns-0", Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "d-0"},
+					Status: v1beta1.VerticalScalerStatus{ObservedGeneration: 1},
+				})
+			}
 			w.reads, w.read = 0, map[string]int{}
 			w.round()
 			if diff := cmp.Diff(want, w.read); diff != "" {
@@ -738,6 +747,7 @@ func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScal
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("scaler-" + name)},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: deployment},
 	}
+	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
 	w.create(vs)
 	w.must(w.collector.Histories.Load(w.t.Context(), vs, w.clock.Now()))
 	return vs

@@ -4,21 +4,19 @@
 package collect
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 // used is the outcome of a sample that was not refused.
 const used = "Used"
 
-var received = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "verticalscaler_samples_total",
-	Help: "Usage samples received, by what became of them: Used, or the reason of the refusal.",
-}, []string{"outcome"})
-
-func init() { metrics.Registry.MustRegister(received) }
+var received = metrics.NewCounter(metrics.Metric{
+	Name:      "verticalscaler_samples_total",
+	Help:      "Usage samples received, by what became of them: Used, or the reason of the refusal.",
+	Labels:    []string{"outcome"},
+	Stability: metrics.Beta,
+}, []string{used})
 
 // count counts what a source has delivered.
 func count(samples []usage.Sample, refused []usage.Refused) {

@@ -20,8 +20,8 @@ import (
 //   - A pod counts while its phase is Running, whichever ReplicaSet of the Deployment created it
 //     and however young it is. A pod that terminates counts until its grace period is over: then
 //     its kubelet does not answer, and another pod has taken its place.
-//   - Each container in the spec of such a pod counts, except init containers. One that does not
-//     run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
+//   - Each container in the spec of such a pod counts, except init containers that end and native
+//     sidecars that are not in the Deployment's template. One that does not run, in CrashLoopBackOff or after it has completed, counts too: what it will use is unknown.
 //   - A container is silent if the answer has no usable sample of it. A sample that the source
 //     refuses, such as a stale one, is none. One that was delivered before is still one: a source
 //     may measure less often than it is asked.

@@ -4,8 +4,11 @@
 package metricsapi
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -29,13 +32,8 @@ const (
 	maxQuantity = 40
 )
 
-// podList, podMetrics and containerMetrics are the fields of the API's types that are read. Fields
-// that can be invalid on their own stay raw and are decoded one by one.
-type podList struct {
-	Kind  string            `json:"kind"`
-	Items []json.RawMessage `json:"items"`
-}
-
+// podMetrics and containerMetrics are the fields of the API's types that are read. Fields that can
+// be invalid on their own stay raw and are decoded one by one.
 type podMetrics struct {
 	Metadata struct {
 		Name      string `json:"name"`
@@ -66,20 +64,89 @@ type decoder struct {
 
 // decode reads a response. It returns an error only if the response is not a list of pod metrics.
 func decode(body []byte, namespace string, now time.Time, maxAge time.Duration) ([]usage.Sample, []usage.Refused, error) {
-	var list podList
-	if err := json.Unmarshal(body, &list); err != nil {
+	d := decoder{namespace: namespace, now: now, maxAge: maxAge}
+	pods := map[string]bool{}
+	kind, err := eachItem(body, func(item json.RawMessage) error {
+		if d.pod(item, pods); len(d.samples)+len(d.refused) > maxItems {
+			return errTooMany
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, nil, err
 	}
-	if list.Kind != "PodMetricsList" {
+	if kind != "PodMetricsList" {
 		// Another JSON document, such as an error, must not look like a namespace without usage.
-		return nil, nil, fmt.Errorf("its kind is %.40q, not PodMetricsList", list.Kind)
-	}
-	d := decoder{namespace: namespace, now: now, maxAge: maxAge}
-	pods := make(map[string]bool, len(list.Items))
-	for _, item := range list.Items {
-		d.pod(item, pods)
+		return nil, nil, fmt.Errorf("its kind is %.40q, not PodMetricsList", kind)
 	}
 	return d.samples, d.refused, nil
+}
+
+// eachItem calls back for each item of a list, and returns the list's kind. Items are decoded one
+// at a time: a list of many tiny ones would take a multiple of its bytes.
+func eachItem(body []byte, callback func(json.RawMessage) error) (kind string, err error) {
+	list := json.NewDecoder(bytes.NewReader(body))
+	if err := expect(list, '{'); err != nil {
+		return "", err
+	}
+	var item json.RawMessage
+	for list.More() {
+		key, err := list.Token()
+		if err != nil {
+			return "", err
+		}
+		switch key {
+		case "kind":
+			err = list.Decode(&kind)
+		case "items":
+			err = eachElement(list, callback)
+		default:
+			err = list.Decode(&item)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if err := expect(list, '}'); err != nil {
+		return "", err
+	}
+	if _, err := list.Token(); !errors.Is(err, io.EOF) {
+		return "", errors.New("there is data after its end")
+	}
+	return kind, nil
+}
+
+// eachElement calls back for each element of an array, if there is one: a list without items may
+// have null.
+func eachElement(list *json.Decoder, callback func(json.RawMessage) error) error {
+	switch opening, err := list.Token(); {
+	case err != nil:
+		return err
+	case opening == nil:
+		return nil
+	case opening != json.Delim('['):
+		return errors.New("its items are not an array")
+	}
+	var item json.RawMessage
+	for list.More() {
+		item = item[:0]
+		if err := list.Decode(&item); err != nil {
+			return err
+		}
+		if err := callback(item); err != nil {
+			return err
+		}
+	}
+	return expect(list, ']')
+}
+
+// expect reads a bracket.
+func expect(list *json.Decoder, want json.Delim) error {
+	got, err := list.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("there is %v instead of %v", got, want)
+	}
+	return err
 }
 
 func (d *decoder) refuse(pod, container string, why usage.Refusal) {
@@ -88,6 +155,10 @@ func (d *decoder) refuse(pod, container string, why usage.Refusal) {
 
 // pod reads one item of the list. A problem of the whole pod is rejected once, without a container.
 func (d *decoder) pod(item json.RawMessage, seen map[string]bool) {
+	if len(item) > maxItem {
+		d.refuse("", "", usage.Malformed)
+		return
+	}
 	var pod podMetrics
 	err := json.Unmarshal(item, &pod)
 	name := pod.Metadata.Name

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,9 +34,6 @@ const (
 
 	// DefaultTimeout applies to the whole response.
 	DefaultTimeout = 30 * time.Second
-
-	// DefaultMaxBytes is about 200 times the response of metrics-server for 1,000 pods.
-	DefaultMaxBytes = 64 << 20
 )
 
 // ErrUnavailable is wrapped by errors that mean that the API is not served: metrics-server is not
@@ -49,8 +45,7 @@ type Getter interface {
 	Get() *rest.Request
 }
 
-// Source reads the usage of a namespace's pods. New creates one; a test may set the fields
-// itself.
+// Source reads the usage of a namespace's pods. Several namespaces may be read at once.
 type Source struct {
 	Client Getter
 	// MaxAge is the largest accepted age of samples. 0 is DefaultMaxAge.
@@ -59,6 +54,8 @@ type Source struct {
 	Timeout time.Duration
 	// MaxBytes is the largest accepted response. 0 is DefaultMaxBytes.
 	MaxBytes int64
+
+	large turn
 }
 
 // New returns a source for a cluster.
@@ -76,16 +73,17 @@ func New(cfg *rest.Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the metrics API: %w", err)
 	}
-	return &Source{Client: client}, nil
+	return &Source{Client: client, large: newTurn()}, nil
 }
 
 // List reads the usage of all pods of a namespace. An error means that nothing was read. It wraps
 // ErrUnavailable if the API is not served.
 func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
-	body, err := s.read(ctx, namespace)
+	body, end, err := s.read(ctx, namespace)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the usage of namespace %q: %w", namespace, err)
 	}
+	defer end()
 	samples, refused, err := decode(body, namespace, now, orDefault(s.MaxAge, DefaultMaxAge))
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding the usage of namespace %q: %w", namespace, err)
@@ -93,9 +91,10 @@ func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]u
 	return samples, refused, nil
 }
 
-func (s *Source) read(ctx context.Context, namespace string) (body []byte, err error) {
+// read returns the response. The caller calls end when it has decoded it.
+func (s *Source) read(ctx context.Context, namespace string) (body []byte, end func(), err error) {
 	if namespace == "" {
-		return nil, errors.New("no namespace given") // the client would list all namespaces
+		return nil, nil, errors.New("no namespace given") // the client would list all namespaces
 	}
 	ctx, cancel := context.WithTimeout(ctx, orDefault(s.Timeout, DefaultTimeout))
 	defer cancel()
@@ -104,22 +103,14 @@ func (s *Source) read(ctx context.Context, namespace string) (body []byte, err e
 	// response.
 	stream, err := s.Client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = stream.Close() }() // read only: no data can be lost
 
-	most := orDefault(s.MaxBytes, DefaultMaxBytes)
-	body, err = io.ReadAll(io.LimitReader(stream, most+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(body)) > most {
-		return nil, fmt.Errorf("the response is longer than %d bytes", most)
-	}
-	return body, nil
+	return readBounded(ctx, stream, orDefault(s.MaxBytes, DefaultMaxBytes), s.large)
 }
 
 func orDefault[T time.Duration | int64](value, byDefault T) T {

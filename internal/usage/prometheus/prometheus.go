@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package prometheus reads past usage from a Prometheus that scrapes the kubelets' cAdvisor, or from
-// another server with its API: Thanos, Mimir, VictoriaMetrics.
+// another server with its API: Thanos, Mimir, VictoriaMetrics. For plots, it also reads past requests
+// and limits.
 //
 // Responses are checked item by item, as in package metricsapi: a point that is not a number costs
 // one sample, not the response. The options bound time and memory: no response is read beyond a
@@ -84,6 +85,9 @@ type Target struct {
 	Namespace  string
 	Deployment string
 	Containers []string
+	// Scaler is the VerticalScaler whose metrics Sizes may read; empty for none. It has no
+	// effect on usage.
+	Scaler string
 }
 
 // Queries returns the queries that Range uses for a target: for CPU and for memory.
@@ -115,14 +119,25 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 	}
 	defer c.close()
 
-	step := s.options.Step
-	length := min(longestChunk.Truncate(step), maxPoints*step) // of a part, from its first point to its last
+	return c.inParts(from, to, s.options.Step, longestChunk, func(r v1.Range) error {
+		chunk, err := s.chunk(ctx, c, queries, r)
+		if err == nil {
+			each(chunk)
+		}
+		return err
+	})
+}
+
+// inParts reads a time range, both ends included, in parts of at most the given length. It halves the
+// length while the response is too large.
+func (c *client) inParts(from, to time.Time, step, longest time.Duration, read func(v1.Range) error) error {
+	length := min(longest.Truncate(step), maxPoints*step) // of a part, from its first point to its last
 	for at := ceil(from, step); !at.After(to); {
 		last := at.Add(length)
 		if last.After(to) {
 			last = to.Truncate(step)
 		}
-		chunk, err := s.chunk(ctx, c, queries, v1.Range{Start: at, End: last, Step: step})
+		err := read(v1.Range{Start: at, End: last, Step: step})
 		if isTooLong(err) && length > max(shortestChunk, step) {
 			length = (length / 2).Truncate(step)
 			continue
@@ -130,7 +145,6 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 		if err != nil {
 			return c.explain(err)
 		}
-		each(chunk)
 		at = last.Add(step)
 	}
 	return nil
@@ -140,13 +154,9 @@ func (s *Source) Range(ctx context.Context, t Target, from, to time.Time, each f
 func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (chunk Chunk, err error) {
 	var answers [2]model.Matrix
 	for i, query := range []string{q.cpu, q.memory} {
-		value, warnings, err := c.query(ctx, query, r, s.options.Timeout)
+		matrix, warnings, err := s.matrix(ctx, c, query, r)
 		if err != nil {
 			return Chunk{}, err
-		}
-		matrix, ok := value.(model.Matrix)
-		if !ok {
-			return Chunk{}, fmt.Errorf("%w: the result is a %T, not a matrix", errNotPrometheus, value)
 		}
 		answers[i] = matrix
 		for _, warning := range warnings {
@@ -158,6 +168,19 @@ func (s *Source) chunk(ctx context.Context, c *client, q queries, r v1.Range) (c
 	d := decoder{queries: q, first: r.Start, last: r.End, window: s.options.RateWindow, refused: map[usage.Refusal]int{}}
 	chunk.Samples, chunk.Refused = d.decode(answers[0], answers[1]), d.refused
 	return chunk, nil
+}
+
+// matrix sends one query.
+func (s *Source) matrix(ctx context.Context, c *client, query string, r v1.Range) (model.Matrix, v1.Warnings, error) {
+	value, warnings, err := c.query(ctx, query, r, s.options.Timeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	matrix, ok := value.(model.Matrix)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: the result is a %T, not a matrix", errNotPrometheus, value)
+	}
+	return matrix, warnings, nil
 }
 
 // ceil rounds up to whole steps, so that repeated queries use the same times.

@@ -112,12 +112,19 @@ func FuzzQueries(f *testing.F) {
 		selector = `{namespace=Q,pod=~Q,container=~Q,container!=Q,container!=Q,cluster=Q}`
 		cpu      = "max by (pod,container) (rate(container_cpu_usage_seconds_total" + selector + "[4m]))"
 		memory   = "max by (pod,container) (max_over_time(container_memory_working_set_bytes" + selector + "[2m]))"
+		sizes    = " by (__name__,container,resource) ({__name__=~Q,namespace=Q,pod=~Q,container=~Q,resource=~Q,cluster=Q} unless on (namespace,pod) (kube_pod_status_phase{namespace=Q,pod=~Q,phase!=Q,cluster=Q} == 1))"
+		requests = "max by (target_container,resource) (verticalscaler_container_request{target_namespace=Q,scaler=Q,target_container=~Q,resource=~Q,cluster=Q})"
 	)
 	f.Fuzz(func(t *testing.T, namespace, deployment, container, other, label string) {
 		s := source(t, "http://prometheus", func(o *Options) { o.Labels = map[string]string{"cluster": label} })
-		q, err := s.queriesFor(Target{Namespace: namespace, Deployment: deployment, Containers: []string{container, other}})
+		q, err := s.queriesFor(Target{Namespace: namespace, Deployment: deployment, Containers: []string{container, other}, Scaler: deployment})
 		if err != nil {
 			return
+		}
+		for query, want := range map[string]string{q.sizes[0]: "min" + sizes, q.sizes[1]: "max" + sizes, q.requests: requests} {
+			if got := quoted.ReplaceAllString(query, "Q"); got != want {
+				t.Errorf("the query is %s", query)
+			}
 		}
 		for query, want := range map[string]string{q.cpu: cpu, q.memory: memory} {
 			if got := quoted.ReplaceAllString(query, "Q"); got != want {

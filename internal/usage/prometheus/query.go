@@ -35,6 +35,8 @@ const (
 type queries struct {
 	namespace   string
 	cpu, memory string
+	sizes       [2]string // the least and the most of what kube-state-metrics reports
+	requests    string    // what the operator reports; empty without a scaler
 	pods        *regexp.Regexp
 	containers  []string
 }
@@ -67,17 +69,44 @@ func (s *Source) queriesFor(t Target) (q queries, err error) {
 	pods := regexp.QuoteMeta(t.Deployment) + "-" + hashPattern + "-" + suffixPattern
 	selector := fmt.Sprintf(`namespace=%s,pod=~%s,container=~%s,container!="",container!="POD"`,
 		strconv.Quote(t.Namespace), strconv.Quote(pods), strconv.Quote(strings.Join(containers, "|")))
+	labels := ""
 	for _, name := range slices.Sorted(maps.Keys(s.options.Labels)) {
-		selector += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
+		labels += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
 	}
-	return queries{
+	selector += labels
+	q = queries{
 		namespace: t.Namespace,
 		cpu:       fmt.Sprintf("max by (pod,container) (rate(container_cpu_usage_seconds_total{%s}[%s]))", selector, promDuration(s.options.RateWindow)),
 		memory: fmt.Sprintf("max by (pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector,
 			promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
 		pods:       regexp.MustCompile("^" + pods + "$"),
 		containers: t.Containers,
-	}, nil
+	}
+	if err := q.askForSizes(t, pods, containers, labels); err != nil {
+		return queries{}, err
+	}
+	return q, nil
+}
+
+// askForSizes adds the queries for requests and limits. A pod that has ended is not deleted at
+// once, and still has its requests in kube-state-metrics.
+func (q *queries) askForSizes(t Target, pods string, containers []string, labels string) error {
+	of := fmt.Sprintf(`namespace=%s,pod=~%s`, strconv.Quote(t.Namespace), strconv.Quote(pods))
+	those := fmt.Sprintf(`container=~%s,resource=~"cpu|memory"`, strconv.Quote(strings.Join(containers, "|")))
+	for i, aggregation := range []string{"min", "max"} {
+		q.sizes[i] = fmt.Sprintf(
+			`%s by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",%s,%s%s} unless on (namespace,pod) (kube_pod_status_phase{%s,phase!="Running"%s} == 1))`,
+			aggregation, of, those, labels, of, labels)
+	}
+	if t.Scaler == "" {
+		return nil
+	}
+	if wrong := validation.IsDNS1123Subdomain(t.Scaler); len(wrong) > 0 {
+		return fmt.Errorf("%.80q is not a valid name of a VerticalScaler", t.Scaler)
+	}
+	q.requests = fmt.Sprintf(`max by (target_container,resource) (verticalscaler_container_request{target_namespace=%s,scaler=%s,target_%s%s})`,
+		strconv.Quote(t.Namespace), strconv.Quote(t.Scaler), those, labels)
+	return nil
 }
 
 func promDuration(d time.Duration) string { return model.Duration(d).String() }

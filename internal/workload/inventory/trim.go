@@ -43,8 +43,10 @@ func trimDeployment(d *appsv1.Deployment) {
 	d.ManagedFields = nil
 	d.Annotations, d.Labels = nil, nil
 	d.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers: trimContainers(d.Spec.Template.Spec.Containers),
-		Resources:  d.Spec.Template.Spec.Resources,
+		Containers:     trimContainers(d.Spec.Template.Spec.Containers),
+		InitContainers: trimInitContainers(d.Spec.Template.Spec.InitContainers),
+		Resources:      d.Spec.Template.Spec.Resources,
+		Overhead:       d.Spec.Template.Spec.Overhead,
 	}}
 	d.Status.Conditions = trimDeploymentConditions(d.Status.Conditions)
 }
@@ -77,17 +79,16 @@ func trimPod(p *corev1.Pod) {
 		Containers:     trimContainers(p.Spec.Containers),
 		InitContainers: trimInitContainers(p.Spec.InitContainers),
 		Resources:      p.Spec.Resources,
+		Overhead:       p.Spec.Overhead,
 		NodeName:       p.Spec.NodeName,
 	}
 	statuses := make([]corev1.ContainerStatus, 0, len(p.Status.ContainerStatuses))
 	for _, s := range p.Status.ContainerStatuses {
-		statuses = append(statuses, corev1.ContainerStatus{
-			Name:                 s.Name,
-			RestartCount:         s.RestartCount,
-			Resources:            s.Resources,
-			State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: trimWaiting(s.State.Waiting)},
-			LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
-		})
+		statuses = append(statuses, trimStatus(s))
+	}
+	var init []corev1.ContainerStatus
+	for _, s := range p.Status.InitContainerStatuses {
+		init = append(init, trimStatus(s))
 	}
 	p.Status = corev1.PodStatus{
 		Phase:             p.Status.Phase,
@@ -95,6 +96,18 @@ func trimPod(p *corev1.Pod) {
 		StartTime:         p.Status.StartTime,
 		Conditions:        trimConditions(p.Status.Conditions),
 		ContainerStatuses: statuses,
+
+		InitContainerStatuses: init,
+	}
+}
+
+func trimStatus(s corev1.ContainerStatus) corev1.ContainerStatus {
+	return corev1.ContainerStatus{
+		Name:                 s.Name,
+		RestartCount:         s.RestartCount,
+		Resources:            s.Resources,
+		State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: trimWaiting(s.State.Waiting)},
+		LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
 	}
 }
 
@@ -123,14 +136,17 @@ func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFields
 	return out
 }
 
-// trimConditions keeps the resize conditions, and the status and transition time of Ready.
+// trimConditions keeps the resize conditions, the status and transition time of Ready, and that a
+// pod is unschedulable, without the message, which changes with each node.
 func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
-		switch c.Type {
-		case corev1.PodResizePending, corev1.PodResizeInProgress:
+		switch {
+		case c.Type == corev1.PodResizePending, c.Type == corev1.PodResizeInProgress:
 			out = append(out, c)
-		case corev1.PodReady:
+		case c.Type == corev1.PodReady:
 			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		case workload.IsUnschedulable(c):
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
 	}
 	return out

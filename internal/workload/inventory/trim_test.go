@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestTheRandomObjectsAreRead(t *testing.T) {
 			"Deployment": isDeployments,
 			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
 			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
-			"sidecars":         len(read.LongRunning()) > len(read.Containers),
+			"sidecars":         slices.ContainsFunc(read.Containers, func(c workload.Container) bool { return c.IsSidecar }),
 			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
 			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
 			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
@@ -151,7 +152,7 @@ func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 			},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "data"}}, Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD"}}}}},
-		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Reason: "long"}, {Type: corev1.PodInitialized}, {Type: corev1.PodResizePending}}},
+		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Reason: "long"}, {Type: corev1.PodInitialized}, {Type: corev1.PodResizePending}, {Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "long"}}},
 	})
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -159,7 +160,7 @@ func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 			ManagedFields: []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: &resized}},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}}, ContainerStatuses: []corev1.ContainerStatus{}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}, {Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}, ContainerStatuses: []corev1.ContainerStatus{}},
 	}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("a trimmed pod (-want +got):\n%s", diff)

@@ -234,17 +234,28 @@ func (s *vpaStore) drop(vpa workload.VPA) {
 	s.changed(vpa)
 }
 
-// readVPA reads a VerticalPodAutoscaler. One that cannot be decoded sizes nothing.
+// readVPA reads a VerticalPodAutoscaler. A field that cannot be decoded counts as not set: without
+// a readable policy it sizes all containers, and without a readable target it sizes nothing.
 func readVPA(obj any) (workload.VPA, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return workload.VPA{}, fmt.Errorf("%T is not a VerticalPodAutoscaler", obj)
 	}
-	var spec workload.VPASpec
-	if content, ok := u.Object["spec"].(map[string]any); ok {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &spec); err != nil {
-			spec = workload.VPASpec{}
+	content, _ := u.Object["spec"].(map[string]any)
+	return workload.ReadVPA(u.GetNamespace(), u.GetName(), readableSpec(content)), nil
+}
+
+// readableSpec is the spec without the fields that cannot be decoded.
+func readableSpec(content map[string]any) (spec workload.VPASpec) {
+	readable := map[string]any{}
+	for name, value := range content {
+		readable[name] = value
+		var with workload.VPASpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(readable, &with); err != nil {
+			delete(readable, name)
+			continue
 		}
+		spec = with
 	}
-	return workload.ReadVPA(u.GetNamespace(), u.GetName(), spec), nil
+	return spec
 }

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -130,6 +131,47 @@ func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
 	v, _ := follow(t, serve(vpaOf("shop", "b", "web"), vpaOf("shop", "a", "api"), vpaOf("other", "c", "web")))
 	if got := fmt.Sprint(names(v.Of("shop")), names(v.Of("other")), names(v.Of("none"))); got != "[a of api b of web] [c of web] []" {
 		t.Errorf("VPAs: %s", got)
+	}
+}
+
+// A field of another type than ours, of a newer version or of a stored object that its CRD does not
+// check, does not hide the rest. What cannot be read counts as the default, which sizes everything.
+func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
+	policies := func(fields ...any) map[string]any { return map[string]any{"containerPolicies": fields} }
+	sizesAll := workload.VPAContainer{CPU: true, Memory: true}
+	off := map[string]any{"containerName": "app", "mode": "Off"}
+	for name, tc := range map[string]struct {
+		field  string
+		value  any
+		target string
+		app    workload.VPAContainer
+	}{
+		"the update policy":            {field: "updatePolicy", value: "Off", target: "web", app: sizesAll},
+		"the update mode":              {field: "updatePolicy", value: map[string]any{"updateMode": int64(1)}, target: "web", app: sizesAll},
+		"the resource policy":          {field: "resourcePolicy", value: "none", target: "web", app: sizesAll},
+		"a container's mode":           {field: "resourcePolicy", value: policies(map[string]any{"containerName": "app", "mode": true}), target: "web", app: sizesAll},
+		"the second container's mode":  {field: "resourcePolicy", value: policies(off, map[string]any{"containerName": "side", "mode": true}), target: "web", app: sizesAll},
+		"a field that nobody reads":    {field: "resourcePolicy", value: policies(map[string]any{"containerName": "app", "mode": "Off", "minAllowed": "much"}), target: "web"},
+		"no field":                     {field: "resourcePolicy", value: policies(off), target: "web"},
+		"the target, which is unknown": {field: "targetRef", value: "web", app: sizesAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vpa := vpaOf("shop", "v", "web")
+			spec, _ := vpa.Object["spec"].(map[string]any)
+			spec[tc.field] = tc.value
+			v, _ := follow(t, serve(vpa), "shop")
+			got := v.Of("shop")
+			if len(got) != 1 {
+				t.Fatalf("VPAs: %+v", got)
+			}
+			app, isNamed := got[0].Containers["app"]
+			if !isNamed {
+				app = got[0].Containers[v1beta1.AnyContainer]
+			}
+			if got[0].Target.Name != tc.target || got[0].Off || app != tc.app {
+				t.Errorf("it sizes %+v of %q, want %+v of %q", app, got[0].Target.Name, tc.app, tc.target)
+			}
+		})
 	}
 }
 

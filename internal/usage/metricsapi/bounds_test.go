@@ -1,0 +1,175 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// responder answers with bodies that are made as they are read, and so take no memory.
+type responder func() io.Reader
+
+func (r responder) RoundTrip(request *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(r()),
+	}, nil
+}
+
+// repeated is the text again and again, between a head and a tail, about as long as the size.
+func repeated(head, text, tail string, size int) io.Reader {
+	n := (size - len(head) - len(tail)) / len(text)
+	chunk := strings.Repeat(text, 1+(64<<10)/len(text))
+	whole := len(text) * n
+	readers := []io.Reader{strings.NewReader(head)}
+	for ; whole > len(chunk); whole -= len(chunk) {
+		readers = append(readers, strings.NewReader(chunk))
+	}
+	return io.MultiReader(append(readers, strings.NewReader(chunk[:whole]), strings.NewReader(strings.TrimPrefix(tail, ",")))...)
+}
+
+func sourceOf(t *testing.T, r responder) *Source {
+	t.Helper()
+	s, err := New(&rest.Config{Host: "http://metrics.test", Transport: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eightAtOnce reads as many namespaces as the collector does, and keeps what it gets, as the
+// collector does until all are read.
+func eightAtOnce(t *testing.T, s *Source) (errs []error) {
+	t.Helper()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var kept []any
+	for i := range 8 {
+		all.Go(func() {
+			samples, refused, err := s.List(t.Context(), fmt.Sprintf("shop-%d", i), noon)
+			mu.Lock()
+			defer mu.Unlock()
+			kept, errs = append(kept, samples, refused), append(errs, err)
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// counted notes how many bodies have been read beyond the small part, and are not at their
+// end, at one time.
+type counted struct {
+	io.Reader
+	read     int
+	now, top *atomic.Int64
+	large    bool
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if c.read > maxSmall+1 && !c.large {
+		c.large = true
+		now := c.now.Add(1)
+		for top := c.top.Load(); now > top && !c.top.CompareAndSwap(top, now); top = c.top.Load() {
+		}
+	}
+	n, err := c.Reader.Read(p)
+	if c.read += n; err != nil && c.large {
+		c.now.Add(-1)
+		c.large = false
+	}
+	return n, err
+}
+
+func TestOneLargeResponseIsReadAtATime(t *testing.T) {
+	var now, top atomic.Int64
+	s := sourceOf(t, func() io.Reader {
+		return &counted{Reader: repeated(`{"kind":"PodMetricsList","items":[`, `{"metadata":{"name":""}}   ,`, `,{}]}`, 3<<20), now: &now, top: &top}
+	})
+	for _, err := range eightAtOnce(t, s) {
+		if !errors.Is(err, errTooMany) {
+			t.Errorf("List() = %v", err)
+		}
+	}
+	if got := top.Load(); got != 1 {
+		t.Errorf("%d large responses were read at once", got)
+	}
+}
+
+// A response that waits for its turn gives up at its deadline.
+func TestALargeResponseWaitsNoLongerThanItsDeadline(t *testing.T) {
+	s := sourceOf(t, func() io.Reader { return repeated(`{"items":[`, "1,", "1]}", 2<<20) })
+	end, err := s.large.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	s.Timeout = 1
+	if _, _, err := s.List(t.Context(), "shop", noon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("List() = %v", err)
+	}
+}
+
+// The container has 512 MiB, of which Go uses 460 MiB. Whatever eight responses contain, they
+// leave a third of that to the rest of the operator.
+func TestHostileResponsesFitIntoTheContainer(t *testing.T) {
+	const mebi = 1 << 20
+	pods := `{"kind":"PodMetricsList","items":[`
+	for name, body := range map[string]responder{
+		"no end":           func() io.Reader { return repeated(pods, " ", "", 1<<30) },
+		"tiny pods":        func() io.Reader { return repeated(pods, `{"metadata":{"name":"a"}},`, ",{}]}", DefaultMaxBytes) },
+		"one endless name": func() io.Reader { return repeated(pods+`{"metadata":{"name":"`, "a", `"}}]}`, DefaultMaxBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			previous := debug.SetMemoryLimit(230 * mebi)
+			defer debug.SetMemoryLimit(previous)
+			debug.FreeOSMemory()
+			before := inUse()
+			stop, peak := make(chan struct{}), make(chan uint64)
+			go watchMemory(stop, peak)
+			eightAtOnce(t, sourceOf(t, body))
+			close(stop)
+			got := <-peak
+			t.Logf("%d MiB before, %d MiB at most", before/mebi, got/mebi)
+			if got > 300*mebi {
+				t.Errorf("the responses take %d MiB", got/mebi)
+			}
+		})
+	}
+}
+
+// inUse is the memory that Go has from the operating system.
+func inUse() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
+}
+
+// watchMemory returns the most memory in use until it is stopped.
+func watchMemory(stop <-chan struct{}, peak chan<- uint64) {
+	var most uint64
+	often := time.NewTicker(2 * time.Millisecond)
+	defer often.Stop()
+	for {
+		most = max(most, inUse())
+		select {
+		case <-stop:
+			peak <- most
+			return
+		case <-often.C:
+		}
+	}
+}

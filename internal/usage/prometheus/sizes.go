@@ -1,0 +1,175 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// longestSizes is the time range of one query for sizes: their responses have no more series than
+// the target has containers and resources.
+const longestSizes = 90 * 24 * time.Hour
+
+// Sizes are the requests and limits of a target's pods. They are for plots: nothing is decided by
+// them.
+type Sizes struct {
+	// HasRequests and HasLimits say that Prometheus knows them at some time.
+	HasRequests, HasLimits bool
+	// At has what is known of a resource of a container, by time: "cpu" in millicores or "memory"
+	// in bytes.
+	At map[Of]map[time.Time]Size
+}
+
+// Of names a resource of a container.
+type Of struct{ Container, Resource string }
+
+// Size is what pods declare at a time. kube-state-metrics reports the amounts in the specs of pods,
+// which a kubelet may not have applied.
+type Size struct {
+	Request, Limit Amount
+}
+
+// Amount is the least and the most that a pod declares. Both are None if no pod declares an amount,
+// and Unknown if that is not known.
+type Amount struct{ Least, Most int64 }
+
+// set sets the least or the most.
+func (a *Amount) set(isLeast bool, amount int64) {
+	if isLeast {
+		a.Least = amount
+	} else {
+		a.Most = amount
+	}
+}
+
+const (
+	// None is an amount that no pod declares.
+	None int64 = 0
+	// Unknown is an amount that Prometheus does not know.
+	Unknown int64 = -1
+)
+
+// Sizes reads the requests and limits of the target's pods between two times, both included, at
+// the times of the samples of Range. It takes them from kube-state-metrics and, where that has none,
+// the requests from the operator's metrics about the target's scaler. An error is an *Error.
+func (s *Source) Sizes(ctx context.Context, t Target, from, to time.Time) (Sizes, error) {
+	out := Sizes{At: map[Of]map[time.Time]Size{}}
+	queries, err := s.queriesFor(t)
+	if err != nil {
+		return out, &Error{Words: "the pods of the Deployment cannot be identified by name", Err: err}
+	}
+	c, err := s.open()
+	if err != nil {
+		return out, &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+	}
+	defer c.close()
+	return out, c.inParts(from, to, s.options.Step, longestSizes, func(r v1.Range) error {
+		var declared [2]model.Matrix
+		for i, query := range queries.sizes {
+			if declared[i], _, err = s.matrix(ctx, c, query, r); err != nil {
+				return err
+			}
+		}
+		var reported model.Matrix
+		if queries.requests != "" {
+			if reported, _, err = s.matrix(ctx, c, queries.requests, r); err != nil {
+				return err
+			}
+		}
+		out.declare(declared, t.Containers, r)
+		out.complete(reported, t.Containers, r)
+		return nil
+	})
+}
+
+// declare adds what kube-state-metrics reports: the least and the most. A container of which it
+// reports one resource has none of the others.
+func (s *Sizes) declare(answers [2]model.Matrix, containers []string, r v1.Range) {
+	for i, matrix := range answers {
+		for _, stream := range matrix {
+			of, ok := seriesOf(stream, "container", containers)
+			if !ok {
+				continue
+			}
+			isLimit := strings.HasSuffix(string(stream.Metric[model.MetricNameLabel]), "_limits")
+			s.HasRequests, s.HasLimits = true, true
+			for at, amount := range amountsOf(stream, of.Resource, r) {
+				for _, resource := range []string{cpu, memory} {
+					s.size(Of{of.Container, resource}, at, Size{}) // none, unless a series follows
+				}
+				size := s.At[of][at]
+				to := &size.Request
+				if isLimit {
+					to = &size.Limit
+				}
+				to.set(i == 0, amount)
+				s.At[of][at] = size
+			}
+		}
+	}
+}
+
+// complete adds what the operator reports, where nothing else is known.
+func (s *Sizes) complete(answer model.Matrix, containers []string, r v1.Range) {
+	for _, stream := range answer {
+		of, ok := seriesOf(stream, "target_container", containers)
+		if !ok {
+			continue
+		}
+		s.HasRequests = true
+		for at, amount := range amountsOf(stream, of.Resource, r) {
+			s.size(of, at, Size{Request: Amount{amount, amount}, Limit: Amount{Unknown, Unknown}})
+		}
+	}
+}
+
+// size adds a size, unless one is known at that time.
+func (s *Sizes) size(of Of, at time.Time, size Size) {
+	if s.At[of] == nil {
+		s.At[of] = map[time.Time]Size{}
+	}
+	if _, isKnown := s.At[of][at]; !isKnown {
+		s.At[of][at] = size
+	}
+}
+
+// The names of resources in labels.
+const (
+	cpu    = "cpu"
+	memory = "memory"
+)
+
+// seriesOf tells what a series is about. It is not ok for one that was not asked for.
+func seriesOf(stream *model.SampleStream, label model.LabelName, containers []string) (of Of, ok bool) {
+	if stream == nil {
+		return of, false
+	}
+	of = Of{string(stream.Metric[label]), string(stream.Metric["resource"])}
+	return of, slices.Contains(containers, of.Container) && (of.Resource == cpu || of.Resource == memory)
+}
+
+// amountsOf are the valid points of a series, in millicores or bytes.
+func amountsOf(stream *model.SampleStream, resource string, r v1.Range) map[time.Time]int64 {
+	factor, most := 1.0, float64(quantity.MaxMemoryBytes)
+	if resource == cpu {
+		factor, most = 1000, float64(quantity.MaxCPUMillis)
+	}
+	out := make(map[time.Time]int64, len(stream.Values))
+	for _, p := range stream.Values {
+		at, amount := p.Timestamp.Time().UTC(), math.Round(float64(p.Value)*factor)
+		if !at.Before(r.Start) && !at.After(r.End) && amount >= 0 && amount <= most { // NaN is neither
+			out[at] = int64(amount)
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var sized = Target{Namespace: "shop", Deployment: "web", Containers: []string{"app", "mesh"}, Scaler: "web-scaler"}
+
+func TestQueriesForSizes(t *testing.T) {
+	s := source(t, "http://prometheus:9090", func(o *Options) { o.Labels = map[string]string{"cluster": `e"ast`} })
+	q, err := s.queriesFor(sized)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		pods     = `namespace="shop",pod=~"web-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
+		declared = ` by (__name__,container,resource) ({__name__=~"kube_pod_(init_)?container_resource_(requests|limits)",` + pods +
+			`,container=~"app|mesh",resource=~"cpu|memory",cluster="e\"ast"} unless on (namespace,pod) (kube_pod_status_phase{` + pods + `,phase!="Running",cluster="e\"ast"} == 1))`
+		reported = `max by (target_container,resource) (verticalscaler_container_request{target_namespace="shop",scaler="web-scaler",target_container=~"app|mesh",resource=~"cpu|memory",cluster="e\"ast"})`
+	)
+	if diff := cmp.Diff([]string{"min" + declared, "max" + declared, reported}, []string{q.sizes[0], q.sizes[1], q.requests}); diff != "" {
+		t.Errorf("queries (-want +got):\n%s", diff)
+	}
+	evil := sized
+	evil.Scaler = `x"} or vector(1) #`
+	if _, err := s.queriesFor(evil); err == nil {
+		t.Error("the name of the scaler changes the query")
+	}
+}
+
+// sizeStream is a series of kube-state-metrics, or of the operator.
+func sizeStream(labels string, points ...string) string {
+	return strings.Replace(stream("", "", points...), `"pod":"","container":""`, labels, 1)
+}
+
+func TestSizes(t *testing.T) {
+	declares := func(metric, container, resource string, points ...string) string {
+		return sizeStream(fmt.Sprintf(`"__name__":"kube_pod_%s","container":%q,"resource":%q`, metric, container, resource), points...)
+	}
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch query := r.FormValue("query"); {
+		case strings.HasPrefix(query, "min"):
+			answer(w,
+				declares("container_resource_requests", "app", "cpu", at(0), "0.1", at(1), "0.3"),
+				declares("container_resource_limits", "app", "memory", at(0), "2097152"),
+				declares("init_container_resource_requests", "mesh", "cpu", at(1), "0.05"),
+			)
+		case strings.HasPrefix(query, "max by (__name__"):
+			answer(w,
+				declares("container_resource_requests", "app", "cpu", at(0), "0.5", at(1), "0.3", at(-9), "1", at(2), "NaN", at(3), "-1", at(4), "1e9", at(99), "1"),
+				declares("container_resource_limits", "app", "memory", at(0), "4194304"),
+				declares("init_container_resource_requests", "mesh", "cpu", at(1), "0.05"),
+				declares("container_resource_requests", "other", "cpu", at(1), "9"), // not asked for
+				declares("container_resource_requests", "app", "pods", at(1), "9"),
+				`{"metric":{},"values":[]}`,
+			)
+		case strings.HasPrefix(query, "max by (target_container"):
+			answer(w, sizeStream(`"target_container":"app","resource":"cpu"`, at(1), "0.7", at(5), "0.25"), sizeStream(`"target_container":"other","resource":"cpu"`, at(5), "9"))
+		default:
+			t.Errorf("asked %s", query)
+		}
+	})
+	got, err := source(t, server.URL).Sizes(t.Context(), sized, noon, noon.Add(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+	unknown := Amount{Unknown, Unknown}
+	want := Sizes{HasRequests: true, HasLimits: true, At: map[Of]map[time.Time]Size{
+		{"app", "cpu"}: {
+			minute(0): {Request: Amount{100, 500}}, minute(1): {Request: Amount{300, 300}},
+			minute(5): {Request: Amount{250, 250}, Limit: unknown}, // only the operator knows it
+		},
+		{"app", "memory"}:  {minute(0): {Limit: Amount{2 << 20, 4 << 20}}, minute(1): {}},
+		{"mesh", "cpu"}:    {minute(1): {Request: Amount{50, 50}}},
+		{"mesh", "memory"}: {minute(1): {}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSizesOfTheOperatorOnly(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.FormValue("query"), "verticalscaler_container_request") {
+			answer(w, sizeStream(`"target_container":"app","resource":"memory"`, at(0), "1048576"))
+			return
+		}
+		answer(w)
+	})
+	s := source(t, server.URL)
+	got, err := s.Sizes(t.Context(), sized, noon, noon)
+	if err != nil || !got.HasRequests || got.HasLimits || got.At[Of{"app", "memory"}][noon].Request != (Amount{1 << 20, 1 << 20}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	without := sized
+	without.Scaler = ""
+	if got, err := s.Sizes(t.Context(), without, noon, noon); err != nil || got.HasRequests || len(got.At) != 0 {
+		t.Errorf("without a scaler: %+v, %v", got, err)
+	}
+}
+
+// Eight days of a fine step are one response each, unless it is too long.
+func TestSizesAreReadInFewParts(t *testing.T) {
+	asked := 0
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if moment(t, r.FormValue("end")).Sub(moment(t, r.FormValue("start"))) > 5*24*time.Hour {
+			zeroes(w, 9<<20)
+			return
+		}
+		answer(w)
+	})
+	s := source(t, server.URL, func(o *Options) { o.Step = 5 * time.Minute })
+	if _, err := s.Sizes(t.Context(), sized, noon.Add(-8*24*time.Hour), noon); err != nil || asked < 7 || asked > 10 {
+		t.Errorf("%d queries: %v", asked, err)
+	}
+	_, err := source(t, serve(t, status(503, "")).URL).Sizes(t.Context(), sized, noon, noon)
+	var said *Error
+	if !errors.As(err, &said) || !said.Unavailable {
+		t.Errorf("an error: %v", err)
+	}
+}

@@ -1,0 +1,254 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// Footprint is all of a pod, or of a pod template, that counts for its requests and limits.
+// LimitRange, ResourceQuota, the scheduler and the plan all use the same sum of it.
+type Footprint struct {
+	// Running are the containers that run for as long as the pod: native sidecars in the order
+	// in which they start, then the containers.
+	Running []Container
+	// Init are the init containers that end before the containers start.
+	Init []Container
+	// Overhead is what the pod's RuntimeClass adds.
+	Overhead quantity.Amounts
+	// PodLevel are the pod-level resources. Each value that is set replaces the sum over the
+	// containers.
+	PodLevel Resources
+	// IsTemplate says that no pod exists yet: the API server may set what is not set.
+	IsTemplate bool
+}
+
+// Sum is what the pod requests and is limited to, without its overhead. A LimitRange of the type Pod
+// bounds this sum. A container without a value adds nothing; the sum is 0 if no container has one.
+//
+// An init container runs alone, except for the native sidecars that have started before it. The sum is
+// the largest amount that is needed at any time: for the containers and all native sidecars, or for one
+// of the init containers and the native sidecars beside it. This is the formula of PodRequests and
+// PodLimits in k8s.io/component-helpers/resource, which quota and scheduler use, and of the API server's
+// plugin LimitRanger (KEP-753, "Resources calculation for scheduling and pod admission").
+func (f Footprint) Sum() Resources {
+	sum := sumOf(f.Running)
+	for _, c := range f.Init {
+		beside := f.Running[:min(c.SidecarsBefore, len(f.Running))]
+		sum = sum.atLeast(sumOf(beside).plus(c.Resources))
+	}
+	return sum.replacedBy(f.PodLevel)
+}
+
+// Counted is the sum with the pod's overhead, as quotas and the scheduler count it. Overhead adds to
+// limits only where a container has one.
+func (f Footprint) Counted() Resources {
+	sum := f.Sum()
+	sum.Requests = plus(sum.Requests, f.Overhead)
+	if sum.Limits.CPUMillis > 0 {
+		sum.Limits.CPUMillis += f.Overhead.CPUMillis
+	}
+	if sum.Limits.MemoryBytes > 0 {
+		sum.Limits.MemoryBytes += f.Overhead.MemoryBytes
+	}
+	return sum
+}
+
+// With is the footprint with other resources of its containers.
+func (f Footprint) With(resources func(Container) Resources) Footprint {
+	f.Running, f.Init = slices.Clone(f.Running), slices.Clone(f.Init)
+	for _, list := range [][]Container{f.Running, f.Init} {
+		for i := range list {
+			list[i].Resources = resources(list[i])
+		}
+	}
+	return f
+}
+
+// OnceStarted is the footprint without the init containers that have ended by then.
+func (f Footprint) OnceStarted() Footprint {
+	f.Init = nil
+	return f
+}
+
+// Container returns the container with that name, and whether it exists.
+func (f Footprint) Container(name string) (Container, bool) {
+	if c, ok := find(f.Running, name); ok {
+		return c, true
+	}
+	return find(f.Init, name)
+}
+
+// Footprint is what the pod declares.
+func (p Pod) Footprint() Footprint {
+	return Footprint{Running: p.Containers, Init: p.Others, Overhead: p.Overhead, PodLevel: p.PodLevel}
+}
+
+// Counted is what quotas and the scheduler count for the pod now: the most of what it declares and of what
+// the kubelet reports as applied. What the kubelet can never grant does not count, and neither does a pod
+// that has ended.
+func (p Pod) Counted() Resources {
+	switch {
+	case p.Ended:
+		return Resources{}
+	case p.Resize.Infeasible:
+		return p.applied().Counted()
+	}
+	return p.CountedWith(p.Footprint())
+}
+
+// CountedWith is what is counted for the pod once it declares something else, which its kubelet can grant.
+func (p Pod) CountedWith(declared Footprint) Resources {
+	return p.applied().Counted().atLeast(declared.Counted())
+}
+
+// applied is the footprint of what the kubelet reports as applied. Requests or limits that it does not
+// report are those that are declared, unless they are infeasible.
+func (p Pod) applied() Footprint {
+	return p.Footprint().With(func(c Container) Resources {
+		out := p.Actual[c.Name]
+		if p.Resize.Infeasible {
+			return out
+		}
+		if out.Requests == (quantity.Amounts{}) {
+			out.Requests = c.Requests
+		}
+		if out.Limits == (quantity.Amounts{}) {
+			out.Limits = c.Limits
+		}
+		return out
+	})
+}
+
+// Footprint is what the template declares. The API server may add to it in new pods.
+func (d Deployment) Footprint() Footprint {
+	return Footprint{Running: d.Containers, Init: d.Others, Overhead: d.Overhead, PodLevel: d.PodLevel, IsTemplate: true}
+}
+
+// NewPod is the footprint that the next pod of the template will probably have: the template's, with the
+// containers and the overhead that admission has added to the newest of the pods. A pod of the latest
+// template tells more than another one; pods that end or have ended tell nothing.
+func (d Deployment) NewPod(pods []Pod) Footprint {
+	template := d.Footprint()
+	model, ok := newest(pods)
+	if !ok {
+		return template
+	}
+	pod := model.Footprint()
+	made := Footprint{Overhead: larger(template.Overhead, pod.Overhead), PodLevel: template.PodLevel, IsTemplate: true}
+	made.Running = merge(pod.Running, template.Running)
+	slices.SortStableFunc(made.Running, sidecarsFirst)
+	made.Init = merge(pod.Init, template.Init)
+	for i, c := range made.Init {
+		if _, ok := find(pod.Init, c.Name); !ok {
+			made.Init[i].SidecarsBefore = made.beside(c, template)
+		}
+	}
+	return made
+}
+
+// merge lists the containers of a pod with what the template declares for them, and those that only the
+// template has.
+func merge(pod, template []Container) (out []Container) {
+	for _, c := range pod {
+		if declared, ok := find(template, c.Name); ok {
+			c.Resources = declared.Resources
+		}
+		out = append(out, c)
+	}
+	for _, c := range template {
+		if _, ok := find(pod, c.Name); !ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func sidecarsFirst(a, b Container) int {
+	switch {
+	case a.IsSidecar == b.IsSidecar:
+		return 0
+	case a.IsSidecar:
+		return -1
+	}
+	return 1
+}
+
+// beside is how many sidecars start before an init container that only the template has: those that the
+// template starts before it, and the ones that were added, which usually come first.
+func (f Footprint) beside(init Container, template Footprint) (n int) {
+	for i, c := range f.Running {
+		if !c.IsSidecar {
+			break
+		}
+		at := slices.IndexFunc(template.Running, func(t Container) bool { return t.Name == c.Name })
+		if at < init.SidecarsBefore {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// newest is the newest pod that stays, preferably of the latest template. Of pods of the same age it is
+// the one that requests the most, then the one whose running containers do, then the last one by name.
+func newest(pods []Pod) (newest Pod, ok bool) {
+	for _, pod := range pods {
+		if pod.Terminating || pod.Ended {
+			continue
+		}
+		if !ok || isBetterModel(pod, newest) {
+			newest, ok = pod, true
+		}
+	}
+	return newest, ok
+}
+
+func isBetterModel(a, b Pod) bool {
+	if a.Current != b.Current {
+		return a.Current
+	}
+	return cmp.Or(
+		a.Created.Compare(b.Created),
+		compareRequests(a.Footprint(), b.Footprint()),
+		compareRequests(a.Footprint().OnceStarted(), b.Footprint().OnceStarted()),
+		cmp.Compare(a.Name, b.Name),
+	) > 0
+}
+
+// compareRequests compares what two footprints request: CPU first, then memory.
+func compareRequests(a, b Footprint) int {
+	requests, than := a.Sum().Requests, b.Sum().Requests
+	return cmp.Or(cmp.Compare(requests.CPUMillis, than.CPUMillis), cmp.Compare(requests.MemoryBytes, than.MemoryBytes))
+}
+
+func sumOf(containers []Container) (sum Resources) {
+	for _, c := range containers {
+		sum = sum.plus(c.Resources)
+	}
+	return sum
+}
+
+func (r Resources) plus(other Resources) Resources {
+	return Resources{Requests: plus(r.Requests, other.Requests), Limits: plus(r.Limits, other.Limits)}
+}
+
+func (r Resources) atLeast(other Resources) Resources {
+	return Resources{Requests: larger(r.Requests, other.Requests), Limits: larger(r.Limits, other.Limits)}
+}
+
+// replacedBy is the resources with the other values that are set.
+func (r Resources) replacedBy(other Resources) Resources {
+	return Resources{Requests: orElse(other.Requests, r.Requests), Limits: orElse(other.Limits, r.Limits)}
+}
+
+func plus(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
+}
+
+func orElse(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: cmp.Or(a.CPUMillis, b.CPUMillis), MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes)}
+}
