@@ -39,7 +39,7 @@ func doubling() backtest.Rule {
 }
 
 // hourly makes a trace of CPU in millicores and memory in MiB, one pair each hour from a
-// midnight on. A request of 1000m and 1 GiB is in force.
+// midnight on. A request of 1000m and 1 GiB is applied.
 func hourly(pairs ...[2]float64) backtest.Trace {
 	t := backtest.Trace{Name: "app", Step: time.Hour, Requests: quantity.Amounts{CPUMillis: 1000, MemoryBytes: 1024 * mebi}}
 	for i, pair := range pairs {

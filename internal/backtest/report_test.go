@@ -52,6 +52,7 @@ func TestReportFormats(t *testing.T) {
 		"report.json":     report.WriteJSON,
 		"report.yaml":     report.WriteYAML,
 		"report.html":     report.WriteHTML,
+		"picture.svg":     func(w io.Writer) error { return report.WritePicture(w, report.Containers[1].Name) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -130,5 +131,22 @@ func TestTooShort(t *testing.T) {
 		backtest.Options{WarmUp: time.Hour})
 	if want := "no container has usage for longer than the warm-up of 1h0m0s"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A name is the user's, and XML allows no control characters.
+func TestThePictureIsAnImage(t *testing.T) {
+	report := evaluate(t)
+	for _, c := range report.Containers {
+		var b bytes.Buffer
+		if err := report.WritePicture(&b, c.Name); err != nil {
+			t.Fatal(err)
+		}
+		if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
+			t.Errorf("%q: %v", c.Name, err)
+		}
+	}
+	if err := report.WritePicture(io.Discard, "spike"); err == nil {
+		t.Error("a container that was not replayed has a picture")
 	}
 }

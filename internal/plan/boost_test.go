@@ -229,6 +229,20 @@ func TestBoost(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing, again in 10m51s`,
 		},
+		"The ceiling of a container bounds it": {
+			given(decidedBefore(), boosts(), mostPerContainer(310, 0), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 310m 256Mi of 620m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
+		"The ceiling of a pod bounds it": {
+			given(decidedBefore(), boosts(), mostPerPod(310, 0), pods(starting(10*time.Second, pod("web-1", small())))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 310m 256Mi of 620m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing, again in 10m51s`,
+		},
 		"A quota without room for it leaves it out": {
 			given(decidedBefore(), boosts(), func(w *world) {
 				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 1000, Used: 850}}
@@ -618,6 +632,10 @@ func (w *world) checkBoost(t *testing.T, seed uint64, p plan.Plan, now time.Time
 	}
 	i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
 	pod := w.situation.Pods[i]
+	if as[plan.Resize](p).Withdraws != nil {
+		checkWithdrawal(pod, *as[plan.Resize](p), fail)
+		return
+	}
 	checkSizes(*w, &decision, pod.Containers, as[plan.Resize](p).Sizes, true, fail)
 	if !as[plan.Resize](p).Boost {
 		return

@@ -143,6 +143,22 @@ func TestWhatIsDecided(t *testing.T) {
 			WithinBounds: app cpu: 100m stays until the upper bound of 100m falls below it
 			2/2 applied`,
 		},
+		"It is said how much evidence lowers it": {
+			given(onlyCPU, recommends(recommend.Container{
+				Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(613, 0), Observed: time.Hour,
+			})),
+			`no decision
+			WithinBounds: app cpu: 100m stays until the upper bound of 613m falls below it, after about 8h of observed time
+			2/2 applied`,
+		},
+		"Not if maxAllowed bounds it": {
+			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 200 }), recommends(recommend.Container{
+				Name: "app", Target: amounts(50, 0), LowerBound: amounts(40, 0), UpperBound: amounts(200, 0), Observed: time.Hour,
+			})),
+			`no decision
+			WithinBounds: app cpu: 100m stays until the upper bound of 200m falls below it
+			2/2 applied`,
+		},
 		"A request above the upper bound is lowered": {
 			given(onlyCPU, recommends(rec(amounts(50, 0), amounts(40, 0), amounts(99, 0)))),
 			`decides app 50m - (ScaleDown)
@@ -273,7 +289,7 @@ func TestWhatIsDecided(t *testing.T) {
 			2/2 applied`,
 		},
 		"The LimitRange wins over the policy": {
-			given(onlyCPU, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }),
+			given(onlyCPU, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.MinAllowed = amounts(500, 0) }),
 				bounds(workload.Bounds{ContainerMax: amounts(300, 0)})),
 			`decides app 300m - (Bounds)
 			resizes web-1 to app 300m 128Mi of 300m 256Mi
@@ -387,7 +403,7 @@ func TestWhatIsDecided(t *testing.T) {
 			WithinTolerance: The current requests are within the tolerance of the recommendation
 			1/1 applied`,
 		},
-		"What the user writes into the template gives way to a decision in force": {
+		"What the user writes into the template gives way to a decision": {
 			given(decidedBefore(), template(sized("app", amounts(500, 512), amounts(500, 1024))),
 				pods(pod("web-1", sized("app", amounts(500, 512), amounts(500, 1024))))),
 			`keeps app 200m 256Mi

@@ -150,7 +150,7 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 			given(orRecreate, decidedBefore(), pods(infeasible("web-1"), with(pod("web-2", small()), func(p *workload.Pod) { p.Current = false }))),
 			`keeps app 200m 256Mi` + puts +
 				`			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-1: Node didn't have enough capacity
-			0/1`,
+			0/2`,
 		},
 		"Not while the Deployment's controller has yet to see it": {
 			given(orRecreate, decidedBefore(), rollingOut, pods(infeasible("web-1"), infeasible("web-2"))),

@@ -64,25 +64,26 @@ func TestWhatAKubeletPutsOff(t *testing.T) {
 			Deferred: pod web-1: Node didn't have enough resource: cpu
 			0/1, again in 9m48s`,
 		},
-		"After the grace the Deployment is rolled out": {
+		"After the grace it is withdrawn": {
 			given(orRollout, decidedBefore(long), appTakenOver(), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: A resize that a node does not grant is withdrawn
+			0/1 changing`,
+		},
+		"Then the Deployment is rolled out, once nothing more can be done in place": {
+			given(orRollout, decidedBefore(long), appTakenOver(), pods(pod("web-1", small())), refusedWith("Deferred")),
 			`keeps app 200m 256Mi, written
 			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: no
 			0/1 changing`,
 		},
 		"The grace of each pod is its own": {
 			given(orRollout, decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-11*time.Minute))), requested("web-2", deferred(noon))), appTakenOver()),
-			`keeps app 200m 256Mi, written
-			rewrites app 200m 256Mi of 400m 512Mi
-			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: Node didn't have enough resource: cpu
-			0/2 changing`,
-		},
-		"With the fallback Wait it is waited for, for ever": {
-			given(decidedBefore(long), pods(requested("web-1", deferred(noon.Add(-24*time.Hour))))),
 			`keeps app 200m 256Mi
-			Deferred: pod web-1: Node didn't have enough resource: cpu. The fallback is Wait: these pods stay unchanged
-			0/1`,
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			Resizing: A resize that a node does not grant is withdrawn
+			0/2 changing, again in 10m45s`,
 		},
 	}.run(t)
 }
@@ -214,10 +215,11 @@ func TestWhenTheDeploymentIsRolledOutInstead(t *testing.T) {
 			0/2 changing`,
 		},
 		"Not on account of resources of the pod as a whole": {
-			given(orRollout, decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
+			given(orRollout, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 128), amounts(0, 0))), amounts(100, 128), amounts(150, 512)))),
 			`keeps app 200m 256Mi
-			Unsupported: pod web-1: declares pod-level resources, which are not managed
-			0/1 stalled`,
+			resizes web-1 to app 100m 256Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
 		},
 		"One rollout at a time": {
 			given(orRollout, decidedBefore(recently), appTakenOver(), rolling, pods(infeasible)),

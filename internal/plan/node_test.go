@@ -20,7 +20,8 @@ func largestNode(cpu, memory int64) func(*world) {
 func withSidecar(p workload.Pod, sidecar workload.Container) workload.Pod {
 	return with(p, func(p *workload.Pod) {
 		sidecar.IsSidecar = true
-		p.Others = append(p.Others, sidecar)
+		p.Containers = append([]workload.Container{sidecar}, p.Containers...)
+		p.Actual[sidecar.Name] = sidecar.Resources
 	})
 }
 
@@ -102,6 +103,21 @@ func TestTheLargestNode(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
+		"A pod that has ended takes no part": {
+			has(1000, pods(pod("web-1", beside("app", 1000)), with(pod("evicted", beside("app", 1000), beside("injected", 1500)), func(p *workload.Pod) { p.Running, p.Ended = false, true })),
+				wants(6000), largestNode(4000, 0)),
+			`decides app 4000m - (LowerBound)
+			resizes web-1 to app 4000m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The overhead of a RuntimeClass takes its part": {
+			has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Overhead = amounts(300, 0) })), wants(6000), largestNode(4000, 0)),
+			`decides app 3700m - (LowerBound)
+			resizes web-1 to app 3700m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
 		"An init container that ends takes no part": {
 			has(1000, pods(with(pod("web-1", beside("app", 1000)), func(p *workload.Pod) { p.Others = []workload.Container{beside("init", 1500)} })),
 				wants(6000), largestNode(4000, 0)),
@@ -133,7 +149,7 @@ func TestTheLargestNode(t *testing.T) {
 			0/1`,
 		},
 		"The least that the policy allows does not outgrow the node": {
-			has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.MinAllowed = false, amounts(8000, 0) }),
+			has(1000, noCooldown, policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.MinAllowed = false, amounts(8000, 0) }),
 				wants(500), largestNode(4000, 0)),
 			`decides app 4000m - (Bounds)
 			resizes web-1 to app 4000m 128Mi of - -
@@ -174,8 +190,8 @@ func TestTheLargestNode(t *testing.T) {
 				w.situation.Pods = []workload.Pod{old}
 			}, wants(6000), largestNode(4000, 0)),
 			`decides app 2500m - (LowerBound)
-			NoPods: The Deployment has no running pods
-			0/0`,
+			RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size
+			0/1`,
 		},
 		"A template may ask for more, since a new pod may bring a new node": {
 			has(1000, rollout, wants(6000), largestNode(4000, 0)),

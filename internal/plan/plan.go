@@ -37,7 +37,7 @@ func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
 	p = Plan{
 		Decision: s.Decision, RevertedChanges: s.RevertedChanges,
 		NewPods:  NewPods{IneffectiveOnPod: s.NewPods.IneffectiveOnPod},
-		Progress: Progress{Pods: s.ActivePods()},
+		Progress: Progress{Pods: s.AlivePods()},
 	}
 	switch {
 	case s.Deployment.Terminating:
@@ -99,7 +99,7 @@ func (o outcome) restore() Plan {
 		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
 		Step:     Restore{},
 		Verdict:  Changing.Because(v1beta1.ReasonRollingOut, "Restoring the original values in the Deployment's pod template, because none of its resources are managed any longer"),
-		Progress: Progress{Pods: o.situation.ActivePods()},
+		Progress: Progress{Pods: o.situation.AlivePods()},
 	})
 }
 
@@ -108,10 +108,18 @@ func (o outcome) undecided() Plan {
 	p := o.complete(Plan{
 		NewPods:  NewPods{IneffectiveOnPod: o.situation.NewPods.IneffectiveOnPod},
 		Verdict:  o.Remark,
-		Progress: Progress{Pods: o.situation.ActivePods()},
+		Progress: Progress{Pods: o.situation.AlivePods()},
 	})
+	if p.Progress.Pods == 0 && !p.Verdict.State.IsStalled() {
+		// Nothing is learned or applied, whatever the remark says about the template.
+		p.Verdict = Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods").Within(o.Remark.RequeueAfter)
+	}
 	if p.Verdict.State.IsApplied() {
-		p.Progress.PodsAtSize = p.Progress.Pods
+		leaving := o.situation.LeavingPods(o.policy)
+		p.Progress.PodsAtSize = p.Progress.Pods - leaving
+		if leaving > 0 {
+			p.Verdict = step.AboutToBeReplaced(leaving, p.Progress.Pods)
+		}
 	}
 	if !o.policy.Boosts() {
 		return p
@@ -140,7 +148,13 @@ func (o outcome) follow() Plan {
 	if !isChange(p.Step) {
 		// The remark names a deferred change and its time, or an unmanaged request. A step is
 		// more urgent.
-		verdict = verdict.Within(o.Remark.RequeueAfter).Remarking(o.Remark)
+		verdict = verdict.Within(o.Remark.RequeueAfter)
+	}
+	switch {
+	case !verdict.State.IsApplied() && !verdict.State.IsStalled():
+		verdict = verdict.AlsoNoting(o.Unmanaged)
+	case !isChange(p.Step):
+		verdict = verdict.Remarking(o.Remark)
 	}
 	return p.WithVerdict(verdict)
 }

@@ -67,7 +67,7 @@ func recommended(name string) recommend.Container {
 	}
 }
 
-// decision puts 200m and 256Mi in force, ten minutes ago.
+// decision is for 200m and 256Mi, made ten minutes ago.
 func decision() *plan.Decision {
 	return &plan.Decision{
 		Time: noon.Add(-10 * time.Minute), Reason: "ScaleUp",
@@ -100,13 +100,16 @@ func given(changes ...func(*world)) world {
 type world struct {
 	situation plan.Situation
 	policy    plan.Policy
-	applied   []plan.Size // what we own of the template
-	others    []int64     // what others use of each quota
+	applied   []plan.Size      // what we own of the template
+	others    []int64          // what others use of each quota
+	overhead  quantity.Amounts // of new pods
 	now       time.Time
 	// ineffective says that the API server does not size new pods, and vain how many were
 	// evicted since it last did.
 	ineffective bool
 	vain        int
+	// crowded says that the nodes of some pods have no room for more.
+	crowded bool
 }
 
 func (w world) next(now time.Time) plan.Plan { return plan.Next(w.situation, w.policy, now) }

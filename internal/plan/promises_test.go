@@ -14,7 +14,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
@@ -37,6 +41,9 @@ func FuzzNext(f *testing.F) {
 	for seed := range uint64(1000) {
 		f.Add(seed)
 	}
+	for _, seed := range foundSeeds {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := randomWorld(r)
@@ -49,6 +56,13 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
+// foundSeeds are further seeds that have failed before.
+var foundSeeds = []uint64{
+	1004, 1421, 1450, 1623, 1814, 2078, 2209, 2243, 2269, 2586, 2769, 3232, 3277, 3709, 4033, 4138, 4208, 4321, 4857, 5150, 5504, 5904,
+	5955, 6124, 6328, 6693, 6989, 7316, 7335, 7372, 7433, 7464, 8368, 8517, 8960, 9190, 9631, 9770, 10730, 14472,
+	15646, 26169, 27288, 28415, 30445, 32553, 39670,
+}
+
 // epochs is how often the world comes to rest and then changes.
 const epochs = 4
 
@@ -58,6 +72,8 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 	t.Helper()
 	var last string
 	seen := map[string][]workload.Resources{} // sizes that each container had, in turn
+	undecided := w.undecidedSizes()
+	waited := map[string]bool{} // for a quota, without any change since
 	for range maxPasses {
 		w.now = now
 		p := w.next(now)
@@ -66,11 +82,21 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 		if t.Failed() {
 			t.Fatalf("seed %d: after\n%s\nin %+v\nwith %+v", seed, say(p), w.situation, w.policy)
 		}
+		before := w.situation.Decision
 		changed := w.carryOut(t, r, p)
 		w.policy.Edited = false
 		for _, pod := range w.situation.Pods {
 			for _, c := range pod.Containers {
 				key := pod.Name + "/" + c.Name
+				switch step := as[plan.Resize](p); {
+				case step != nil && step.Withdraws != nil && step.UID == pod.UID:
+					seen[key] = nil // it has what it had before
+				case p.Decided && isFirst(before, p.Decision, c.Name):
+					seen[key], undecided[key] = nil, c.Resources
+				}
+				if len(seen[key]) == 0 && c.Resources == undecided[key] {
+					continue
+				}
 				if s := seen[key]; len(s) == 0 || s[len(s)-1] != c.Resources {
 					if slices.Contains(s, c.Resources) {
 						t.Fatalf("seed %d: %s goes back to %s: %v\n%s", seed, key, sayResources(c.Resources), s, say(p))
@@ -79,15 +105,57 @@ func bringToRest(t *testing.T, r *rand.Rand, seed uint64, w *world, now time.Tim
 				}
 			}
 		}
-		if said := say(p); changed || said != last {
-			last = said
-		} else if p.Verdict.RequeueAfter == 0 || p.Verdict.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
-			return now // there is nothing to wait for, or only room in a quota
+		said := say(p)
+		if changed {
+			clear(waited)
 		}
+		if p.Verdict.RequeueAfter == time.Minute && len(w.situation.Quotas) > 0 {
+			if waited[said] {
+				return now // only for room in a quota, perhaps from one window to the next
+			}
+			waited[said] = true
+		}
+		if !changed && said == last && p.Verdict.RequeueAfter == 0 {
+			return now
+		}
+		last = said
 		now = now.Add(max(time.Second, p.Verdict.RequeueAfter))
 	}
 	t.Fatalf("seed %d: no rest after %d passes: %s", seed, maxPasses, say(w.next(now)))
 	return now
+}
+
+// undecidedSizes are the sizes that pods have, by pod and container, where something else has been
+// decided. They may be lowered to what is decided, and raised again by what usage or bounds demand later.
+//
+// It is the same after a lost status: the first decision is what the largest pod has, pods that have been
+// lowered are raised to it, and usage may lower them all again.
+func (w *world) undecidedSizes() map[string]workload.Resources {
+	out := map[string]workload.Resources{}
+	if w.situation.Decision == nil {
+		return out
+	}
+	for _, pod := range w.situation.Pods {
+		for _, c := range pod.Containers {
+			decided := w.situation.Decision.Requests[c.Name]
+			if decided.CPUMillis > 0 && decided.CPUMillis != c.Requests.CPUMillis || decided.MemoryBytes > 0 && decided.MemoryBytes != c.Requests.MemoryBytes {
+				out[pod.Name+"/"+c.Name] = c.Resources
+			}
+		}
+	}
+	return out
+}
+
+// isFirst says whether a decision is the first one about a resource of the container.
+func isFirst(before, after *plan.Decision, container string) bool {
+	var was, is quantity.Amounts
+	if before != nil {
+		was = before.Requests[container]
+	}
+	if after != nil {
+		is = after.Requests[container]
+	}
+	return was.CPUMillis == 0 && is.CPUMillis > 0 || was.MemoryBytes == 0 && is.MemoryBytes > 0
 }
 
 // change lets one thing happen that others do.
@@ -95,6 +163,10 @@ func (w *world) change(r *rand.Rand) {
 	s := &w.situation
 	container := s.Deployment.Containers[r.IntN(len(s.Deployment.Containers))].Name
 	policy := w.policy.Containers[container]
+	for uid, list := range s.RejectedResizes { // what was withdrawn may be tried again
+		s.RejectedResizes = maps.Clone(s.RejectedResizes)
+		s.RejectedResizes[uid] = slices.DeleteFunc(slices.Clone(list), func(old plan.RejectedResize) bool { return old.Reason == "Deferred" })
+	}
 	if w.evicts() && r.IntN(3) == 0 {
 		w.ineffective = !w.ineffective
 	}
@@ -159,18 +231,72 @@ func (w *world) count() {
 		q := &w.situation.Quotas[i]
 		q.Used = w.others[i]
 		for _, pod := range w.situation.Pods {
-			q.Used += countedBy(q.Key, pod.Containers)
+			q.Used += countedBy(q.Key, pod)
 		}
 	}
 }
 
-func countedBy(key string, containers []workload.Container) (sum int64) {
-	for _, c := range containers {
-		sum += map[string]int64{
-			"requests.cpu": c.Requests.CPUMillis, "limits.cpu": c.Limits.CPUMillis, "memory": c.Requests.MemoryBytes, "limits.memory": c.Limits.MemoryBytes,
-		}[key]
+// countedBy is what a quota counts for a pod.
+func countedBy(key string, pod workload.Pod) int64 {
+	sum := kubernetesSum(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	return map[string]int64{
+		"requests.cpu": sum.Requests.CPUMillis, "limits.cpu": sum.Limits.CPUMillis, "memory": sum.Requests.MemoryBytes, "limits.memory": sum.Limits.MemoryBytes,
+	}[key]
+}
+
+// kubernetesSum adds up the pod with the library that quotas and the scheduler use.
+func kubernetesSum(pod workload.Pod, options resourcehelper.PodResourcesOptions) workload.Resources {
+	if pod.Ended {
+		return workload.Resources{}
 	}
-	return sum
+	amountsIn := func(list corev1.ResourceList) quantity.Amounts {
+		return quantity.Amounts{CPUMillis: list.Cpu().MilliValue(), MemoryBytes: list.Memory().Value()}
+	}
+	list := func(a quantity.Amounts) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		if a.CPUMillis > 0 {
+			out[corev1.ResourceCPU] = *resource.NewMilliQuantity(a.CPUMillis, resource.DecimalSI)
+		}
+		if a.MemoryBytes > 0 {
+			out[corev1.ResourceMemory] = *resource.NewQuantity(a.MemoryBytes, resource.BinarySI)
+		}
+		return out
+	}
+	object := &corev1.Pod{Spec: corev1.PodSpec{Overhead: list(pod.Overhead)}}
+	declared := func(c workload.Container) corev1.Container {
+		out := corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)}}
+		if c.IsSidecar {
+			out.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		}
+		return out
+	}
+	sidecars := 0
+	ending := func() {
+		for _, c := range pod.Others {
+			if c.SidecarsBefore == sidecars {
+				object.Spec.InitContainers = append(object.Spec.InitContainers, declared(c))
+			}
+		}
+	}
+	ending()
+	for _, c := range pod.Containers {
+		if !c.IsSidecar {
+			object.Spec.Containers = append(object.Spec.Containers, declared(c))
+			continue
+		}
+		object.Spec.InitContainers = append(object.Spec.InitContainers, declared(c))
+		sidecars++
+		ending()
+	}
+	for name, actual := range pod.Actual {
+		object.Status.ContainerStatuses = append(object.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name, Resources: &corev1.ResourceRequirements{Requests: list(actual.Requests), Limits: list(actual.Limits)},
+		})
+	}
+	if pod.Resize.Infeasible {
+		object.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+	}
+	return workload.Resources{Requests: amountsIn(resourcehelper.PodRequests(object, options)), Limits: amountsIn(resourcehelper.PodLimits(object, options))}
 }
 
 // randomQuotas allow some of what the pods of a world may want. Others use some of it.
@@ -268,19 +394,75 @@ func check(t *testing.T, seed uint64, w world, p plan.Plan) {
 		checkQuotaOfRollout(w, p, fail)
 	}
 	checkNode(w, p, fail)
+	checkCeilings(w, p, fail)
+	checkSteps(w, p, fail)
 	checkMissingUsage(w, p, fail)
 	if is[plan.Resize](p) {
 		i := slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })
-		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || !pod.Current {
+		if pod := w.situation.Pods[i]; !pod.Running || pod.Terminating || w.isLeaving(pod) && !w.onlyRescues(pod, as[plan.Resize](p).Sizes) {
 			fail("pod %s is not to be touched", pod.Name)
 		}
-		checkSizes(w, p.Decision, w.situation.Pods[i].Containers, as[plan.Resize](p).Sizes, true, fail)
+		if as[plan.Resize](p).Withdraws != nil {
+			checkWithdrawal(w.situation.Pods[i], *as[plan.Resize](p), fail)
+		} else {
+			checkSizes(w, p.Decision, w.situation.Pods[i].Containers, as[plan.Resize](p).Sizes, true, fail)
+		}
 	}
 	if len(p.NewPods.Sizes) > 0 {
 		w.checkNewPods(p, fail)
 	}
 	if is[plan.Rewrite](p) {
 		checkSizes(w, p.Decision, w.situation.Deployment.Containers, as[plan.Rewrite](p).Sizes, false, fail)
+	}
+}
+
+// isLeaving says whether a rollout that makes progress is about to replace the pod.
+func (w world) isLeaving(pod workload.Pod) bool {
+	d := w.situation.Deployment
+	return !pod.Current && !d.Paused && !d.Stuck
+}
+
+// stays says whether the pod runs, and neither ends nor is replaced by a rollout.
+func (w world) stays(pod workload.Pod) bool {
+	return pod.Running && !pod.Terminating && (pod.Current || w.policy.Mode == "InPlace" && !w.isLeaving(pod))
+}
+
+// onlyRescues says whether the sizes only raise memory, and only where a container has less than an OOM
+// kill has shown to be necessary.
+func (w world) onlyRescues(pod workload.Pod, sizes []plan.Size) bool {
+	for _, size := range sizes {
+		has, _ := pod.Container(size.Container)
+		rec, _ := w.situation.Recommendation(size.Container)
+		memory, cpu := has.Resources, size.Resources
+		memory.Requests.MemoryBytes, memory.Limits.MemoryBytes = size.Requests.MemoryBytes, size.Limits.MemoryBytes
+		switch {
+		case memory != cpu, size.Requests.MemoryBytes < has.Requests.MemoryBytes, size.Limits.MemoryBytes < has.Limits.MemoryBytes:
+			return false
+		case has.Resources != size.Resources && has.Requests.MemoryBytes >= rec.OOMFloor:
+			return false
+		}
+	}
+	return true
+}
+
+// checkWithdrawal: a resize is withdrawn after its grace, and takes nothing from the pod that its kubelet has applied.
+func checkWithdrawal(pod workload.Pod, step plan.Resize, fail func(string, ...any)) {
+	if !pod.Resize.Deferred && !pod.Resize.Infeasible {
+		fail("the resize of pod %s is withdrawn, and its kubelet does not mind it: %+v", pod.Name, pod.Resize)
+	}
+	for _, size := range step.Sizes {
+		c, _ := pod.Container(size.Container)
+		actual := pod.Actual[c.Name]
+		for _, v := range [][3]int64{
+			{size.Requests.CPUMillis, c.Requests.CPUMillis, actual.Requests.CPUMillis},
+			{size.Limits.CPUMillis, c.Limits.CPUMillis, actual.Limits.CPUMillis},
+			{size.Requests.MemoryBytes, c.Requests.MemoryBytes, actual.Requests.MemoryBytes},
+			{size.Limits.MemoryBytes, c.Limits.MemoryBytes, actual.Limits.MemoryBytes},
+		} {
+			if v[0] != v[1] && v[0] != v[2] && v[0] != v[2]-1 { // one less keeps the QoS class
+				fail("the resize of pod %s is withdrawn to %s, and it has %s", pod.Name, sayResources(size.Resources), sayResources(actual))
+			}
+		}
 	}
 }
 
@@ -293,6 +475,8 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 	if p.Decided && p.Decision != nil && s.Decision != nil && p.Decision.Reason != "Reverted" {
 		for name, before := range s.Decision.Requests {
+			before.CPUMillis = min(before.CPUMillis, w.leastCeiled(name, p.Decision.Requests, cpuIn))
+			before.MemoryBytes = min(before.MemoryBytes, w.leastCeiled(name, p.Decision.Requests, memoryIn))
 			w.checkNotLower("the decision of "+name, name, before, p.Decision.Requests[name], fail)
 		}
 	}
@@ -300,8 +484,8 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 	case plan.Resize:
 		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == step.UID })
 		for _, size := range step.Sizes {
-			if c, _ := s.Pods[i].Container(size.Container); w.policy.Containers[c.Name].Boost == nil {
-				w.checkNotLower("pod "+step.Pod, c.Name, c.Requests, size.Requests, fail)
+			if c, _ := s.Pods[i].Container(size.Container); w.policy.Containers[c.Name].Boost == nil && step.Withdraws == nil {
+				w.checkNotLower("pod "+step.Pod, c.Name, c.Requests, withoutSlack(s.Pods[i], size), fail)
 			}
 		}
 	case plan.Rewrite:
@@ -318,6 +502,22 @@ func checkMissingUsage(w world, p plan.Plan, fail func(string, ...any)) {
 			}
 		}
 	}
+}
+
+// withoutSlack is the requests of a size, without the smallest amount that may be missing to a limit: it
+// keeps the pod Burstable, because no pod may change its QoS class.
+func withoutSlack(pod workload.Pod, size plan.Size) quantity.Amounts {
+	out := size.Requests
+	if pod.QoS != corev1.PodQOSBurstable {
+		return out
+	}
+	if out.CPUMillis+1 == size.Limits.CPUMillis {
+		out.CPUMillis++
+	}
+	if out.MemoryBytes+1 == size.Limits.MemoryBytes {
+		out.MemoryBytes++
+	}
+	return out
 }
 
 // mostAllowed is the upper limit of a container request from all bounds together.
@@ -396,7 +596,7 @@ func checkEviction(w world, p plan.Plan, fail func(string, ...any)) {
 func (w *world) admitted(made workload.Pod, sizes []plan.Size) workload.Pod {
 	if w.evicts() && !w.ineffective {
 		made.Containers = withSizes(made.Containers, sizes)
-		made.QoS = workload.QoSOf(made.Containers)
+		made.QoS = workload.QoSOf(made.Containers, made.Others)
 		w.vain = 0
 		caughtUp(&made)
 	}
@@ -409,9 +609,11 @@ func (w world) checkNewPods(p plan.Plan, fail func(string, ...any)) {
 	if w.policy.Mode != "Initial" && !w.evicts() || w.policy.Suspended {
 		fail("new pods are sized, and the policy does not ask for that")
 	}
-	made := w.newPod("made").Containers
+	sized := w.newPod("made")
+	made := sized.Containers
 	after := withSizes(made, p.NewPods.Sizes)
-	if broken, ours := brokenRule(after, p.NewPods.Sizes, w.situation.Bounds); ours {
+	sized.Containers = after
+	if broken, ours := brokenRule(sized, p.NewPods.Sizes, w.situation.Bounds); ours {
 		fail("the API server refuses new pods: %s", broken)
 	}
 	for i, c := range after {
@@ -446,7 +648,7 @@ func checkDecision(w world, p plan.Plan, fail func(string, ...any)) {
 		before := w.situation.Decision
 		for _, rec := range w.situation.Recommendations {
 			lowered := before != nil && before.Requests[name].MemoryBytes > requests.MemoryBytes
-			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits
+			allowed := policy.MaxAllowed == quantity.Amounts{} && policy.LimitPolicy.MaxAllowed == quantity.Amounts{} && w.situation.Bounds == workload.Bounds{} && policy.Limits && w.situation.Ceilings == plan.Ceilings{}
 			if rec.Name == name && lowered && allowed && requests.MemoryBytes > 0 && requests.MemoryBytes < rec.LowerBound.MemoryBytes {
 				fail("container %s is lowered to %d, below its lower bound %d", name, requests.MemoryBytes, rec.LowerBound.MemoryBytes)
 			}
@@ -461,7 +663,7 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 	for _, c := range w.situation.Deployment.Containers {
 		policy := w.policy.Containers[c.Name]
 		isBound := policy.MinAllowed != quantity.Amounts{} || policy.MaxAllowed != quantity.Amounts{} || policy.LimitPolicy != plan.LimitPolicy{}
-		if isBound || !policy.Limits || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) {
+		if isBound || !policy.Limits || w.situation.Bounds != (workload.Bounds{}) || w.situation.LargestNode != (quantity.Amounts{}) || w.situation.Ceilings != (plan.Ceilings{}) {
 			continue
 		}
 		var rec recommend.Container
@@ -474,8 +676,8 @@ func checkPace(w world, p plan.Plan, fail func(string, ...any)) {
 			before, after, lower, floor int64
 			grain                       int64
 		}{
-			{w.inForce(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
-			{w.inForce(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
+			{w.current(c).CPUMillis, p.Decision.Requests[c.Name].CPUMillis, rec.LowerBound.CPUMillis, 0, 1},
+			{w.current(c).MemoryBytes, p.Decision.Requests[c.Name].MemoryBytes, rec.LowerBound.MemoryBytes, rec.OOMFloor, mebi},
 		} {
 			direction, pace := window.ScaleUp, w.policy.ScaleUp
 			if r.after < r.before {
@@ -516,8 +718,11 @@ func checkQuotaOfRollout(w world, p plan.Plan, fail func(string, ...any)) {
 	written := w
 	written.apply(as[plan.Rewrite](p).Sizes)
 	made := written.newPod("made")
+	if !slices.ContainsFunc(w.situation.Pods, func(p workload.Pod) bool { return !p.Terminating && !p.Ended }) {
+		made.Overhead = quantity.Amounts{} // admission adds it, so only a pod that stays tells
+	}
 	for _, q := range w.situation.Quotas {
-		if more := countedBy(q.Key, made.Containers); more > 0 && q.Used+more > q.Hard {
+		if more := countedBy(q.Key, made); more > 0 && q.Used+more > q.Hard {
 			fail("a rollout begins whose first pod wants %d of %s: %d of %d are used", more, q.Key, q.Used, q.Hard)
 		}
 	}
@@ -559,7 +764,7 @@ func bit(b bool) int {
 // checkNode: a pod that is resized in place does not outgrow the largest node, and
 // because of a node nothing becomes more than it would else, or less than it is.
 func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
-	if !p.Decided || p.Decision == nil {
+	if !p.Decided || p.Decision == nil || w.situation.Ceilings != (plan.Ceilings{}) {
 		return
 	}
 	free := w
@@ -574,7 +779,7 @@ func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
 	} {
 		var before, after int64
 		for _, c := range w.situation.Deployment.Containers {
-			now := r.of(w.inForce(c))
+			now := r.of(w.current(c))
 			then, unbound := now, now
 			if v := r.of(p.Decision.Requests[c.Name]); v > 0 {
 				then = v
@@ -593,13 +798,13 @@ func checkNode(w world, p plan.Plan, fail func(string, ...any)) {
 	}
 }
 
-// inForce is what has been decided for a container, else the most that a pod has,
+// current is what has been decided for a container, else the most that a pod has,
 // else what the template says.
-func (w world) inForce(c workload.Container) quantity.Amounts {
+func (w world) current(c workload.Container) quantity.Amounts {
 	var most quantity.Amounts
 	for _, pod := range w.situation.Pods {
 		for _, in := range pod.Containers {
-			if in.Name == c.Name && !in.Unreadable && pod.Running && pod.Current && !pod.Terminating {
+			if in.Name == c.Name && !in.Unreadable && w.stays(pod) {
 				most.CPUMillis = max(most.CPUMillis, in.Requests.CPUMillis)
 				most.MemoryBytes = max(most.MemoryBytes, in.Requests.MemoryBytes)
 			}
@@ -710,10 +915,19 @@ func checkDeterminism(t *testing.T, r *rand.Rand, seed uint64, w world, p plan.P
 	}
 	s := w.situation
 	s.Pods, s.Recommendations, s.Originals = shuffled(r, s.Pods), shuffled(r, s.Recommendations), shuffled(r, s.Originals)
-	s.Deployment.Containers, s.Quotas = shuffled(r, s.Deployment.Containers), shuffled(r, s.Quotas)
+	s.Deployment.Containers, s.Quotas = shuffledBehindSidecars(r, s.Deployment.Containers), shuffled(r, s.Quotas)
 	if other := say(plan.Next(s, w.policy, now)); other != say(p) {
 		t.Errorf("seed %d: planned in another order:\n%s", seed, other)
 	}
+}
+
+// shuffledBehindSidecars keeps the native sidecars in front and in their order, in which they start: it tells
+// which of them run beside an init container.
+func shuffledBehindSidecars(r *rand.Rand, containers []workload.Container) []workload.Container {
+	isSidecar := func(c workload.Container) bool { return c.IsSidecar }
+	others := slices.DeleteFunc(shuffled(r, containers), isSidecar)
+	sidecars := slices.DeleteFunc(slices.Clone(containers), func(c workload.Container) bool { return !isSidecar(c) })
+	return append(sidecars, others...)
 }
 
 func shuffled[T any](r *rand.Rand, list []T) []T {
@@ -767,12 +981,13 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			return true // a rollout has replaced it
 		}
 		pod := s.Pods[i]
-		after := withSizes(pod.Containers, as[plan.Resize](p).Sizes)
-		if workload.QoSOf(after) != pod.QoS {
-			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, workload.QoSOf(after))
+		after := pod
+		after.Containers = withSizes(pod.Containers, as[plan.Resize](p).Sizes)
+		if qos := workload.QoSOf(after.Containers, after.Others); qos != pod.QoS {
+			t.Errorf("the QoS class of pod %s changes from %s to %s", pod.Name, pod.QoS, qos)
 		}
 		for _, q := range s.Quotas {
-			if more := countedBy(q.Key, after) - countedBy(q.Key, pod.Containers); more > 0 && q.Used+more > q.Hard {
+			if more := countedBy(q.Key, after) - countedBy(q.Key, pod); more > 0 && q.Used+more > q.Hard {
 				t.Errorf("the API server refuses %d more of %s: %d of %d are used", more, q.Key, q.Used, q.Hard)
 			}
 		}
@@ -787,11 +1002,20 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			s.RejectedResizes[pod.UID] = append(slices.Clone(s.RejectedResizes[pod.UID]), plan.RejectedResize{Sizes: as[plan.Resize](p).Sizes, Reason: "LimitRange", Message: broken})
 			return true
 		}
-		s.Pods[i].Containers = after
+		s.Pods[i].Containers = after.Containers
 		if w.evicts() {
 			s.Pods[i].Resized = w.now
 		}
 		s.Pods[i].Resize = workload.Resize{InProgress: r.IntN(2) == 0}
+		if gone := as[plan.Resize](p).Withdraws; gone != nil {
+			s.RejectedResizes = maps.Clone(s.RejectedResizes)
+			if s.RejectedResizes == nil {
+				s.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+			}
+			s.RejectedResizes[pod.UID] = append(slices.Clone(s.RejectedResizes[pod.UID]), *gone)
+		} else if w.crowded && strings.HasSuffix(pod.Name, "1") && raises(pod.Containers, after.Containers) {
+			s.Pods[i].Resize = workload.Resize{Deferred: true, Since: w.now}
+		}
 		return true
 	case is[plan.Evict](p):
 		i := slices.IndexFunc(s.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Evict](p).UID })
@@ -802,7 +1026,7 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 			w.vain++
 		}
 		s.Pods[i].Ready = r.IntN(2) == 0
-		if broken, ours := brokenRule(s.Pods[i].Containers, p.NewPods.Sizes, s.Bounds); ours && !w.ineffective {
+		if broken, ours := brokenRule(s.Pods[i], p.NewPods.Sizes, s.Bounds); ours && !w.ineffective {
 			t.Errorf("the API server makes no new pod: %s", broken)
 		}
 		return true
@@ -815,11 +1039,11 @@ func (w *world) carryOut(t *testing.T, r *rand.Rand, p plan.Plan) bool {
 	case is[plan.Rewrite](p):
 		w.apply(as[plan.Rewrite](p).Sizes)
 		s.Deployment.RollingOut = true
-		made := w.newPod("made").Containers
+		made := w.newPod("made")
 		if broken, ours := brokenRule(made, as[plan.Rewrite](p).Sizes, s.Bounds); ours {
 			t.Errorf("the template makes no pods: %s", broken)
 		}
-		for _, c := range made {
+		for _, c := range made.Containers {
 			if exceeds(c.Requests, c.Limits) && slices.ContainsFunc(as[plan.Rewrite](p).Sizes, func(size plan.Size) bool { return size.Container == c.Name }) {
 				t.Errorf("the template makes no pods: container %s requests more than its limit: %s", c.Name, sayResources(c.Resources))
 			}
@@ -887,9 +1111,23 @@ func exceeds(a, b quantity.Amounts) bool {
 	return b.CPUMillis > 0 && a.CPUMillis > b.CPUMillis || b.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes
 }
 
+// raises says whether a container requests more.
+func raises(before, after []workload.Container) bool {
+	for i := range before {
+		if b, a := before[i].Requests, after[i].Requests; a.CPUMillis > b.CPUMillis || a.MemoryBytes > b.MemoryBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// caughtUp applies what the pod declares, unless its kubelet has put that off.
 func caughtUp(pod *workload.Pod) (changed bool) {
+	if pod.Resize.Deferred && !pod.Resize.Since.IsZero() {
+		return false
+	}
 	actual := map[string]workload.Resources{}
-	for _, c := range pod.Containers {
+	for _, c := range slices.Concat(pod.Containers, pod.Others) {
 		actual[c.Name] = c.Resources
 		changed = changed || pod.Actual[c.Name] != c.Resources
 	}
@@ -928,13 +1166,10 @@ func withSizes(containers []workload.Container, sizes []plan.Size) []workload.Co
 
 // brokenRule is the LimitRanger of the API server. ours tells whether a container that
 // we size breaks it.
-func brokenRule(containers []workload.Container, sizes []plan.Size, b workload.Bounds) (broken string, ours bool) {
-	var sum workload.Resources
-	for _, c := range containers {
-		sum.Requests.CPUMillis += c.Requests.CPUMillis
-		sum.Requests.MemoryBytes += c.Requests.MemoryBytes
-		sum.Limits.CPUMillis += c.Limits.CPUMillis
-		sum.Limits.MemoryBytes += c.Limits.MemoryBytes
+func brokenRule(pod workload.Pod, sizes []plan.Size, b workload.Bounds) (broken string, ours bool) {
+	hasRequests := true
+	for _, c := range pod.Containers {
+		hasRequests = hasRequests && c.Requests.CPUMillis > 0 && c.Requests.MemoryBytes > 0
 		for _, r := range []struct{ request, limit, least, most, ratio int64 }{
 			{c.Requests.CPUMillis, c.Limits.CPUMillis, b.ContainerMin.CPUMillis, b.ContainerMax.CPUMillis, b.ContainerRatio.CPU},
 			{c.Requests.MemoryBytes, c.Limits.MemoryBytes, b.ContainerMin.MemoryBytes, b.ContainerMax.MemoryBytes, b.ContainerRatio.Memory},
@@ -954,12 +1189,18 @@ func brokenRule(containers []workload.Container, sizes []plan.Size, b workload.B
 			}
 		}
 	}
-	for _, r := range []struct{ request, limit, most int64 }{
-		{sum.Requests.CPUMillis, sum.Limits.CPUMillis, b.PodMax.CPUMillis},
-		{sum.Requests.MemoryBytes, sum.Limits.MemoryBytes, b.PodMax.MemoryBytes},
+	sum := kubernetesSum(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	for _, r := range []struct{ request, limit, least, most, ratio int64 }{
+		{sum.Requests.CPUMillis, sum.Limits.CPUMillis, b.PodMin.CPUMillis, b.PodMax.CPUMillis, b.PodRatio.CPU},
+		{sum.Requests.MemoryBytes, sum.Limits.MemoryBytes, b.PodMin.MemoryBytes, b.PodMax.MemoryBytes, b.PodRatio.Memory},
 	} {
-		if r.most > 0 && (r.limit == 0 || max(r.limit, r.request) > r.most) {
+		switch {
+		case r.request < r.least || 0 < r.limit && r.limit < r.least:
+			return fmt.Sprintf("the pod is below %d", r.least), hasRequests
+		case r.most > 0 && (r.limit == 0 || max(r.limit, r.request) > r.most):
 			return fmt.Sprintf("the pod is above %d", r.most), true
+		case r.ratio > 0 && (min(r.request, r.limit) == 0 || float64(r.limit)/float64(r.request)*1000 > float64(r.ratio)):
+			return fmt.Sprintf("the pod has a ratio above %d", r.ratio), hasRequests
 		}
 	}
 	return "", false
@@ -967,14 +1208,50 @@ func brokenRule(containers []workload.Container, sizes []plan.Size, b workload.B
 
 // newPod is a pod as the API server makes it from the template.
 func (w *world) newPod(name string) workload.Pod {
-	containers := slices.Clone(w.situation.Deployment.Containers)
-	for i := range containers {
-		c := &containers[i].Resources
-		declared := workload.Resources{Requests: c.Requests, Limits: c.Limits}
-		c.Requests = merged(workload.Resources{Requests: declared.Limits}, declared).Requests
-		c.Limits = merged(workload.Resources{Limits: w.situation.Bounds.ContainerDefault}, declared).Limits
+	defaulted := func(containers []workload.Container) []workload.Container {
+		containers = slices.Clone(containers)
+		for i := range containers {
+			c := &containers[i].Resources
+			declared := workload.Resources{Requests: c.Requests, Limits: c.Limits}
+			c.Requests = merged(workload.Resources{Requests: declared.Limits}, declared).Requests
+			c.Limits = merged(workload.Resources{Limits: w.situation.Bounds.ContainerDefault}, declared).Limits
+		}
+		return containers
 	}
-	return pod(name, containers...)
+	made := pod(name, defaulted(w.situation.Deployment.Containers)...)
+	made.Others, made.Overhead = defaulted(w.situation.Deployment.Others), w.overhead
+	made.QoS = workload.QoSOf(made.Containers, made.Others)
+	caughtUp(&made)
+	return made
+}
+
+// randomInitContainers are native sidecars and others, in any order.
+func randomInitContainers(r *rand.Rand, b workload.Bounds) (out []workload.Container) {
+	for i := range 1 + r.IntN(3) {
+		requests := quantity.Amounts{CPUMillis: 1 + int64(math.Exp(r.Float64()*6)), MemoryBytes: mebi + int64(math.Exp(r.Float64()*5)*mebi)}
+		out = append(out, workload.Container{
+			Name: fmt.Sprintf("init-%d", i), Resources: resources(atMost(requests, b.ContainerMax), atMost(requests, b.ContainerMax)), IsSidecar: r.IntN(2) == 0,
+		})
+	}
+	return out
+}
+
+// addInitContainers adds native sidecars, of which some take the name and the policy of a container, and
+// init containers that end.
+func addInitContainers(d *workload.Deployment, init []workload.Container) {
+	var sidecars []workload.Container
+	for _, c := range init {
+		if c.IsSidecar {
+			sidecars = append(sidecars, c)
+		} else {
+			c.SidecarsBefore = len(sidecars)
+			d.Others = append(d.Others, c)
+		}
+	}
+	if len(sidecars) > 0 && len(d.Containers) > 1 { // one that is managed
+		d.Containers[0].IsSidecar = true
+	}
+	d.Containers = append(sidecars, d.Containers...)
 }
 
 // randomWorld makes up a world that the API server would accept.
@@ -1011,7 +1288,8 @@ func randomWorld(r *rand.Rand) world {
 	}
 	w.policy.Suspended = some(0.02)
 	s := &w.situation
-	s.Deployment = workload.Deployment{UID: "uid-web", ResourceVersion: "1", Paused: some(0.03)}
+	chance := r.Float64()
+	s.Deployment = workload.Deployment{UID: "uid-web", ResourceVersion: "1", Paused: chance < 0.03, Stuck: chance > 0.97}
 	for _, name := range []string{"app", "side", "log"}[:1+r.IntN(3)] {
 		requests, limits := partly(amount(), 0.15), partly(amount(), 0.4)
 		switch {
@@ -1042,6 +1320,16 @@ func randomWorld(r *rand.Rand) world {
 		if some(0.4) {
 			s.Bounds.ContainerRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000), Memory: 1000 + r.Int64N(3000)}
 		}
+		if some(0.3) {
+			s.Bounds.PodMin = atMost(partly(amount(), 0.5), s.Bounds.PodMax)
+			s.Bounds.PodRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000)}
+		}
+	}
+	if some(0.4) {
+		addInitContainers(&s.Deployment, randomInitContainers(r, s.Bounds))
+	}
+	if some(0.1) {
+		w.overhead = partly(amount(), 0.5)
 	}
 	if some(0.1) {
 		s.Scaled = workload.Scaled{CPU: "web"}
@@ -1067,12 +1355,15 @@ func randomWorld(r *rand.Rand) world {
 				c.Requests.CPUMillis, c.Limits.CPUMillis = c.Requests.CPUMillis*3, c.Limits.CPUMillis*3
 			}
 		}
-		if some(0.1) {
+		if some(0.1) && s.Bounds.PodMin == (quantity.Amounts{}) && s.Bounds.PodRatio == (workload.Ratios{}) {
 			p.Containers = append(p.Containers, container("injected"))
 		}
-		p.QoS = workload.QoSOf(p.Containers)
+		p.QoS = workload.QoSOf(p.Containers, p.Others)
 		caughtUp(&p)
 		p.Resize.Deferred, p.Resize.Infeasible = some(0.05), some(0.05)
+		if !p.Running {
+			p.Ended = some(0.5)
+		}
 		s.Pods = append(s.Pods, p)
 	}
 	for _, c := range s.Deployment.Containers {
@@ -1110,6 +1401,8 @@ func randomWorld(r *rand.Rand) world {
 			}
 		}
 	}
+	w.crowded = some(0.3)
+	s.Ceilings = randomCeilings(r)
 	w.count()
 	return w
 }

@@ -41,6 +41,12 @@ var situations = map[string]func() world{
 	"within bounds": func() world {
 		return given(recommends(rec(amounts(50, 64), amounts(10, 64), amounts(300, 384))))
 	},
+	"whole CPUs": func() world {
+		return guaranteed(2000, needs(1300), takenOver(), func(w *world) { w.situation.Decision = nil })
+	},
+	"whole CPUs that the bounds do not allow": func() world {
+		return guaranteed(2000, needs(2600), takenOver(), policyOfApp(func(p *plan.ContainerPolicy) { p.MaxAllowed.CPUMillis = 2700 }), func(w *world) { w.situation.Decision = nil })
+	},
 	"in cooldown": func() world {
 		return given(decidedBefore(recently), recommends(rec(amounts(250, 300), amounts(150, 192), amounts(300, 384))), atSize())
 	},
@@ -130,18 +136,28 @@ var situations = map[string]func() world{
 			p.Resize, p.Actual["app"] = workload.Resize{Infeasible: true}, small().Resources
 		})), (*world).effective)
 	},
+	"old pods while they are replaced": func() world { return given(canary, decidedBefore(), rollingOut) },
+	"a ceiling": func() world {
+		return given(decidedBefore(), atSize(), mostPerContainer(200, 256), recommends(rec(amounts(900, 256), amounts(900, 256), amounts(900, 256))))
+	},
 	"all resized": func() world { return given(decidedBefore(), atSize()) },
 	"infeasible":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Infeasible: true}))) },
 	"deferred":    func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true}))) },
-	"failed":      func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Failed: true}))) },
-	"stuck":       func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{}))) },
+	"withdrawn": func() world {
+		return given(decidedBefore(), pods(unsettled(workload.Resize{Deferred: true, Since: noon.Add(-time.Hour)})))
+	},
+	"failed": func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{Failed: true}))) },
+	"stuck":  func() world { return given(decidedBefore(), pods(unsettled(workload.Resize{}))) },
 	"a restart": func() world {
 		c := small()
 		c.RestartOnCPU, c.RestartOnMemory = true, true
 		return given(decidedBefore(), pods(pod("web-1", c)))
 	},
 	"pod-level resources": func() world {
-		return given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true })))
+		return given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(100, 256), amounts(0, 0))), amounts(100, 256), amounts(150, 512))))
+	},
+	"pod-level resources that are Guaranteed": func() world {
+		return given(decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }), pods(withPodLevel(pod("web-1", sized("app", amounts(300, 384), amounts(0, 0))), amounts(300, 384), amounts(300, 384))))
 	},
 	"an old kubelet": func() world {
 		return given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.Actual = nil })))

@@ -70,12 +70,39 @@ func TestWhichPodIsResized(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/8 changing, again in 9m0s`,
 		},
-		"A Deferred pod does not hold up another": {
-			given(decidedBefore(), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
+		"A Deferred pod counts as under way": {
+			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: its node has no room for the new size yet
+			0/2, again in 9m48s`,
+		},
+		"Pods that wait for another size come first, so that there are no more of them": {
+			given(decidedBefore(recently), func(w *world) {
+				eight(0)(w)
+				for _, i := range []int{5, 6} {
+					w.situation.Pods[i] = with(pod(w.situation.Pods[i].Name, sized("app", amounts(150, 200), amounts(300, 400))), func(p *workload.Pod) {
+						p.Resize, p.Actual["app"] = workload.Resize{Deferred: true}, small().Resources
+					})
+				}
+			}),
+			`keeps app 200m 256Mi
+			resizes web-5 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/8 changing`,
+		},
+		"A Deferred pod does not hold up what follows an OOM kill": {
+			given(decidedBefore(recently, func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", small()))),
 			`keeps app 200m 256Mi
 			resizes web-2 to app 200m 256Mi of 400m 512Mi
 			Resizing: Pods are being resized in place
-			0/2 changing`,
+			0/2 changing, again in 9m48s`,
+		},
+		"A Deferred pod does not hold up one that gives something back": {
+			given(decidedBefore(recently), pods(waiting("web-1", workload.Resize{Deferred: true}), pod("web-2", sized("app", amounts(300, 256), amounts(600, 512))))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing, again in 9m48s`,
 		},
 		"A kubelet that never reports does not hold up another pod": {
 			given(decidedBefore(), pods(waiting("web-1", workload.Resize{}), pod("web-2", small()))),
@@ -104,7 +131,7 @@ func TestWhichPodIsResized(t *testing.T) {
 				waiting("web-4", workload.Resize{Deferred: true}))),
 			`keeps app 200m 256Mi
 			Infeasible: pod web-2: Node didn't have enough capacity; pod web-1, pod web-4: its node has no room for the new size yet; pod web-3: the kubelet could not actuate the resize and tries again. The fallback is Wait: these pods stay unchanged
-			0/4 stalled`,
+			0/4 stalled, again in 43s`,
 		},
 		"An Infeasible pod is tried again when the target changes": {
 			given(decidedBefore(), pods(with(pod("web-1", sized("app", amounts(900, 900), amounts(1800, 1800))), func(p *workload.Pod) {
@@ -122,8 +149,8 @@ func TestWhichPodIsResized(t *testing.T) {
 				with(pod("web-2", small()), func(p *workload.Pod) { p.Running = false }),
 				with(pod("web-3", small()), func(p *workload.Pod) { p.Current = false }))),
 			`keeps app 200m 256Mi
-			NoPods: The Deployment has no running pods
-			0/0`,
+			RolloutInProgress: 1 of 1 pods has an older template and is about to be replaced, so it keeps its size
+			0/1`,
 		},
 		"A container that the template does not have is left alone": {
 			given(decidedBefore(), pods(pod("web-1", container("proxy"), small()))),
@@ -147,6 +174,154 @@ func TestWhichPodIsResized(t *testing.T) {
 			2/2 applied`,
 		},
 	}.run(t)
+}
+
+// A resize that the kubelet does not grant is withdrawn, and is not repeated for a while.
+func TestWhatIsWithdrawn(t *testing.T) {
+	long := func(d *plan.Decision) { d.Time = noon.Add(-time.Hour) }
+	// pending is a pod that was asked for large, and what its kubelet has said for a while.
+	pending := func(name string, says workload.Resize) workload.Pod {
+		says.Since = noon.Add(-11 * time.Minute)
+		return with(pod(name, large()), func(p *workload.Pod) { p.Resize, p.Actual["app"] = says, small().Resources })
+	}
+	withdrawn := func(reason string, sizes workload.Resources, on ...string) func(*world) {
+		return func(w *world) {
+			if w.situation.RejectedResizes == nil {
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+			}
+			for _, name := range on {
+				uid := types.UID("uid-" + name)
+				w.situation.RejectedResizes[uid] = append(w.situation.RejectedResizes[uid],
+					plan.RejectedResize{Sizes: []plan.Size{{Container: "app", Resources: sizes}}, Reason: reason, Message: "No room"})
+			}
+		}
+	}
+	memoryAlone := sized("app", amounts(100, 256), amounts(200, 512))
+	const again = `
+			Resizing: A resize that a node does not grant is withdrawn
+			`
+	table{
+		"A Deferred one after the grace": {
+			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true}))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
+		},
+		"An Infeasible one after the grace": {
+			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Infeasible: true}))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
+		},
+		"Not one that may still be granted": {
+			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon.Add(-9 * time.Minute) }))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: its node has no room for the new size yet
+			0/1, again in 1m48s`,
+		},
+		"Not one whose kubelet does not report what is applied": {
+			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual = nil }))),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: its node has no room for the new size yet. The fallback is Wait: these pods stay unchanged
+			0/1`,
+		},
+		"To what is applied, whatever was decided before": {
+			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(150, 200), amounts(300, 400)) }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 150m 200Mi of 300m 400Mi` + again + `0/1 changing`,
+		},
+		"Only what is not applied": {
+			given(decidedBefore(long), pods(with(pending("web-1", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Actual["app"] = resources(amounts(100, 256), amounts(200, 512)) }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 256Mi of 200m 512Mi` + again + `0/1 changing`,
+		},
+		"Also while usage is missing: the pod has nothing of it": {
+			given(decidedBefore(long), pods(pending("web-1", workload.Resize{Deferred: true})), func(w *world) { w.situation.MissingUsage = "pod web-2" }),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/1 changing`,
+		},
+		"However many are under way": {
+			given(decidedBefore(recently), pods(pending("web-1", workload.Resize{Deferred: true}), with(pod("web-2", large()), func(p *workload.Pod) { p.Actual["app"] = small().Resources }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi` + again + `0/2 changing, again in 9m0s`,
+		},
+		"Then the memory is asked for alone": {
+			given(decidedBefore(long), pods(pod("web-1", small())), withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 256Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Then the CPU": {
+			given(decidedBefore(long), pods(pod("web-1", small())), withdrawn("Deferred", large().Resources, "web-1"), withdrawn("Deferred", memoryAlone.Resources, "web-1")),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 128Mi of 400m 256Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What is applied of it stays": {
+			given(decidedBefore(long), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 200m 256Mi
+			Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged
+			0/1`,
+		},
+		"Pods that have not been asked come first": {
+			given(decidedBefore(long), pods(pod("web-1", small()), pod("web-2", small())), withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"More is not asked for either": {
+			given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(230, 256) }), recommends(rec(amounts(230, 256), amounts(200, 200), amounts(300, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 230m 256Mi
+			Deferred: pod web-1: No room. The fallback is Wait: these pods stay unchanged
+			0/1`,
+		},
+		"Less is": {
+			given(decidedBefore(long, func(d *plan.Decision) { d.Requests["app"] = amounts(150, 256) }), recommends(rec(amounts(150, 256), amounts(100, 200), amounts(200, 300))), pods(pod("web-1", memoryAlone)), withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 150m 256Mi
+			resizes web-1 to app 150m 256Mi of 300m 512Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"The fallback follows, and does not wait for what other nodes put off": {
+			given(decidedBefore(recently), orRollout, appTakenOver(), pods(pod("web-1", small()),
+				with(pending("web-2", workload.Resize{Deferred: true}), func(p *workload.Pod) { p.Resize.Since = noon }), pod("web-3", small())),
+				withdrawn("Deferred", large().Resources, "web-1")),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment is rolling out the decided size. Requires pod replacement: pod web-1: No room
+			0/3 changing`,
+		},
+	}.run(t)
+}
+
+// A wrong number is not everywhere before it is seen, even if kubelets put it off.
+func TestDeferredResizesAreOnAQuarterOfThePodsAtMost(t *testing.T) {
+	w := given(decidedBefore(recently), pods())
+	for i := range 40 {
+		w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%02d", i), small()))
+	}
+	for range 100 {
+		step := as[plan.Resize](w.next(noon))
+		if step == nil {
+			break
+		}
+		for i := range w.situation.Pods {
+			if p := &w.situation.Pods[i]; p.UID == step.UID {
+				p.Containers = withSizes(p.Containers, step.Sizes)
+				p.Resize = workload.Resize{Deferred: true, Since: noon}
+			}
+		}
+	}
+	asked := 0
+	for _, p := range w.situation.Pods {
+		if p.Resize.Deferred {
+			asked++
+		}
+	}
+	if asked != 10 {
+		t.Errorf("%d of 40 pods declare a size that no kubelet has granted, want 10", asked)
+	}
 }
 
 func TestWhatCannotBeDoneInPlace(t *testing.T) {
@@ -234,12 +409,6 @@ func TestWhatCannotBeDoneInPlace(t *testing.T) {
 			given(decidedBefore(), template(restarts(small())), pods(pod("web-1", restarts(sized("app", amounts(200, 128), amounts(400, 256)))))),
 			`keeps app 200m 256Mi
 			RestartRequired: pod web-1: container app restarts when its memory changes (resizePolicy). The fallback is Wait: these pods stay unchanged
-			0/1 stalled`,
-		},
-		"Resources of the pod as a whole are not managed": {
-			given(decidedBefore(), pods(with(pod("web-1", small()), func(p *workload.Pod) { p.PodLevelResources = true }))),
-			`keeps app 200m 256Mi
-			Unsupported: pod web-1: declares pod-level resources, which are not managed
 			0/1 stalled`,
 		},
 		"A node that reports no applied resources cannot resize": {

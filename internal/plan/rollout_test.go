@@ -99,6 +99,37 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 			RollingOut: The Deployment is rolling out the decided size
 			0/2 changing`,
 		},
+		"A rollout whose pods have no room on any node is not waited for by a smaller size": {
+			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable),
+			`keeps app 200m 256Mi, written
+			rewrites app 200m 256Mi of 400m 512Mi
+			RollingOut: The Deployment is rolling out the decided size
+			0/1 changing`,
+		},
+		"A larger size waits for it": {
+			given(rollout, decidedBefore(), appTakenOver(), rolling, unschedulable),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/1`,
+		},
+		"So does one that is smaller in one resource and larger in another": {
+			given(rollout, decidedBefore(), appTakenOver(), template(sized("app", amounts(400, 128), amounts(800, 256))), rolling, unschedulable),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/1`,
+		},
+		"A smaller size waits for pods that are not available for another reason": {
+			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, pods(notReady(pod("web-1", double())))),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/1`,
+		},
+		"And for an unschedulable pod of an older template, which the rollout replaces": {
+			given(rollout, decidedBefore(), appTakenOver(), template(double()), rolling, unschedulable, func(w *world) { w.situation.Pods[1].Current = false }),
+			`keeps app 200m 256Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress
+			0/1`,
+		},
 		"A rollout after an OOM kill is waited for once the template has carried the answer": {
 			given(rollout, decidedBefore(written, func(d *plan.Decision) { d.Reason = "OOMKill" }), appTakenOver(), rolling),
 			`keeps app 200m 256Mi, reverted 1 times
@@ -291,6 +322,13 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 }
 
 // The least that is written of a container holds nothing that was not decided.
+// unschedulable has one pod that runs, and one that no node has room for.
+func unschedulable(w *world) {
+	pods(pod("web-1", double()), with(pod("web-2", double()), func(p *workload.Pod) {
+		p.Running, p.Ready, p.Started, p.Actual, p.Unschedulable = false, false, time.Time{}, nil, true
+	}))(w)
+}
+
 func TestAContainerThatIsNotDecidedIsNotWritten(t *testing.T) {
 	w := given(rollout, decidedBefore(), appTakenOver(), template(small(), container("log")))
 	for _, size := range as[plan.Rewrite](w.next(noon)).Sizes {

@@ -25,8 +25,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// axis is one thing that a decision may depend on, and what it may be. To add a value is
-// to add it here, and to make it so in world; to add an axis likewise.
+// axis is one thing that a plan may depend on, and what it may be. To add a value is
+// to add it here, and to make it so in world; to add an axis likewise. The axes of what limits a
+// change are those of another table, in guards_test.go: all of them at once would make a table that
+// nobody reviews.
 type axis struct {
 	name   string
 	values []string
@@ -41,6 +43,7 @@ var axes = []axis{
 	{"limits", []string{"in proportion", "RequestsOnly", "with headroom", "none"}},
 	{"restarts for", []string{"nothing", "cpu", "memory", "cpu and memory"}},
 	{"the kubelet says", []string{"nothing yet", "Deferred", "Deferred for long", "Infeasible", "InProgress", "Error", "nothing for long"}},
+	{"the rollout", []string{"has ended", "is in progress", "is paused", "is stuck"}},
 	{"the API server says", []string{"yes", "NodeCapacity", "Unsupported", "QuotaExceeded", "Forbidden", "Rejected"}},
 }
 
@@ -84,8 +87,12 @@ func (c cell) world() (w world, ok bool) {
 		panic(err)
 	}
 	w.situation.Deployment.Replicas = replicas
+	d := &w.situation.Deployment
+	d.RollingOut, d.Paused, d.Stuck = c["the rollout"] != "has ended", c["the rollout"] == "is paused", c["the rollout"] == "is stuck"
 	for i := range replicas {
-		w.situation.Pods = append(w.situation.Pods, pod(fmt.Sprintf("web-%d", i+1), app))
+		p := pod(fmt.Sprintf("web-%d", i+1), app)
+		p.Current = !d.RollingOut || i < replicas/2
+		w.situation.Pods = append(w.situation.Pods, p)
 	}
 	if c["the kubelet says"] != "nothing yet" {
 		return w, w.ask(c["the kubelet says"])
@@ -137,7 +144,12 @@ func (c cell) outcome() string {
 		w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{as[plan.Resize](p).UID: {{Sizes: as[plan.Resize](p).Sizes, Reason: answer, Message: "no"}}}
 		p = w.next(noon)
 	}
-	out := stepOf(w, p) + " · " + p.Verdict.Reason
+	return stepOf(w, p) + " · " + verdictOf(p)
+}
+
+// verdictOf is the reason, and what it means for the scaler.
+func verdictOf(p plan.Plan) string {
+	out := p.Verdict.Reason
 	if p.Verdict.State.IsStalled() {
 		out += " · stalled"
 	}
@@ -149,6 +161,8 @@ func (c cell) outcome() string {
 
 func stepOf(w world, p plan.Plan) string {
 	switch {
+	case is[plan.Resize](p) && as[plan.Resize](p).Withdraws != nil:
+		return "withdraw the resize of " + as[plan.Resize](p).Pod
 	case is[plan.Resize](p):
 		before := w.situation.Pods[slices.IndexFunc(w.situation.Pods, func(q workload.Pod) bool { return q.UID == as[plan.Resize](p).UID })].Containers[0]
 		after := as[plan.Resize](p).Sizes[0]
@@ -177,16 +191,16 @@ func stepOf(w world, p plan.Plan) string {
 // tell tells the outcomes of all cells that agree with c, as a tree: an axis on which
 // nothing depends is left out, as is what cannot be, and values that come to the same
 // share a branch.
-func tell(axes []axis, c cell, n *int) []string {
+func tell(axes []axis, c cell, outcome func(cell) string, n *int) []string {
 	if len(axes) == 0 {
 		*n++
-		return []string{c.outcome()}
+		return []string{outcome(c)}
 	}
 	var branches [][]string
 	var names [][]string
 	for _, value := range axes[0].values {
 		c[axes[0].name] = value
-		lines := tell(axes[1:], c, n)
+		lines := tell(axes[1:], c, outcome, n)
 		if slices.Equal(lines, []string{impossible}) {
 			continue
 		}
@@ -218,13 +232,31 @@ func tell(axes []axis, c cell, n *int) []string {
 	return out
 }
 
-// TestDecisionTable walks through every combination of what a step depends on. A cell that
+// TestDecisionTable walks through every combination of the axes. A cell that
 // changes shows as a changed line in testdata/decisions.txt, which is written by
 //
 //	go test ./internal/plan -run DecisionTable -update
 func TestDecisionTable(t *testing.T) {
+	compareTable(t, "decisions.txt", axes, cell.outcome, `# What is done next, and the reason that is given, for each of %d situations.
+#
+# 200m and 256Mi have been decided for pods of one container, which has half of that, or nothing where it is BestEffort,
+# and twice its requests as limits where it is Burstable. What the kubelet says is about the resize of the first pod.
+# What the API server says is the answer to the next resize; the step is the one after it. A branch names the values
+# that come to the same; what is not named does not matter, or cannot be: a BestEffort pod with limits, the word of a
+# kubelet that cannot be asked. Sizes are requests of limits. A pod is evicted for one that the API server gives the sizes
+# named; it has been known for long to do so. While a rollout has not ended, half of the pods have an older template, or the
+# only one.
+
+%s
+`)
+}
+
+// compareTable compares the outcomes of all cells with a golden file. The text has the number of cells
+// and the lines.
+func compareTable(t *testing.T, name string, axes []axis, outcome func(cell) string, text string) {
+	t.Helper()
 	n := 0
-	lines := tell(axes, cell{}, &n)
+	lines := tell(axes, cell{}, outcome, &n)
 	want := 1
 	for _, a := range axes {
 		want *= len(a.values)
@@ -232,18 +264,8 @@ func TestDecisionTable(t *testing.T) {
 	if n != want {
 		t.Errorf("%d cells, want %d", n, want)
 	}
-	got := fmt.Sprintf(`# What is done next, and the reason that is given, for each of %d situations.
-#
-# 200m and 256Mi have been decided for pods of one container, which has half of that, or nothing where it is BestEffort,
-# and twice its requests as limits where it is Burstable. What the kubelet says is about the resize of the first pod.
-# What the API server says is the answer to the next resize; the step is the one after it. A branch names the values
-# that come to the same; what is not named does not matter, or cannot be: a BestEffort pod with limits, the word of a
-# kubelet that cannot be asked. Sizes are requests of limits. A pod is evicted for one that the API server gives the sizes
-# named; it has been known for long to do so.
-
-%s
-`, n, strings.Join(lines, "\n"))
-	path := filepath.Join("testdata", "decisions.txt")
+	got := fmt.Sprintf(text, n, strings.Join(lines, "\n"))
+	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ type (
 	Boost           = model.Boost
 
 	Situation        = model.Situation
+	Ceilings         = model.Ceilings
 	Size             = model.Size
 	Original         = model.Original
 	NewPods          = model.NewPods

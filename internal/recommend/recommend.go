@@ -433,6 +433,25 @@ func doublings(evidence time.Duration) int {
 	return n
 }
 
+// EvidenceToLower is about how much usage must have been observed until the upper bound falls below the
+// request, if usage stays as it is. The target and the bound are what was recommended with the observed
+// evidence. It is 0 if that is unknown: if the request is above the bound already, if it is not above
+// the target, or if no evidence is enough, because the history forgets usage that is older than the
+// default of FullEvidence.
+func EvidenceToLower(request, target, upperBound int64, observed time.Duration) time.Duration {
+	if target <= 0 || request <= target || request > upperBound || observed < time.Minute {
+		return 0
+	}
+	counted := doublings(observed)
+	share := (float64(upperBound)/float64(target) - 1) * float64(int64(1)<<counted) // of a minute of evidence
+	for n := counted + 1; n <= doublings(DefaultParams().FullEvidence); n++ {
+		if float64(target)*(1+share/float64(int64(1)<<n)) < float64(request) {
+			return time.Minute << n
+		}
+	}
+	return 0
+}
+
 func widened(amount int64, c float64, most int64) int64 {
 	return int64(min(math.Ceil(float64(amount)*(1+c)), float64(most)))
 }

@@ -278,6 +278,53 @@ func TestARestartInTheFirstIntervalRecommendsNothingHalf(t *testing.T) {
 	}
 }
 
+// A request is lowered on the evidence of an interval that is complete, and has just been saved. A restart
+// at that moment leads to nothing that the next minute would not lead to anyway. Time runs ten times as
+// fast, so that there are many falls.
+func TestARestartRightAfterAFallKeepsIt(t *testing.T) {
+	fast := params
+	fast.History.CPUHalfLife, fast.History.RecentHalfLife = 4*time.Minute, 2*time.Minute
+	usageAt := func(minute int) load {
+		if minute/60%2 == 1 {
+			return constant(50, 100)
+		}
+		return constant(400, 240)
+	}
+	target := func(h *history.Container, previous Container) int64 {
+		got, _ := For("app", h, policy, &previous, fast)
+		return got.Target.CPUMillis
+	}
+	h, falls := &history.Container{}, 0
+	var previous *Container
+	for m := range 600 {
+		h.Add(sample(m, usageAt(m)), fast.History)
+		now, ok := For("app", h, policy, previous, fast)
+		if !ok {
+			continue
+		}
+		if previous != nil && now.Target.CPUMillis < previous.Target.CPUMillis {
+			falls++
+			restarted, err := history.Decode(h.Closed(fast.History).Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := h.Clone()
+			live.Add(sample(m+1, usageAt(m+1)), fast.History)
+			if got, without := target(&restarted, now), max(now.Target.CPUMillis, target(live, now)); got > without {
+				t.Errorf("minute %d: %dm after a restart, at most %dm without", m, got, without)
+			}
+			restarted.Add(sample(m+1, usageAt(m+1)), fast.History)
+			if got, without := target(&restarted, now), target(live, now); got != without {
+				t.Errorf("a minute after minute %d: %dm after a restart, %dm without", m, got, without)
+			}
+		}
+		previous = &now
+	}
+	if falls < 5 {
+		t.Errorf("only %d falls", falls)
+	}
+}
+
 func TestForWithAPreviousAnswer(t *testing.T) {
 	// kept is the previous answer with Kept among the reasons.
 	kept := steady()
@@ -692,5 +739,37 @@ func BenchmarkFor(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		For("app", h, policy, &previous, params)
+	}
+}
+
+// The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
+func TestEvidenceToLower(t *testing.T) {
+	p := DefaultParams()
+	for _, target := range []int64{40, 50, 144, 5000} {
+		for _, request := range []int64{target + target/10 + 1, 2 * target, 10 * target} {
+			for _, observed := range []time.Duration{2 * time.Minute, 36 * time.Minute, time.Hour, 5 * time.Hour, 36 * time.Hour} {
+				upper := func(evidence time.Duration) int64 { return widened(target, confidence(evidence, p)/4, 1<<40) }
+				got := EvidenceToLower(request, target, upper(observed), observed)
+				switch {
+				case request > upper(observed):
+					if got != 0 {
+						t.Errorf("%d above the bound of %d: %s", request, upper(observed), got)
+					}
+				case got <= observed:
+					t.Errorf("%d to %d after %s: %s", request, target, observed, got)
+				case upper(got/4) < request || upper(2*got) >= request: // the bound is rounded up
+					t.Errorf("%d to %d after %s: %s, when the bound is %d; %d before", request, target, observed, got, upper(got), upper(got/2))
+				}
+			}
+		}
+	}
+	for _, unknown := range []time.Duration{
+		EvidenceToLower(100, 0, 200, time.Hour), EvidenceToLower(100, 100, 200, time.Hour), EvidenceToLower(100, 50, 200, 0),
+		EvidenceToLower(5001, 5000, 1<<40, time.Hour), EvidenceToLower(50, 100, 200, time.Hour),
+		EvidenceToLower(5150, 5000, 80_000, 36*time.Minute), // the bound of 8 days of evidence is 5219
+	} {
+		if unknown != 0 {
+			t.Errorf("%s, and it is unknown", unknown)
+		}
 	}
 }

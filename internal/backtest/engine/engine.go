@@ -120,11 +120,11 @@ func (p *policy) isQuiet(next recommend.Container, now time.Time) bool {
 
 // pass plans with a Deployment of one pod, whose resizes are always applied at once. All pods have
 // the same size, so one stands for all.
-func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
+func (p *policy) pass(applied quantity.Amounts, now time.Time) (quantity.Amounts, bool) {
 	name := p.container.Name
-	resources := workload.Resources{Requests: inForce}
+	resources := workload.Resources{Requests: applied}
 	if p.container.HasMemory {
-		resources.Limits.MemoryBytes = inForce.MemoryBytes
+		resources.Limits.MemoryBytes = applied.MemoryBytes
 	}
 	template := workload.Resources{Requests: p.container.Requests}
 	if p.container.HasMemory {
@@ -158,7 +158,7 @@ func (p *policy) pass(inForce quantity.Amounts, now time.Time) (quantity.Amounts
 		p.wake = now.Add(next.Verdict.RequeueAfter)
 	}
 	if len(resize.Sizes) == 0 {
-		return inForce, false
+		return applied, false
 	}
 	return resize.Sizes[0].Requests, true
 }

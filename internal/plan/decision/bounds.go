@@ -39,10 +39,19 @@ func AllowedRequest(s model.Situation, policy model.Policy, container workload.C
 // the ratio is then refused as a whole (OutOfBounds).
 func allowedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
 	p := policy.Containers[container.Name]
+	return boundsFor(s, policy, container, r, bound{r.Of(p.MinAllowed), r.Of(p.MaxAllowed)})
+}
+
+// enforcedFor is the range of a request without minAllowed and maxAllowed.
+func enforcedFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) bounds {
+	return boundsFor(s, policy, container, r, bound{})
+}
+
+func boundsFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, own bound) bounds {
 	limit := fixedLimit(s, policy, container, r)
 	return bounds{
 		{leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio)), 0},
-		{r.Of(p.MinAllowed), r.Of(p.MaxAllowed)},
+		own,
 		{0, limitCap(s, policy, container, r)},
 		{r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)},
 		{0, limit},
@@ -77,7 +86,7 @@ func limitCap(s model.Situation, policy model.Policy, container workload.Contain
 // currentLimit is the largest limit of the running pods if they are resized in place, or
 // else the template's.
 func currentLimit(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (limit int64) {
-	pods := s.Running(container.Name)
+	pods := s.Running(policy, container.Name)
 	if !policy.InPlace() || len(pods) == 0 {
 		return r.Limit(container.Resources)
 	}
@@ -96,7 +105,7 @@ func limitsAreOff(s model.Situation, policy model.Policy, container workload.Con
 	}
 	affected := []workload.Container{container} // new pods are created from the template
 	if policy.InPlace() {
-		affected = s.Running(container.Name)
+		affected = s.Running(policy, container.Name)
 	}
 	for _, c := range affected {
 		limit := r.Limit(c.Resources)

@@ -34,13 +34,16 @@ type Outcome struct {
 	// Remark says why nothing, or nothing more, is decided, and when a deferred change is
 	// due; empty if there is nothing to say.
 	Remark model.Verdict
+	// Unmanaged says which resources are left alone although the policy controls them, for example
+	// because an HPA scales on them; empty if none is.
+	Unmanaged model.Verdict
 }
 
 // Decide changes the decision where the recommendation asks for it.
 //
 // A resource changes when its request
 //   - is below the floor of an OOM kill, outside the allowed bounds, or below the
-//     lower bound: at once. In the mode Rollout, which restarts pods, CPU below the lower
+//     lower bound: at once, but what only minAllowed demands, in steps. In the mode Rollout, which restarts pods, CPU below the lower
 //     bound changes only by more than the tolerance;
 //   - is below the target by more than the tolerance: after the cooldown, inside a window;
 //   - is above the upper bound, and above the target by more than the tolerance:
@@ -55,14 +58,16 @@ func Decide(s model.Situation, policy model.Policy, now time.Time) Outcome {
 	e := evaluate(s, policy)
 	ready, deferred := split(s, policy, e.moves, now)
 	ready = deferLowering(s, policy, ready, now)
-	current := s.Decision.Only(e.stays)
+	out := Outcome{Decision: s.Decision.Only(e.stays), Unmanaged: e.unmanaged.Verdict()}
 	switch {
 	case len(ready) > 0:
-		return Outcome{Decision: e.decide(ready, now), Decided: true, Remark: e.unmanaged.Verdict()}
+		out.Decision, out.Decided, out.Remark = e.decide(ready, now), true, out.Unmanaged
 	case len(deferred) > 0:
-		return Outcome{Decision: current, Remark: deferredVerdict(deferred)}
+		out.Remark = deferredVerdict(deferred).AlsoNoting(out.Unmanaged)
+	default:
+		out.Remark = e.remark(out.Decision != nil)
 	}
-	return Outcome{Decision: current, Remark: e.remark(current != nil)}
+	return out
 }
 
 // decide is a new decision with these moves.
@@ -116,6 +121,8 @@ type move struct {
 	why       string // the reason of the decision; empty if the request stays
 	// isUnsettled says that no decision tells the request so far, and that pods do not have it.
 	isUnsettled bool
+	// isPaced says that only minAllowed demands the move.
+	isPaced bool
 }
 
 // adopting is the move that decides what the pods were asked for, and changes no request.

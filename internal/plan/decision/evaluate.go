@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
@@ -22,17 +24,18 @@ type evaluation struct {
 	policy    model.Policy
 	stays     model.Requests // decided before and still managed
 	moves     []move
-	unmanaged model.Obstacles         // resources left alone although the policy controls them
-	kept      model.Obstacles         // requests that stay although the target differs
-	headrooms map[string]nodeHeadroom // by resource
-	isKnown   bool                    // there is a recommendation
-	controls  bool                    // there is something to manage
+	unmanaged model.Obstacles     // resources left alone although the policy controls them
+	kept      model.Obstacles     // requests that stay although the target differs
+	nodes     map[string]headroom // by resource
+	ceilings  map[string]ceilings // by resource
+	isKnown   bool                // there is a recommendation
+	controls  bool                // there is something to manage
 }
 
 func evaluate(s model.Situation, policy model.Policy) *evaluation {
-	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}, headrooms: map[string]nodeHeadroom{}}
+	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}, nodes: map[string]headroom{}, ceilings: map[string]ceilings{}}
 	for _, r := range model.Resources {
-		e.headrooms[r.Name] = nodeHeadroomFor(s, policy, r)
+		e.nodes[r.Name], e.ceilings[r.Name] = nodeHeadroomFor(s, policy, r), ceilingsFor(s, policy, r)
 	}
 	full := isFull(s, policy)
 	for _, container := range s.Deployment.Containers {
@@ -83,7 +86,9 @@ func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Res
 		e.unmanaged = append(e.unmanaged, taken)
 		return
 	}
-	model.SetRequest(e.stays, container.Name, r, e.Decision.Request(container.Name, r))
+	if !e.ceilings[r.Name].leavesNothing(container.Name) {
+		model.SetRequest(e.stays, container.Name, r, e.Decision.Request(container.Name, r))
+	}
 	if p, ok := e.propose(container, r); ok {
 		e.evaluateResource(p)
 	}
@@ -91,7 +96,7 @@ func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Res
 
 // evaluateResource decides whether one request of one container moves.
 func (e *evaluation) evaluateResource(p proposal) {
-	m, reverted := skipKnownBad(e.RevertedChanges, e.moveOf(p))
+	m, reverted := skipKnownBad(e.RevertedChanges, e.inWholeCores(p, e.moveOf(p)))
 	m.isUnsettled = p.isUnsettled
 	switch {
 	case reverted != nil && p.isClose(m.to) && p.isUnsettled:
@@ -108,9 +113,12 @@ func (e *evaluation) evaluateResource(p proposal) {
 		e.moves = append(e.moves, m)
 		return
 	}
+	if e.keepWholeCores(p) {
+		return
+	}
 	if p.current > p.target && !p.isClose(p.target) {
-		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it",
-			p.resource.Format(p.current), p.resource.Format(p.upperBound())))
+		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays until the upper bound of %s falls below it%s",
+			p.resource.Format(p.current), p.resource.Format(p.upperBound()), p.whenLowered()))
 	}
 }
 
@@ -164,9 +172,13 @@ type proposal struct {
 	rec             recommend.Container
 	tolerance       float64
 	allowed         bounds
+	unceiled        bounds // allowed, but for the ceilings and the largest node
+	enforced        bounds // allowed, but for minAllowed and maxAllowed
 	current, target int64
-	isUnsettled     bool // no decision tells the request, and the pods do not all have it applied
-	lacksUsage      bool // usage of running pods is missing
+	granted         int64 // the most that pods have
+	started         int64 // what the template requests, if a pod has started with it; otherwise 0
+	isUnsettled     bool  // no decision tells the request, and the pods do not all have it applied
+	lacksUsage      bool  // usage of running pods is missing
 }
 
 // propose compares the request with its target. ok is false without a target.
@@ -176,19 +188,35 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 	if wanted == 0 {
 		return p, false
 	}
-	headroom := e.headrooms[r.Name]
-	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, target: headroom.fit(container.Name, wanted), lacksUsage: e.MissingUsage != ""}
+	node, ceiling := e.nodes[r.Name], e.ceilings[r.Name]
+	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, lacksUsage: e.MissingUsage != ""}
+	p.target = node.fit(container.Name, ceiling.left.fit(container.Name, wanted))
 	p.rec, _ = e.Recommendation(container.Name)
-	p.current, p.isUnsettled = currentRequest(e.Situation, container, r)
+	p.current, p.isUnsettled = currentRequest(e.Situation, e.policy, container, r)
+	p.granted = largestRequest(e.Situation, e.policy, container, r)
+	p.started = startedRequest(e.Situation, container, r)
 	if r.Of(p.rec.Target) == 0 {
 		p.isUnsettled = false
 	}
 	if differs(p.target, wanted, p.tolerance) {
-		e.keep(p, v1beta1.ReasonNodeCapacity, fmt.Sprintf(
-			"%s is recommended, but no node has room for it beside the pod's other containers", r.Format(wanted)))
+		e.keepBelow(p, wanted)
 	}
-	p.allowed = headroom.bound(container.Name, allowed)
-	return p, p.target > 0 // else the other containers fill the largest node
+	p.unceiled = allowed
+	p.allowed = ceiling.left.bound(container.Name, node.bound(container.Name, allowed))
+	p.enforced = ceiling.left.bound(container.Name, node.bound(container.Name, enforcedFor(e.Situation, e.policy, container, r)))
+	return p, p.target > 0 // else the other containers fill the largest node, or use up the ceiling
+}
+
+// keepBelow notes what keeps a request below the amount that is wanted.
+func (e *evaluation) keepBelow(p proposal, wanted int64) {
+	r, name := p.resource, p.container.Name
+	if ceiling := e.ceilings[r.Name]; ceiling.left.fit(name, wanted) <= p.target {
+		reason, message := ceiling.obstacle(name, wanted, r)
+		e.keep(p, reason, message)
+		return
+	}
+	e.keep(p, v1beta1.ReasonNodeCapacity, fmt.Sprintf(
+		"%s is recommended, but no node has room for it beside the pod's other containers", r.Format(wanted)))
 }
 
 // moveOf says where a request moves and why, in one decision; no reason if it stays.
@@ -199,7 +227,7 @@ func (e *evaluation) moveOf(p proposal) move {
 		m.to, m.why = p.current, ""
 	}
 	m.to = stepTo(e.policy, p, m)
-	return m
+	return paced(e.policy, p, m)
 }
 
 // avoidsRestart says that restarting pods costs more than a little missing CPU.
@@ -236,9 +264,10 @@ func (p proposal) move() (to int64, why string) {
 // towardsBound is where a request outside its bounds moves: to the target. But if it
 // only has to drop to the largest allowed value, and the upper bound is not below that, it
 // stops there: a bound is no evidence for a lower request. Neither is it while usage is
-// missing.
+// missing, or if it only has to drop below a ceiling.
 func (p proposal) towardsBound(bounded int64) int64 {
-	if p.target < bounded && (p.lacksUsage || bounded <= p.upperBound()) {
+	isCeiling := p.unceiled.fit(p.current) == p.current
+	if p.target < bounded && (isCeiling || p.lacksUsage || bounded <= p.upperBound()) {
 		return bounded
 	}
 	return p.target
@@ -247,6 +276,20 @@ func (p proposal) towardsBound(bounded int64) int64 {
 func (p proposal) lowerBound() int64 { return p.resource.Of(p.rec.LowerBound) }
 
 func (p proposal) upperBound() int64 { return p.resource.Of(p.rec.UpperBound) }
+
+// whenLowered says when there is enough evidence to lower the request, if usage stays as it is; empty if that
+// is unknown. It counts the observed time from its beginning, so that it does not change with each
+// reconcile.
+func (p proposal) whenLowered() string {
+	if p.target != p.resource.Of(p.rec.Target) || p.allowed.fit(math.MaxInt64) <= p.upperBound() {
+		return "" // something else bounds it
+	}
+	enough := recommend.EvidenceToLower(p.current, p.target, p.upperBound(), p.rec.Observed)
+	if enough == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", after about %s of observed time", duration.HumanDuration(enough))
+}
 
 // isClose says whether an amount is within the tolerance of the current request.
 func (p proposal) isClose(to int64) bool { return !differs(p.current, to, p.tolerance) }
@@ -268,17 +311,17 @@ func targetFor(s model.Situation, allowed bounds, container workload.Container, 
 // pods (a lost status must not make a resized pod look small), or else the template's.
 // isUnsettled says that no decision tells it, and that the pods disagree, or that a kubelet has not
 // applied it: a status was lost after some of them had been asked for another size.
-func currentRequest(s model.Situation, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
+func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
 	}
 	least := int64(math.MaxInt64)
-	for _, c := range s.Running(container.Name) {
+	for _, c := range s.Running(policy, container.Name) {
 		v := r.Request(c.Resources)
 		current, least = max(current, v), min(least, v)
 	}
 	if current > 0 {
-		return current, least != current || s.IsResizeOpen(container.Name, r)
+		return current, least != current || s.IsResizeOpen(policy, container.Name, r)
 	}
 	return r.Request(container.Resources), false
 }

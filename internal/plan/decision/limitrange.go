@@ -13,25 +13,25 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// OutOfBounds says which rule of a LimitRange the containers break. The sizes are already
-// set on the containers. Containers without a size are not checked, but count for the sum.
-func OutOfBounds(containers []workload.Container, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
-	if message := brokenRule(containers, sizes, bounds); message != "" {
+// OutOfBounds says which rule of a LimitRange a pod breaks. The sizes are already set on its
+// containers. Containers without a size are not checked, but count for the sum.
+func OutOfBounds(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) model.Obstacle {
+	if message := brokenRule(pod, sizes, bounds); message != "" {
 		return model.Obstacle{Reason: v1beta1.ReasonLimitRange, Message: message, Stalled: true}
 	}
 	return model.Obstacle{}
 }
 
-func brokenRule(containers []workload.Container, sizes []model.Size, bounds workload.Bounds) string {
+func brokenRule(pod workload.Footprint, sizes []model.Size, bounds workload.Bounds) string {
 	sizes = slices.SortedFunc(slices.Values(sizes), func(a, b model.Size) int { return cmp.Compare(a.Container, b.Container) })
 	for _, r := range model.Resources {
 		for _, size := range sizes {
-			c, _ := workload.Pod{Containers: containers}.Container(size.Container)
+			c, _ := pod.Container(size.Container)
 			if what := brokenByContainer(c.Resources, r, bounds); what != "" {
 				return fmt.Sprintf("LimitRange %s allows a container %s", bounds.Name, what)
 			}
 		}
-		if what := brokenByPod(containers, r, bounds); what != "" {
+		if what := brokenByPod(pod, r, bounds); what != "" {
 			return fmt.Sprintf("LimitRange %s allows a pod %s", bounds.Name, what)
 		}
 	}
@@ -59,26 +59,31 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 // isAbove says that an amount is above a bound that is set.
 func isAbove(v, most int64) bool { return most > 0 && v > most }
 
-// brokenByPod sums as the API server does: a value that is not set counts for nothing, but
-// a pod without any limit breaks a bound on it. A request that a template does not set may
-// be filled in.
-func brokenByPod(containers []workload.Container, r model.Resource, bounds workload.Bounds) string {
-	var requests, limits int64
-	isComplete := true
-	for _, c := range containers {
-		if r.Request(c.Resources) == 0 {
-			isComplete = false
-		}
-		requests += r.Request(c.Resources)
-		limits += r.Limit(c.Resources)
-	}
-	switch least, most := r.Of(bounds.PodMin), r.Of(bounds.PodMax); {
-	case isComplete && requests < least:
+// brokenByPod applies the API server's rules to the pod's sum: a value that is not set counts for nothing,
+// but a pod without any request or limit breaks a bound on it. The sum includes init containers.
+func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bounds) string {
+	sum := pod.Sum()
+	requests, limits := r.Request(sum), r.Limit(sum)
+	mayGrow := pod.IsTemplate && mayGetRequests(pod, r)
+	least, most, ratio := r.Of(bounds.PodMin), r.Of(bounds.PodMax), r.Ratio(bounds.PodRatio)
+	switch {
+	case requests < least && !mayGrow:
 		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.Name)
+	case limits > 0 && limits < least:
+		return fmt.Sprintf("a limit of no less than %s of %s", r.Format(least), r.Name)
 	case isAbove(max(requests, limits), most):
 		return fmt.Sprintf("at most %s of %s", r.Format(most), r.Name)
 	case most > 0 && limits == 0:
 		return fmt.Sprintf("at most %s of %s, and this one has no limit", r.Format(most), r.Name)
+	case ratio > 0 && !mayGrow && (min(requests, limits) == 0 || exceeds(limits, requests, ratio)):
+		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.Name)
 	}
 	return ""
+}
+
+// mayGetRequests says that a container of a new pod may get a request from a LimitRange or a webhook.
+func mayGetRequests(pod workload.Footprint, r model.Resource) bool {
+	return r.Request(pod.PodLevel) == 0 && slices.ContainsFunc(slices.Concat(pod.Running, pod.Init), func(c workload.Container) bool {
+		return r.Request(c.Resources) == 0
+	})
 }

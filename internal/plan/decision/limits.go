@@ -187,6 +187,10 @@ func exceeds(limit, request, ratio int64) bool {
 // Scale is a percentage of an amount, rounded up, without overflow on the way.
 func Scale(amount, percent int64) int64 { return mulDiv(amount, percent, 100, true) }
 
+// ScaleTo is the limit once its request moves from one amount to another, in the same proportion. It is
+// rounded up if it rises, and down if it falls, so that the way back ends where it began.
+func ScaleTo(limit, from, to int64) int64 { return mulDiv(limit, to, from, to > from) }
+
 // mulDiv is a*b/c for positive amounts, without overflow on the way.
 func mulDiv(a, b, c int64, up bool) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))

@@ -10,8 +10,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
-// nodeHeadroom is what the largest node leaves to each container of one resource, beside
-// the other containers of the pod. It keeps the operator from asking for resizes that no
+// headroom is what is left to each container of one resource, beside the other containers of
+// the pod. That of the largest node keeps the operator from asking for resizes that no
 // node of the cluster can grant.
 //
 // It bounds only what is resized in place, because such a pod stays on its node. In the
@@ -30,13 +30,13 @@ import (
 //	1, 1    9, 9    9, 1
 //
 // A container that has more than its headroom keeps it, because its node may only be away
-// for a while: a node is no reason to lower anything. The pod's native sidecars count, and other
-// pods on a node do not. So a request above the headroom cannot fit, and one within it may not
-// fit either.
-type nodeHeadroom map[string]int64
+// for a while: a node is no reason to lower anything. The pod's native sidecars and overhead count,
+// and other pods on a node do not. So a request above the headroom cannot fit, and one within it may
+// not fit either.
+type headroom map[string]int64
 
 // nodeHeadroomFor is nil if the largest node is unknown or does not matter.
-func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) nodeHeadroom {
+func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) headroom {
 	node := r.Of(s.LargestNode)
 	if node == 0 || !policy.InPlace() {
 		return nil
@@ -44,14 +44,14 @@ func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) n
 	var demands []demand
 	for _, container := range s.Deployment.Containers {
 		d := demand{container: container.Name}
-		d.has, _ = currentRequest(s, container, r)
+		d.has, _ = currentRequest(s, policy, container, r)
 		d.wants = d.has
 		if !container.Unreadable && s.IsManaged(policy, container.Name, r) {
 			d.wants = max(d.has, targetFor(s, allowedFor(s, policy, container, r), container, r))
 		}
 		demands = append(demands, d)
 	}
-	return grant(node-s.Injected(r), demands)
+	return grant(node-s.Beside(r), demands)
 }
 
 // demand is what one container requests and what it should.
@@ -61,7 +61,7 @@ type demand struct {
 }
 
 // grant shares out what a node has.
-func grant(node int64, demands []demand) nodeHeadroom {
+func grant(node int64, demands []demand) headroom {
 	free := node
 	for _, d := range demands {
 		free -= d.has
@@ -69,7 +69,7 @@ func grant(node int64, demands []demand) nodeHeadroom {
 	slices.SortFunc(demands, func(a, b demand) int {
 		return cmp.Or(cmp.Compare(a.wants, b.wants), cmp.Compare(a.container, b.container))
 	})
-	left := nodeHeadroom{}
+	left := headroom{}
 	for _, d := range demands {
 		left[d.container] = d.has + max(0, free)
 		free -= min(d.wants, left[d.container]) - d.has
@@ -78,7 +78,7 @@ func grant(node int64, demands []demand) nodeHeadroom {
 }
 
 // fit caps a request.
-func (h nodeHeadroom) fit(container string, v int64) int64 {
+func (h headroom) fit(container string, v int64) int64 {
 	if left, ok := h[container]; ok {
 		return min(v, left)
 	}
@@ -87,7 +87,7 @@ func (h nodeHeadroom) fit(container string, v int64) int64 {
 
 // bound adds the headroom to what a request may be. It is never less than the current
 // request, so that by itself it moves nothing.
-func (h nodeHeadroom) bound(container string, allowed bounds) bounds {
+func (h headroom) bound(container string, allowed bounds) bounds {
 	if left := h[container]; left > 0 {
 		return append(allowed, bound{0, left})
 	}

@@ -4,6 +4,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Pace: when a request may move, and how far in one decision. An urgent move does not wait,
@@ -62,10 +64,17 @@ func split(s model.Situation, policy model.Policy, moves []move, now time.Time) 
 // deferralOf says what a move waits for: whichever takes longest.
 func deferralOf(s model.Situation, policy model.Policy, m move, now time.Time) (d deferral) {
 	direction, ok := directions[m.why]
-	if !ok {
+	last := s.Decision
+	switch {
+	case m.isPaced && last != nil && last.Reason == model.DecidedBounds && !policy.Edited:
+		cooldown := policy.CooldownOf(window.ScaleUp)
+		if left := cooldownLeft(last, cooldown, now); left > 0 {
+			return deferral{m.why, v1beta1.ReasonInCooldown, fmt.Sprintf("waits until %s after the last change", cooldown), left}
+		}
+		return d
+	case !ok:
 		return d
 	}
-	last := s.Decision
 	if o := s.WaitsForUsage(); direction == window.ScaleDown && o.Exists() {
 		return deferral{m.why, o.Reason, o.Message, 0}
 	}
@@ -112,9 +121,46 @@ func cooldownLeft(last *model.Decision, cooldown time.Duration, now time.Time) t
 	return max(0, last.Time.Add(cooldown).Sub(now))
 }
 
+// paced is the move as far as usage, the API server and limits demand it. What only minAllowed
+// demands beyond that is a step: at most twice the request, or what a pod has already or has
+// started with, and the next step after the cooldown. A bound with a wrong unit is thus seen before
+// all pods declare it.
+//
+// Only pods that run are protected. A rollout starts new pods, and its Deployment keeps the old
+// ones until those are available. Without a cooldown there is no pace. maxAllowed is not paced:
+// no request is above it.
+func paced(policy model.Policy, p proposal, m move) move {
+	if !policy.InPlace() || m.why == "" || p.current == 0 || m.to <= p.current || policy.CooldownOf(window.ScaleUp) == 0 {
+		return m
+	}
+	usage := max(p.resource.Of(p.rec.Uncapped), p.oomFloor())
+	demanded := max(p.current, p.enforced.fit(p.current), p.enforced.fit(usage))
+	m.isPaced = demanded == p.current
+	m.to = min(m.to, max(demanded, p.granted, p.started, stepUp(p.current, 100, p.resource)))
+	return m
+}
+
+// startedRequest is what the template requests of a container, if a pod of that template runs. Until
+// then nothing shows that a node has room for it: the Deployment may be paused, or its rollout stuck. The
+// API server sets a missing request to the limit.
+func startedRequest(s model.Situation, container workload.Container, r model.Resource) int64 {
+	if !slices.ContainsFunc(s.Pods, func(p workload.Pod) bool { return model.IsAlive(p) && p.Current }) {
+		return 0
+	}
+	return cmp.Or(r.Request(container.Resources), r.Limit(container.Resources))
+}
+
+// oomFloor is the floor that an OOM kill has set; 0 for none.
+func (p proposal) oomFloor() int64 {
+	if p.resource.IsMemory() {
+		return p.rec.OOMFloor
+	}
+	return 0
+}
+
 // stepTo is how far a request moves at once: all the way, or as far as the step limit of
 // its direction allows. An urgent move goes at least to the lower bound, or into the
-// allowed range; after an OOM kill it goes all the way.
+// allowed range; after an OOM kill it goes all the way. What only a bound demands is paced.
 func stepTo(policy model.Policy, p proposal, m move) int64 {
 	urgent := p.current
 	switch m.why {

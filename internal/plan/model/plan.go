@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Plan is the next step and the reason for it, or for its absence. Only the rules create
@@ -51,8 +52,14 @@ type (
 		UID             types.UID
 		ResourceVersion string
 		Sizes           []Size
+		// PodLevel are the pod-level resources beside the sizes; 0 for what the pod does not
+		// declare.
+		PodLevel workload.Resources
 		// Boost says that the pod is starting, and gets more CPU meanwhile.
 		Boost bool
+		// Withdraws is the resize that the kubelet has not granted, if this one restores what
+		// it has applied; nil for none. It is not to be repeated for a while.
+		Withdraws *RejectedResize
 	}
 	// TakeOver records the original values of the pod template, before the next plan
 	// rewrites it.
@@ -139,6 +146,14 @@ func (v Verdict) Within(d time.Duration) Verdict {
 func (v Verdict) Noting(sentence string) Verdict {
 	v.Message += ". " + sentence
 	return v
+}
+
+// AlsoNoting is the verdict with the message of another one, if it has one.
+func (v Verdict) AlsoNoting(other Verdict) Verdict {
+	if other.Message == "" {
+		return v
+	}
+	return v.Noting(other.Message)
 }
 
 // stalled is the verdict's state if a user must act, too.

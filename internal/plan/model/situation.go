@@ -26,7 +26,9 @@ type Situation struct {
 	// LargestNode is, for each resource, the largest allocatable amount of any node. 0
 	// stands for unknown, and bounds nothing.
 	LargestNode quantity.Amounts
-	Scaled      workload.Scaled
+	// Ceilings are those of the operator's configuration.
+	Ceilings Ceilings
+	Scaled   workload.Scaled
 	// Sized names, by container, the VerticalPodAutoscalers that size it.
 	Sized           map[string]workload.Scaled
 	Recommendations []recommend.Container
@@ -48,12 +50,23 @@ type Situation struct {
 	Undone map[types.UID]bool
 	// Writers are the field managers of what is contested; nil until they are looked up.
 	Writers *Writers
-	// RejectedResizes holds, by pod, the resizes that the API server has refused.
+	// RejectedResizes holds, by pod, the resizes that are not repeated for now.
 	RejectedResizes map[types.UID][]RejectedResize
 	// NewPods is what is known of how the API server sizes new pods.
 	NewPods NewPods
 	// RejectedEviction is the last eviction, if it was refused; nil for none.
 	RejectedEviction *RejectedEviction
+}
+
+// Ceilings bound what requests are raised to, whatever the policy says. They lower nothing that
+// pods have. The zero value bounds nothing.
+type Ceilings struct {
+	// Container is the most that one container requests, and Pod the most that all containers of a
+	// pod request together. 0 is no ceiling.
+	Container, Pod quantity.Amounts
+	// NodePercent is the most that a pod requests if it is resized in place, in percent of
+	// LargestNode: 1 to 100. 0 is no ceiling.
+	NodePercent int64
 }
 
 // Original is what one container of the template had before we took it over.
@@ -88,7 +101,8 @@ type Size struct {
 	workload.Resources
 }
 
-// RejectedResize is a resize that the API server refused.
+// RejectedResize is a resize that the API server refused, or that was withdrawn because the
+// kubelet did not grant it.
 type RejectedResize struct {
 	Sizes   []Size
 	Reason  string
@@ -209,13 +223,34 @@ func (s Situation) WaitsForUsage() Obstacle {
 // IsAlive says whether the pod runs and is not about to end.
 func IsAlive(p workload.Pod) bool { return p.Running && !p.Terminating }
 
-// IsActive says whether the pod runs and stays, so that it counts.
-func IsActive(p workload.Pod) bool { return IsAlive(p) && p.Current }
+// IsActive says whether the pod runs and stays, so that its size depends on the decision and the
+// decision on it. Where pods are resized in place, a pod of an older template stays while the
+// Deployment is paused or its rollout is stuck.
+func (s Situation) IsActive(policy Policy, p workload.Pod) bool {
+	return IsAlive(p) && (p.Current || policy.InPlace() && s.Deployment.KeepsOldPods())
+}
 
-// ActivePods counts the pods that run and stay.
-func (s Situation) ActivePods() (n int) {
+// IsLeaving says whether the pod runs, and a rollout is about to replace it.
+func (s Situation) IsLeaving(policy Policy, p workload.Pod) bool {
+	return IsAlive(p) && !s.IsActive(policy, p)
+}
+
+// AlivePods counts the pods that run and are not about to end, whatever their template.
+func (s Situation) AlivePods() int { return s.count(IsAlive) }
+
+// OldPods counts the pods of AlivePods that have an older template.
+func (s Situation) OldPods() int {
+	return s.count(func(p workload.Pod) bool { return IsAlive(p) && !p.Current })
+}
+
+// LeavingPods counts the pods that a rollout is about to replace.
+func (s Situation) LeavingPods(policy Policy) int {
+	return s.count(func(p workload.Pod) bool { return s.IsLeaving(policy, p) })
+}
+
+func (s Situation) count(is func(workload.Pod) bool) (n int) {
 	for _, pod := range s.Pods {
-		if IsActive(pod) {
+		if is(pod) {
 			n++
 		}
 	}
@@ -226,18 +261,18 @@ func (s Situation) ActivePods() (n int) {
 // kubelet does not report as applied, on any of the active pods. Only a resize can leave what a pod
 // declares unapplied: a kubelet that reports something else of a pod that was never resized is not
 // believed.
-func (s Situation) IsResizeOpen(container string, r Resource) bool {
+func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) bool {
 	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
 		c, ok := pod.Container(container)
 		isResized := !pod.Resized.IsZero() || pod.Resize != (workload.Resize{})
-		return ok && IsActive(pod) && isResized && !c.Unreadable && !r.IsApplied(pod.Actual[container], c.Resources)
+		return ok && s.IsActive(policy, pod) && isResized && !c.Unreadable && !r.IsApplied(pod.Actual[container], c.Resources)
 	})
 }
 
 // Running lists the container as the active pods have it.
-func (s Situation) Running(container string) (out []workload.Container) {
+func (s Situation) Running(policy Policy, container string) (out []workload.Container) {
 	for _, pod := range s.Pods {
-		if !IsActive(pod) {
+		if !s.IsActive(policy, pod) {
 			continue
 		}
 		if c, ok := pod.Container(container); ok && !c.Unreadable {
@@ -247,21 +282,45 @@ func (s Situation) Running(container string) (out []workload.Container) {
 	return out
 }
 
-// Injected is what a pod requests besides the template's containers: for native sidecars, and for what
-// is injected into pods. Pods of an older template count too, because the next ones are
-// probably injected alike.
-func (s Situation) Injected(r Resource) (most int64) {
+// Injected names the containers of current pods that the template does not have, sorted: admission has
+// added them. They are not sized, because the next rollout would bring their own size again.
+func (s Situation) Injected() (names []string) {
 	for _, pod := range s.Pods {
-		if pod.Terminating {
+		if !pod.Current || pod.Ended {
 			continue
 		}
-		var sum int64
-		for _, c := range pod.LongRunning() {
+		for _, c := range pod.Containers {
 			if _, ok := s.Deployment.Container(c.Name); !ok {
-				sum += r.Request(c.Resources)
+				names = append(names, c.Name)
 			}
 		}
-		most = max(most, sum)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// NewPod is the footprint that the next pod will probably have.
+func (s Situation) NewPod() workload.Footprint { return s.Deployment.NewPod(s.Pods) }
+
+// Beside is the most that a pod requests besides the template's containers: for native sidecars, for what
+// is injected into pods, and as overhead. Pods of an older template count too, because the next ones are
+// probably injected alike.
+func (s Situation) Beside(r Resource) (most int64) {
+	pods := []workload.Footprint{s.NewPod()}
+	for _, pod := range s.Pods {
+		if !pod.Terminating && !pod.Ended {
+			pods = append(pods, pod.Footprint())
+		}
+	}
+	for _, pod := range pods {
+		beside := pod.OnceStarted().With(func(c workload.Container) workload.Resources {
+			if _, ok := s.Deployment.Container(c.Name); ok {
+				return workload.Resources{}
+			}
+			return c.Resources
+		})
+		beside.PodLevel = workload.Resources{}
+		most = max(most, r.Request(beside.Counted()))
 	}
 	return most
 }

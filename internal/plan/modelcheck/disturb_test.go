@@ -21,6 +21,7 @@ const (
 	recreations                  // the Deployment is recreated under the same name
 	strangers                    // another owner's pod takes the name of a pod
 	wipes                        // a user wipes the status of the scaler
+	pauses                       // a user pauses or resumes the Deployment
 	retargets                    // a user changes the Deployment that the elder scaler names
 )
 
@@ -149,6 +150,14 @@ func (m *machine) disturbUsers(s state, add func(kind, string, func(*state))) {
 			})
 		}
 	}
+	name := "a user pauses the Deployment"
+	if d.paused {
+		name = "a user resumes the Deployment"
+	}
+	add(pauses, name, func(next *state) {
+		next.world.deployment.paused = !d.paused
+		next.ghost.change()
+	})
 	if d.uid == 1 {
 		add(recreations, "the Deployment is deleted and recreated", func(next *state) {
 			next.world.deployment = deployment{uid: d.uid + 1, template: small}

@@ -10,7 +10,7 @@
 // kubelet's answer, a step of the Deployment controller, a delivery of a watch, an hour that passes,
 // and the disturbances: a crash, another leader, a watch that lags, a write or a reply that is lost,
 // an OOM kill, usage that rises or falls, a silent pod, a full node, and users that edit the template,
-// resize a pod, wipe a status, recreate the Deployment or retarget a scaler.
+// pause the Deployment, resize a pod, wipe a status, recreate the Deployment or retarget a scaler.
 //
 // # What is checked
 //
@@ -24,14 +24,18 @@
 //   - a second pod is lowered only after the first one was verified, and no lowering that was reverted
 //     is repeated;
 //   - of two scalers of one Deployment, only the elder one writes;
-//   - Applied is never True while a pod declares another size than the kubelet applies;
+//   - Applied is never True while a pod declares another size than the kubelet applies, or has another
+//     size than decided, whatever its template;
+//   - a resize is withdrawn only after its kubelet has not granted it for long, and then to what the
+//     kubelet applies;
 //   - a revert is counted only if somebody else has changed the value;
 //   - the recorded original value is the user's.
 //
 // On every path without further disturbances (liveness): each step that stays possible happens at
 // last. Such paths end in the terminal strongly connected components of the graph. Each of them must
 // be one state, in which another reconcile changes nothing. In it the pods have the size that they
-// need, unless a node, a silent pod or another writer prevents that, and then Applied is not True.
+// need, unless a node, a silent pod or another writer prevents that, and then Applied is not True. No
+// pod declares a decided size that its kubelet does not grant.
 //
 // # Why the model stands for the operator
 //
@@ -56,6 +60,10 @@
 //     late, and are planned by what was known then.
 //   - The API server learns the sizes of new pods some time after the status is written, but within
 //     the hour.
+//
+// A process remembers the resizes that it has withdrawn. The operator repeats them after a while, and
+// would withdraw them again for as long as the node has no room. In the model it repeats them only if
+// the node has room by then, so that there is a state of rest.
 //
 // Moments have one of three ages: never, fresh, or old, which is beyond every delay of the planner.
 // Memory has four sizes that are further apart than the tolerance. The recommendation is the highest

@@ -50,7 +50,7 @@ func (r *pass) violationOfVerdict(s state) string {
 	}
 	for k, at := range r.pods {
 		switch {
-		case at.phase != ready || at.born != r.deployment.template:
+		case at.phase != ready:
 		case at.actual != at.spec:
 			return fmt.Sprintf("Applied is True, but %s declares %s and has %s", podNames[k], amount(at.spec), amount(at.actual))
 		case st.decided > 0 && at.actual != st.decided:
@@ -86,6 +86,9 @@ func (r *pass) violationOfIdentity(s state) string {
 }
 
 func (r *pass) violationOfBounds(state) string {
+	if r.outcome.withdraws > 0 {
+		return r.violationOfWithdrawal()
+	}
 	switch {
 	case r.outcome.to > r.sight.most:
 		return amount(r.outcome.to) + " is written, above maxAllowed"
@@ -97,8 +100,24 @@ func (r *pass) violationOfBounds(state) string {
 	return ""
 }
 
+// violationOfWithdrawal: a withdrawal is of a resize that the kubelet has not granted for long, and
+// leaves the pod what it has.
+func (r *pass) violationOfWithdrawal() string {
+	seen := r.pods[r.outcome.pod]
+	switch {
+	case seen.answer == silence || seen.answered != old && seen.resized != old:
+		return "a resize is withdrawn before its kubelet has refused it for long"
+	case r.outcome.to != seen.actual:
+		return fmt.Sprintf("a resize is withdrawn to %s, and %s is applied", amount(r.outcome.to), amount(seen.actual))
+	}
+	return ""
+}
+
 // violationOfLowering: nothing is lowered while usage is missing, nor below a known peak.
 func (r *pass) violationOfLowering(s state) string {
+	if r.outcome.withdraws > 0 {
+		return "" // The pod does not have more.
+	}
 	has := r.deployment.template
 	if r.outcome.action != rewrite {
 		has = r.pods[r.outcome.pod].actual
@@ -129,12 +148,15 @@ func (r *pass) violationOfLowering(s state) string {
 // isUnverified says that a second pod is lowered before the first one is verified.
 func (r *pass) isUnverified(has level) bool {
 	other := r.pods[1-r.outcome.pod]
-	isResized := other.phase == ready && other.born == r.deployment.template && other.resized != never
+	isResized := other.phase == ready && r.stays(other) && other.resized != never
 	isLowered := isResized && other.spec == r.outcome.to && other.actual == r.outcome.to
 	isSecond := r.outcome.action == resizePod && isLowered && r.sight.status.decided == r.outcome.to
 	st := r.seen.status
 	return r.verifies && isSecond && r.outcome.to < has && st.good > 0 && st.passed == never && st.observed != old
 }
+
+// stays says that no rollout is about to replace the pod.
+func (r *pass) stays(p pod) bool { return p.born == r.deployment.template || r.deployment.paused }
 
 // violationOfDisruption: one pod at a time is evicted or resized, and evicting one again does not
 // help.
@@ -154,7 +176,10 @@ func (r *pass) violationOfDisruption(s state) string {
 			return "a second pod is evicted although evictions have no effect"
 		}
 	case resizePod:
-		isInProgress := other.owner == r.deployment.uid && other.phase == ready && other.born == r.deployment.template &&
+		if o.withdraws > 0 {
+			return "" // No kubelet has anything to do for it.
+		}
+		isInProgress := other.owner == r.deployment.uid && other.phase == ready && r.stays(other) &&
 			other.spec == r.outcome.status.decided && other.spec != other.actual && other.answer == silence && (other.resized == fresh || r.sight.status.decidedAt == fresh)
 		if knows && isInProgress && s.world.node[1-o.pod] != ignores {
 			return "a pod is resized while the resize of another one is in progress"
@@ -175,6 +200,9 @@ func (m *machine) violationAtRest(s state) string {
 	st := s.world.scalers[k].status
 	want := min(s.processes[0].history.need(), mostOf(k))
 	for n, p := range s.world.pods {
+		if m.mode == v1beta1.UpdateModeInPlace && st.reverts < 2 && p.owner == s.world.deployment.uid && p.answer != silence && p.spec == st.decided {
+			return fmt.Sprintf("at rest, %s declares %s, which its kubelet does not grant", podNames[n], amount(p.spec))
+		}
 		if st.isApplied() && p.actual != p.spec {
 			return fmt.Sprintf("Applied is True at rest, but %s declares %s and has %s", podNames[n], amount(p.spec), amount(p.actual))
 		}
@@ -196,8 +224,14 @@ func (m *machine) isHindered(s state, st status) bool {
 	if s.isMissing(s.world.pods) || st.reverts > 1 || st.failed > 0 || s.world.admitsPlain {
 		return true
 	}
-	if s.world.node == ([pods]nature{}) || m.mode != v1beta1.UpdateModeInPlace {
+	if m.mode != v1beta1.UpdateModeInPlace {
+		return s.world.deployment.paused // The template is not changed, or not rolled out.
+	}
+	if s.world.node == ([pods]nature{}) {
 		return false
+	}
+	if s.world.deployment.paused {
+		return true // The fallback waits.
 	}
 	// A pod that was lowered below its template stays, because a rollout needs a new template.
 	hasNoRollout := m.fallback == v1beta1.FallbackRollout && s.world.deployment.template == st.decided

@@ -44,6 +44,19 @@ func lower(s *state) {
 	}
 }
 
+// canary: a paused rollout has replaced one of the pods.
+func canary(s *state) {
+	s.world.deployment.template, s.world.deployment.paused, s.ghost.user = medium, true, medium
+	p := &s.world.pods[0]
+	p.uid, p.born, p.spec, p.actual = p.uid+pods, medium, medium, medium
+}
+
+// lowerCanary: both pods have more than they use, and a paused rollout has replaced one of them.
+func lowerCanary(s *state) {
+	lower(s)
+	canary(s)
+}
+
 // silent: the metrics of one pod are missing.
 func silent(s *state) { s.world.mute[1] = true }
 
@@ -104,6 +117,18 @@ var explorations = map[string]exploration{
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: crashes | lags | wipes | kills | usage | strangers,
 		widens: true,
 		first:  []state{start(raise, twice)},
+	},
+	"in place, paused": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: everything | pauses,
+		first: []state{start(canary), start(canary, raise), start(canary, raise, on(actuates, defers)), start(lowerCanary)},
+	},
+	"in place, paused, verified": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, verifies: true, kinds: (everything | pauses) &^ (resizes | recreations | strangers),
+		first: []state{start(lowerCanary), start(canary, raise)},
+	},
+	"fallback Recreate, paused": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRecreate, kinds: failures | pauses | kills | edits,
+		first: []state{start(canary, raise, on(actuates, refuses))},
 	},
 	"in place, two scalers": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, kinds: failures | retargets | usage,
@@ -201,6 +226,9 @@ func TestTheCheckerFindsPlantedBugs(t *testing.T) {
 		"the checkpoint is not saved":                         {bugs{unsaved: true}, "in place, two failures", "below the known peak"},
 		"own writes are not remembered":                       {bugs{forgetsReplies: true}, "rollout", "a revert is counted"},
 		"original values come from an old cache":              {bugs{takesOverBlindly: true}, "rollout, two disturbances", "is recorded as the original value"},
+		"old pods are not looked at":                          {bugs{hidesOldPods: true}, "in place, paused", "in progress"},
+		"a resize that is not granted is never withdrawn":     {bugs{neverWithdraws: true}, "in place", "does not grant"},
+		"a withdrawn resize is asked for again at once":       {bugs{forgetsWithdrawals: true}, "in place", "never rests"},
 		"a deposed operator acts without a look at the lease": {bugs{unfenced: true}, "in place, a deposed operator", "below the known peak"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,12 +138,22 @@ func readPod(k int, p pod, template level) workload.Pod {
 	return workload.ReadPod(&object, p.born == template)
 }
 
+// rejectedOf is a resize that was withdrawn, as the plan is told of it.
+func rejectedOf(k int, gone withdrawal) plan.RejectedResize {
+	reason := v1beta1.ReasonDeferred
+	if gone.says == infeasible {
+		reason = v1beta1.ReasonInfeasible
+	}
+	asked := readPod(k, pod{uid: gone.uid, phase: ready, spec: gone.of, actual: gone.of}, small)
+	return plan.RejectedResize{Sizes: []plan.Size{{Container: container, Resources: asked.Containers[0].Resources}}, Reason: reason, Message: "no room"}
+}
+
 // readDeployment is the Deployment as the operator reads it.
 func readDeployment(d deployment) workload.Deployment {
 	object := appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uidOf(d.uid), ResourceVersion: "1", Generation: 1},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(pods)),
+			Replicas: ptr.To(int32(pods)), Paused: d.paused,
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Resources: resourcesOf(d.template)}}}},
 		},
 		Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: pods, UpdatedReplicas: pods, AvailableReplicas: pods},

@@ -32,7 +32,10 @@ type bugs struct {
 	unsaved              bool // the checkpoint is not saved before a change
 	forgetsReplies       bool // no memory of own writes
 	takesOverBlindly     bool // original values are recorded from the cache
+	hidesOldPods         bool // pods of an older template are not looked at
 	unfenced             bool // a deposed operator goes on, and overwrites the checkpoint
+	neverWithdraws       bool // a resize that is not granted stays
+	forgetsWithdrawals   bool // what was withdrawn is asked for again at once
 }
 
 // machine is one model: a configuration, and the operator in it.
@@ -54,6 +57,7 @@ type sight struct {
 	most       level
 	missing    bool
 	undone     [pods]bool
+	withdrawn  [pods]withdrawal
 	asked      age
 	writers    writers
 }
@@ -82,13 +86,15 @@ const (
 
 // outcome is a plan in the terms of the model.
 type outcome struct {
-	status  status
-	action  action
-	pod     int
-	to      level
-	asks    bool // the API server must be asked about writers
-	decides bool
-	qos     bool // the written sizes keep the QoS class
+	status status
+	action action
+	pod    int
+	to     level
+	// withdraws is the size that is withdrawn; 0 for none.
+	withdraws level
+	asks      bool // the API server must be asked about writers
+	decides   bool
+	qos       bool // the written sizes keep the QoS class
 }
 
 // next is the plan for what a scaler sees, by the operator's own planner.
@@ -110,7 +116,7 @@ func (m *machine) plan(s sight) outcome {
 		Decision: decisionOf(s.status), RevertedChanges: revertedOf(s.status), Originals: originalsOf(s.status, s.deployment), NewPods: newPodsOf(s.status, s.asked),
 	}
 	for k, p := range s.pods {
-		if p.uid == 0 || p.owner != s.deployment.uid {
+		if p.uid == 0 || p.owner != s.deployment.uid || m.bugs.hidesOldPods && p.born != s.deployment.template {
 			continue
 		}
 		if m.bugs.ignoresProgress {
@@ -122,6 +128,12 @@ func (m *machine) plan(s sight) outcome {
 		situation.Pods = append(situation.Pods, readPod(k, p, s.deployment.template))
 		if s.undone[k] {
 			situation.Undone = map[types.UID]bool{uidOf(p.uid): true}
+		}
+		if gone := s.withdrawn[k]; gone.uid == p.uid {
+			if situation.RejectedResizes == nil {
+				situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+			}
+			situation.RejectedResizes[uidOf(p.uid)] = []plan.RejectedResize{rejectedOf(k, gone)}
 		}
 	}
 	if s.missing && !m.bugs.ignoresSilence {
@@ -149,6 +161,9 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 		out.status = out.status.withNewPods(p.NewPods)
 	}
 	out.status.state, out.status.verdict = uint8(p.Verdict.State), words.of(p.Verdict.Reason)
+	if step, ok := p.Step.(plan.Resize); ok && step.Withdraws != nil && m.bugs.neverWithdraws {
+		return out
+	}
 	switch step := p.Step.(type) {
 	case plan.Record:
 		out.action = record
@@ -161,6 +176,9 @@ func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outc
 	case plan.Resize:
 		out.action, out.pod, out.to = resizePod, podNamed(step.Pod), levelOf(step.Sizes[0].Requests.MemoryBytes)
 		out.qos = m.keepsQoS(situation.Pods, step)
+		if step.Withdraws != nil {
+			out.withdraws = levelOf(step.Withdraws.Sizes[0].Requests.MemoryBytes)
+		}
 	case plan.Restore:
 		out.action = restore
 	}
@@ -250,7 +268,7 @@ func (m *machine) reconcile(s state, i, k int) []edge {
 	if at.target != d.uid {
 		at = at.withDecision(nil).withReverted(nil)
 	}
-	r.sight = sight{pods: r.pods, deployment: d, status: at, history: s.processes[i].history, most: mostOf(k), undone: r.undone(p), missing: s.isMissing(r.pods)}
+	r.sight = sight{pods: r.pods, deployment: d, status: at, history: s.processes[i].history, most: mostOf(k), undone: r.undone(p), withdrawn: p.withdrawn, missing: s.isMissing(r.pods)}
 	if m.evicts() && p.asked != never && p.askedFor == at.newPods {
 		r.sight.asked = p.asked
 	}
@@ -397,7 +415,7 @@ func (r *pass) unanswered(written state, kept status) edge {
 	p := &written.processes[r.process]
 	switch r.outcome.action {
 	case resizePod:
-		p.resized[r.outcome.pod], p.behind[podWatch] = resize{}, never
+		p.resized[r.outcome.pod], p.withdrawn[r.outcome.pod], p.behind[podWatch] = resize{}, withdrawal{}, never
 	case evict:
 		p.behind[podWatch] = never
 	case rewrite, restore:
@@ -422,6 +440,9 @@ func (r *pass) label() string {
 	case evict:
 		return "evicts " + podNames[o.pod] + suffix
 	case resizePod:
+		if o.withdraws > 0 {
+			return "withdraws the resize of " + podNames[o.pod] + " from " + amount(o.withdraws) + " to " + amount(o.to) + suffix
+		}
 		return "resizes " + podNames[o.pod] + " to " + amount(o.to) + suffix
 	case restore:
 		return "restores the template" + suffix
@@ -447,6 +468,9 @@ func (r *pass) write(s state) (next state, isWrite, isConflict bool) {
 		}
 		at.spec, at.resized, at.answer, at.answered = o.to, fresh, silence, never
 		p.resized[o.pod] = resize{at.uid, o.to}
+		if o.withdraws > 0 && !r.bugs.forgetsWithdrawals {
+			p.withdrawn[o.pod] = withdrawal{at.uid, o.withdraws, r.pods[o.pod].answer}
+		}
 		s.wrote(r.process, podWatch)
 	case evict:
 		if isPodStale {

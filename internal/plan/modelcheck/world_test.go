@@ -73,6 +73,8 @@ type deployment struct {
 	ours bool
 	// rolling says that the Deployment controller has not finished.
 	rolling bool
+	// paused says that it replaces no pods of an older template.
+	paused bool
 }
 
 // object is a scaler as the API server stores it.
@@ -188,11 +190,21 @@ type process struct {
 
 	// resized is what the process remembers of its last resize of each pod.
 	resized [pods]resize
+	// withdrawn is what the process remembers of the last resize of each pod that it withdrew.
+	withdrawn [pods]withdrawal
 	// asked is since when the API server is asked for a size of new pods.
 	asked    age
 	askedFor level
 
 	pending pending
+}
+
+// withdrawal is a resize that was withdrawn because of what the kubelet said. It is repeated within
+// the hour if the node has room by then: see the package comment.
+type withdrawal struct {
+	uid  identity
+	of   level
+	says answer
 }
 
 type resize struct {
@@ -281,6 +293,7 @@ func (s *state) eachIdentity(visit func(*identity)) {
 		inStatus(&p.pending.next.status)
 		for k := range p.resized {
 			visit(&p.resized[k].uid)
+			visit(&p.withdrawn[k].uid)
 		}
 	}
 }
@@ -352,8 +365,11 @@ func (s *state) wrote(i int, w watch) {
 }
 
 // newPod is a pod that the Deployment controller creates now.
-func (s *state) newPod() pod {
-	size, template := s.world.deployment.template, s.world.deployment.template
+func (s *state) newPod() pod { return s.newPodOf(s.world.deployment.template) }
+
+// newPodOf is a pod that the ReplicaSet of a template creates now.
+func (s *state) newPodOf(template level) pod {
+	size := template
 	if s.world.bound && !s.world.admitsPlain && s.world.known > 0 {
 		size = s.world.known
 	}
@@ -438,12 +454,21 @@ func (s *state) addController(k int, add func(string, func(*state))) {
 	p, other := s.world.pods[k], s.world.pods[1-k]
 	switch {
 	case p.owner == 0, p.phase == terminating:
-		add(podNames[k]+" ends and is replaced", func(next *state) { next.world.pods[k] = next.newPod() })
-	case p.born != s.world.deployment.template && (p.phase == starting || other.phase == ready && other.owner != 0):
+		add(podNames[k]+" ends and is replaced", func(next *state) { next.world.pods[k] = next.newPodOf(s.templateFor(p)) })
+	case p.born != s.world.deployment.template && !s.world.deployment.paused && (p.phase == starting || other.phase == ready && other.owner != 0):
 		add("the Deployment controller replaces "+podNames[k], func(next *state) { next.world.pods[k].phase = terminating })
 	case p.phase == starting:
 		add(podNames[k]+" becomes ready", func(next *state) { next.world.pods[k].phase = ready })
 	}
+}
+
+// templateFor is the template of the pod that replaces p: that of its own ReplicaSet, while the Deployment
+// is paused.
+func (s *state) templateFor(p pod) level {
+	if s.world.deployment.paused && p.owner == s.world.deployment.uid {
+		return p.born
+	}
+	return s.world.deployment.template
 }
 
 // aged is the state an hour later, after which every fresh moment is old.
@@ -485,6 +510,11 @@ func (s state) aged() state {
 		inStatus(&p.pending.base.status)
 		inStatus(&p.pending.next.status)
 		pass(&p.asked)
+		for k, nature := range s.world.node {
+			if nature == actuates {
+				p.withdrawn[k] = withdrawal{}
+			}
+		}
 		for w := range p.behind {
 			pass(&p.behind[w]) // The operator expects no cache to lag for longer than a minute.
 		}

@@ -20,6 +20,9 @@ import (
 // is resized as a whole. But if there is no room for its CPU, it can still get its memory,
 // and a boost can still end.
 func (p planner) admissible(pod workload.Pod, sizes []model.Size) ([]model.Size, model.Obstacle) {
+	if !differsFrom(pod, sizes) {
+		return sizes, model.Obstacle{} // whatever was refused before, it is what the pod declares
+	}
 	refusal := p.refusalFor(pod, sizes)
 	if !refusal.Exists() {
 		return sizes, refusal
@@ -42,24 +45,33 @@ func (p planner) isPossible(pod workload.Pod, sizes []model.Size) bool {
 	return !p.refusalFor(pod, sizes).Exists() && !p.blockerOf(pod, sizes).Exists()
 }
 
-// refusalFor says that the API server has refused the sizes, or would because of a quota.
+// refusalFor says that the API server has refused the sizes, or would because of a quota or of a pod-level
+// limit, or that the kubelet has not granted them, nor less.
 func (p planner) refusalFor(pod workload.Pod, sizes []model.Size) model.Obstacle {
 	for _, rejected := range p.RejectedResizes[pod.UID] {
-		if slices.Equal(rejected.Sizes, sizes) {
+		if slices.Equal(rejected.Sizes, sizes) || isPending(rejected.Reason) && asksFor(sizes, rejected.Sizes) {
 			return model.Obstacle{
 				Reason: rejected.Reason, Message: rejected.Message,
-				Stalled: rejected.Reason != v1beta1.ReasonNamespaceTerminating, NeedsNewPod: isAboutPod(rejected.Reason),
+				Stalled: !endsByItself(rejected.Reason), NeedsNewPod: isAboutPod(rejected.Reason),
 			}
 		}
 	}
-	return overQuota(p.Quotas, growth(pod.Containers, withSizes(pod.Containers, sizes)))
+	if o := p.overPodLevelLimit(pod, sizes); o.Exists() {
+		return o
+	}
+	return overQuota(p.Quotas, p.growth(pod, sizes))
+}
+
+// endsByItself says whether no user must act.
+func endsByItself(reason string) bool {
+	return reason == v1beta1.ReasonNamespaceTerminating || reason == v1beta1.ReasonDeferred
 }
 
 // isAboutPod tells the refusals that concern this pod or its node, so that another pod may
 // help, from those that another pod would meet as well.
 func isAboutPod(reason string) bool {
 	switch reason {
-	case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange:
+	case v1beta1.ReasonNodeCapacity, v1beta1.ReasonUnsupported, v1beta1.ReasonQoSChange, v1beta1.ReasonDeferred, v1beta1.ReasonInfeasible:
 		return true
 	}
 	return false
@@ -67,9 +79,6 @@ func isAboutPod(reason string) bool {
 
 // blockerOf says what keeps the pod from being resized to these sizes in place.
 func (p planner) blockerOf(pod workload.Pod, sizes []model.Size) model.Obstacle {
-	if pod.PodLevelResources {
-		return model.Obstacle{Reason: v1beta1.ReasonUnsupported, Message: "declares pod-level resources, which are not managed", Stalled: true}
-	}
 	for _, size := range sizes {
 		if _, ok := pod.Actual[size.Container]; !ok {
 			return model.Obstacle{
@@ -79,10 +88,14 @@ func (p planner) blockerOf(pod workload.Pod, sizes []model.Size) model.Obstacle 
 			}
 		}
 	}
-	if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
+	if pod.PodLevelResources {
+		if o := p.podLevelQoSObstacle(pod, sizes); o.Exists() {
+			return o
+		}
+	} else if before, after := qosOf(pod), QoSAfter(pod, sizes); before != after {
 		return p.qosObstacle(before, after, sizes)
 	}
-	return decision.OutOfBounds(withSizes(pod.Containers, sizes), sizes, p.Bounds)
+	return decision.OutOfBounds(p.resizedPod(pod, sizes), sizes, p.Bounds)
 }
 
 func (p planner) qosObstacle(before, after corev1.PodQOSClass, sizes []model.Size) model.Obstacle {

@@ -35,6 +35,12 @@ func (t target) isBoosted() bool { return !t.until.IsZero() }
 func (p planner) targetOf(pod workload.Pod) target {
 	t := target{}
 	t.sizes, t.dropped = p.sizesFor(pod)
+	if p.IsLeaving(p.policy, pod) {
+		return target{sizes: p.rescued(pod, t.sizes)}
+	}
+	if !pod.Current {
+		t.dropped = append(t.dropped, p.missingContainers(pod)...)
+	}
 	if !p.policy.Boosts() {
 		return p.withholdFromPod(pod, t, nil)
 	}
@@ -125,7 +131,7 @@ func (p planner) boostables(pod workload.Pod, plain []model.Size) (out []boostab
 			}
 		}
 	}
-	shareNode(p.LargestNode.CPUMillis, withSizes(pod.Containers, plain), out)
+	shareNode(decision.MostPerPod(p.Situation, p.policy, model.CPU), resized(pod.Footprint(), plain).OnceStarted(), out)
 	return out
 }
 
@@ -141,6 +147,9 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 	}
 	rules := decision.LimitRulesFor(p.Situation, p.policy, c)
 	b.most = p.allowedCPU(template, boostedRequest(boost, b.base))
+	if ceiling := p.Ceilings.Container.CPUMillis; ceiling > 0 {
+		b.most = min(b.most, ceiling)
+	}
 	if limit := c.Limits.CPUMillis; limit > 0 && !rules.HasLimit(model.CPU) {
 		b.most = min(b.most, limit) // the limit could not be restored
 	}
@@ -164,12 +173,13 @@ func (p planner) allowedCPU(template workload.Container, request int64) int64 {
 	return decision.AllowedRequest(p.Situation, p.policy, template, model.CPU, request)
 }
 
-// shareNode keeps the boosts within what the largest node can give, in the order of names.
-func shareNode(node int64, containers []workload.Container, list []boostable) {
+// shareNode keeps the boosts within what the largest node can give, and what a pod may have, in
+// the order of names.
+func shareNode(node int64, pod workload.Footprint, list []boostable) {
 	if node == 0 {
 		return
 	}
-	free := node - total(containers).Requests.CPUMillis
+	free := node - pod.Counted().Requests.CPUMillis
 	for _, b := range list {
 		free -= b.keeps() - b.base
 	}

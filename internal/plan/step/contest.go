@@ -103,7 +103,7 @@ func (p planner) contested() (c model.Contest) {
 func (p planner) contestedPods() map[string][]model.Size {
 	pods := map[string][]model.Size{}
 	for _, pod := range p.Pods {
-		if !model.IsActive(pod) {
+		if !model.IsAlive(pod) {
 			continue
 		}
 		if sizes := p.targetOf(pod).sizes; differsFrom(pod, sizes) {

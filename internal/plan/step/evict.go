@@ -31,7 +31,7 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	var candidates []workload.Pod
-	for _, pod := range p.activePods() {
+	for _, pod := range p.alivePods() {
 		if reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
 			candidates = append(candidates, pod)
 		}

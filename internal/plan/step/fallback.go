@@ -55,8 +55,16 @@ func replaces(reasons model.Obstacles) string {
 
 // withoutPods is the plan without active pods: all of them may be about to be replaced.
 func (p planner) withoutPods() model.Plan {
-	if p.isUndecided || !p.policy.MayRollOut() || !p.Deployment.RollingOut || len(p.Originals) == 0 || p.template().isChanged {
-		return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
+	if p.isRollingOutDecision() {
+		return p.rolledOut()
 	}
-	return p.rolledOut()
+	return p.without(model.Waiting.Because(v1beta1.ReasonNoPods, "The Deployment has no running pods"))
+}
+
+// isRollingOutDecision says that the rollout in progress is one of the decided size, as a fallback.
+func (p planner) isRollingOutDecision() bool {
+	if p.isUndecided || !p.policy.MayRollOut() {
+		return false
+	}
+	return p.Deployment.RollingOut && len(p.Originals) > 0 && !p.template().isChanged
 }

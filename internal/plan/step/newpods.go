@@ -39,15 +39,15 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	if p.Deployment.PodLevelResources {
 		return nil, podLevelResources()
 	}
-	made := withDefaults(p.Deployment.Containers, p.Bounds)
+	made := p.withDefaults(p.NewPod())
 	var whole []model.Size
-	for i, c := range p.Deployment.Containers {
+	for _, c := range p.Deployment.Containers {
 		if p.isDecided(c) {
 			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(made[i].Resources, p.Decision.Requests[c.Name])})
+			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])})
 		}
 	}
-	if obstacle := decision.OutOfBounds(withSizes(made, whole), whole, p.Bounds); obstacle.Exists() {
+	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
 		return nil, obstacle
 	}
 	if obstacle := p.newPodOverQuota(made, whole); obstacle.Exists() {
@@ -149,7 +149,7 @@ func (p planner) untilLearned() time.Duration {
 // of the template, other sizes apply. Changes to pods by another controller do not matter
 // here, because it would change the next pod, too.
 func (p planner) applicableSizes(sizes []model.Size) []model.Size {
-	made := workload.Pod{Containers: withDefaults(p.Deployment.Containers, p.Bounds)}
+	made := p.withDefaults(p.Deployment.Footprint())
 	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {
 		c, ok := made.Container(size.Container)
 		return !ok || slices.ContainsFunc(model.Resources, func(r model.Resource) bool {

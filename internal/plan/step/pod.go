@@ -16,9 +16,9 @@ const (
 	// stuckAfter is how long a kubelet may take to apply a resize before the pod no longer
 	// delays others.
 	stuckAfter = 10 * time.Minute
-	// deferredGrace is how long a resize may be deferred before the fallback. A kubelet
-	// tries again after 30 seconds and then every 3 minutes.
-	deferredGrace = 10 * time.Minute
+	// pendingGrace is how long a resize may be Deferred or Infeasible before it is withdrawn. A
+	// kubelet tries again after 30 seconds and then every 3 minutes.
+	pendingGrace = 10 * time.Minute
 	// graceSpread is the range that is added to it, so that pods do not fall back at once.
 	graceSpread = time.Minute
 	// shrinkGrace is how long a kubelet may fail to lower a memory limit before the limit is
@@ -34,22 +34,28 @@ type podVerdict struct {
 	step         model.Resize
 	obstacles    model.Obstacles
 	requeueAfter time.Duration
+	isLeaving    bool // a rollout is about to replace the pod
 }
 
 type activity int
 
 const (
-	blocked       activity = iota // it cannot have its size
-	unmanaged                     // nothing is decided for it
-	asks                          // it is to be resized
-	asksFreeing                   // it is to be resized, which frees capacity for others
-	asksBoost                     // it is to be resized because it is starting
-	asksReduction                 // it is to be lowered, which needs verification
-	inFlight                      // a resize is in progress
-	boosting                      // a boost is in progress
-	withheld                      // it is to be lowered once usage is complete
-	settled                       // it has all that it can get
-	complete                      // it has the decided size
+	blocked        activity = iota // it cannot have its size
+	unmanaged                      // nothing is decided for it
+	asks                           // it is to be resized
+	asksFreeing                    // it is to be resized, which frees capacity for others
+	asksBoost                      // it is to be resized because it is starting
+	asksReduction                  // it is to be lowered, which needs verification
+	asksInstead                    // it is to be resized, instead of to another size that waits for room
+	asksAgain                      // it is to be resized to a part of a size that was withdrawn
+	asksWithdrawal                 // its resize is to be withdrawn
+	deferred                       // its resize waits for room on its node
+	inFlight                       // a resize is in progress
+	boosting                       // a boost is in progress
+	withheld                       // it is to be lowered once usage is complete
+	settled                        // it has all that it can get
+	complete                       // it has the decided size
+	leaving                        // it keeps another size until it is replaced
 )
 
 // classify says where a pod stands.
@@ -57,6 +63,9 @@ func (p planner) classify(pod workload.Pod) podVerdict {
 	t := p.targetOf(pod)
 	if len(t.sizes) == 0 && p.isUndecided {
 		return podVerdict{activity: unmanaged}
+	}
+	if p.IsLeaving(p.policy, pod) {
+		return p.classifyLeaving(pod, t)
 	}
 	sizes, refusal := p.admissible(pod, t.sizes)
 	v := podVerdict{
@@ -74,6 +83,12 @@ func (p planner) classify(pod workload.Pod) podVerdict {
 	}
 	if differsFrom(pod, sizes) {
 		v = p.classifyRequest(pod, v)
+		switch {
+		case v.activity == asks && pod.Resize.Deferred:
+			v = v.as(asksInstead)
+		case v.activity == asks && isPending(refusal.Reason):
+			v = v.as(asksAgain)
+		}
 	} else {
 		v = p.classifyAnswer(pod, v)
 	}
@@ -114,12 +129,8 @@ func (p planner) mayEndUnsupported(o model.Obstacle) bool {
 // kubelet reports.
 func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 	switch {
-	case pod.Resize.Infeasible:
-		return v.blockedBy(model.Obstacle{
-			Reason: v1beta1.ReasonInfeasible, Message: kubeletMessage(pod, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
-		})
-	case pod.Resize.Deferred:
-		return p.classifyDeferred(pod, v)
+	case pod.Resize.Infeasible, pod.Resize.Deferred:
+		return p.classifyPending(pod, v)
 	case pod.Resize.Failed:
 		return p.classifyFailed(pod, v)
 	case pod.Resize.InProgress, !isApplied(pod, v.step.Sizes):
@@ -132,14 +143,36 @@ func (p planner) classifyAnswer(pod workload.Pod, v podVerdict) podVerdict {
 	return v.as(complete)
 }
 
-func (p planner) classifyDeferred(pod workload.Pod, v podVerdict) podVerdict {
-	left := p.answeredSince(pod).Add(deferredGrace + spread(pod)).Sub(p.now)
-	if left > 0 && p.policy.MayReplace() {
-		v = v.within(left)
+// classifyPending is the verdict on a pod whose kubelet does not grant the resize, at least not
+// now. After the grace the resize is withdrawn.
+func (p planner) classifyPending(pod workload.Pod, v podVerdict) podVerdict {
+	left := p.answeredSince(pod).Add(pendingGrace + spread(pod)).Sub(p.now)
+	pending := pendingObstacle(pod, left <= 0)
+	v = v.blockedBy(pending)
+	if !pod.Resize.Infeasible {
+		v = v.as(deferred).within(max(0, min(left, pendingGrace+graceSpread)))
 	}
-	return v.blockedBy(model.Obstacle{
-		Reason: v1beta1.ReasonDeferred, Message: kubeletMessage(pod, "its node has no room for the new size yet"), NeedsNewPod: left <= 0,
-	})
+	if left > 0 {
+		return v // an Infeasible resize reserves nothing on its node: the resync is soon enough
+	}
+	sizes, ok := p.withoutPending(pod, v.step.Sizes)
+	if !ok {
+		return v
+	}
+	v.step.Withdraws = &model.RejectedResize{Sizes: v.step.Sizes, Reason: pending.Reason, Message: pending.Message}
+	v.step.Sizes = sizes
+	return v.as(asksWithdrawal)
+}
+
+func pendingObstacle(pod workload.Pod, isLong bool) model.Obstacle {
+	if pod.Resize.Infeasible {
+		return model.Obstacle{
+			Reason: v1beta1.ReasonInfeasible, Message: kubeletMessage(pod, "its node can never hold the new size"), Stalled: true, NeedsNewPod: true,
+		}
+	}
+	return model.Obstacle{
+		Reason: v1beta1.ReasonDeferred, Message: kubeletMessage(pod, "its node has no room for the new size yet"), NeedsNewPod: isLong,
+	}
 }
 
 func (p planner) classifyFailed(pod workload.Pod, v podVerdict) podVerdict {

@@ -62,21 +62,21 @@ func (p planner) rolloutOverQuota(wanted []model.Size) model.Obstacle {
 	if p.Deployment.Replicas == 0 {
 		return model.Obstacle{}
 	}
-	more := total(withDefaults(withSizes(p.Deployment.Containers, wanted), p.Bounds))
+	more := p.withDefaults(resized(p.NewPod(), wanted)).Counted()
 	for _, r := range model.Resources {
-		r.Put(&more, r.Request(more)+p.Injected(r)-p.freed(r.Request), r.Limit(more)-p.freed(r.Limit))
+		r.Put(&more, r.Request(more)-p.freed(r.Request), r.Limit(more)-p.freed(r.Limit))
 	}
 	return withPurpose(overQuota(p.Quotas, more), " for the first new pod of a rollout")
 }
 
 // newPodOverQuota says which quota has no room for a new pod with the sizes, if it would get
 // more than without them: such a pod would not be created at all.
-func (p planner) newPodOverQuota(made []workload.Container, sizes []model.Size) model.Obstacle {
-	sized, plain := total(withSizes(made, sizes)), total(made)
+func (p planner) newPodOverQuota(made workload.Footprint, sizes []model.Size) model.Obstacle {
+	sized, plain := resized(made, sizes).Counted(), made.Counted()
 	var more workload.Resources
 	for _, r := range model.Resources {
 		if r.Request(sized) > r.Request(plain) {
-			r.Set(&more.Requests, r.Request(sized)+p.Injected(r))
+			r.Set(&more.Requests, r.Request(sized))
 		}
 		if r.Limit(sized) > r.Limit(plain) {
 			r.Set(&more.Limits, r.Limit(sized))
@@ -97,7 +97,7 @@ func withPurpose(o model.Obstacle, suffix string) model.Obstacle {
 func (p planner) freed(of func(workload.Resources) int64) (sum int64) {
 	var has []int64
 	for _, pod := range p.Pods {
-		has = append(has, of(total(pod.LongRunning())))
+		has = append(has, of(pod.Counted()))
 	}
 	slices.Sort(has)
 	slices.Reverse(has)
@@ -107,11 +107,16 @@ func (p planner) freed(of func(workload.Resources) int64) (sum int64) {
 	return sum
 }
 
-// growth is what a pod takes more than before.
-func growth(before, after []workload.Container) (more workload.Resources) {
-	a, b := total(after), total(before)
+// growth is what quotas count more for a pod with the sizes than they do now, or will once the kubelet has
+// applied what is declared now: it may do so at any time.
+func (p planner) growth(pod workload.Pod, sizes []model.Size) (more workload.Resources) {
+	declared, next := pod.Footprint(), p.resizedPod(pod, sizes)
+	now, after := pod.Counted(), pod.CountedWith(next)
+	soon, then := declared.Counted(), next.Counted()
 	for _, r := range model.Resources {
-		r.Put(&more, r.Request(a)-r.Request(b), r.Limit(a)-r.Limit(b))
+		r.Put(&more,
+			max(r.Request(after)-r.Request(now), r.Request(then)-r.Request(soon)),
+			max(r.Limit(after)-r.Limit(now), r.Limit(then)-r.Limit(soon)))
 	}
 	return more
 }

@@ -18,7 +18,8 @@ import (
 //
 // It resizes one pod at a time, starting with pods that are lowered. At most a quarter of
 // the pods, but at least one, may be in progress at once, so that a wrong number is seen
-// before it is everywhere. A boost cannot be wrong everywhere, and cannot wait: it waits
+// before it is everywhere. A Deferred resize counts, unless the decision follows an OOM kill or
+// is a revert: its number has been proven. A boost cannot be wrong everywhere, and cannot wait: it waits
 // for no other resize, and no resize waits for it. What cannot be done in place is left to
 // the fallback, once there is nothing more to do in place.
 func (p planner) resize() model.Plan {
@@ -27,16 +28,16 @@ func (p planner) resize() model.Plan {
 	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
 	var verdicts []podVerdict
-	for _, pod := range p.activePods() {
+	for _, pod := range p.alivePods() {
 		verdicts = append(verdicts, p.classify(pod))
 	}
 	return p.choose(fold(verdicts))
 }
 
-// activePods are the pods that run and stay, by name.
-func (p planner) activePods() []workload.Pod {
+// alivePods are the pods that run and are not about to end, by name.
+func (p planner) alivePods() []workload.Pod {
 	pods := slices.SortedFunc(slices.Values(p.Pods), byName)
-	return slices.DeleteFunc(pods, func(pod workload.Pod) bool { return !model.IsActive(pod) })
+	return slices.DeleteFunc(pods, func(pod workload.Pod) bool { return !model.IsAlive(pod) })
 }
 
 func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }
@@ -44,19 +45,25 @@ func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }
 // tally is the sum of the pods' verdicts.
 type tally struct {
 	pods         int
+	leaving      int // pods that a rollout is about to replace
+	unsized      int // those of them that do not have the decided sizes
 	complete     int // pods that have all of the decided sizes
 	settled      int // pods that have all that they can get
 	inFlight     int
+	deferred     int  // pods whose resize waits for room on their nodes
 	withheld     int  // pods that are to be lowered once usage is complete
 	isBoosting   bool // a boost is in progress
 	isBoosted    bool // a boost is applied
 	obstacles    model.Obstacles
 	requeueAfter time.Duration
 
-	next      *model.Resize // the first resize
-	freeing   *model.Resize // the first resize that frees capacity for others
-	reduction *model.Resize // what to lower next, which needs verification
-	boosts    []model.Resize
+	next       *model.Resize // the first resize
+	instead    *model.Resize // the first resize of a pod that waits for room for another size
+	again      *model.Resize // the first resize of a pod that could not have its size before
+	freeing    *model.Resize // the first resize that frees capacity for others
+	withdrawal *model.Resize // the first resize that withdraws another one
+	reduction  *model.Resize // what to lower next, which needs verification
+	boosts     []model.Resize
 }
 
 func fold(verdicts []podVerdict) tally {
@@ -64,6 +71,9 @@ func fold(verdicts []podVerdict) tally {
 	for _, v := range verdicts {
 		t.requeueAfter = model.Sooner(t.requeueAfter, v.requeueAfter)
 		t.obstacles = append(t.obstacles, v.obstacles...)
+		if v.isLeaving {
+			t.leaving++
+		}
 		t.count(v)
 	}
 	return t
@@ -73,6 +83,15 @@ func (t *tally) count(v podVerdict) {
 	switch v.activity {
 	case asks:
 		t.next = cmp.Or(t.next, &v.step)
+	case asksInstead:
+		t.instead = cmp.Or(t.instead, &v.step)
+		t.deferred++
+	case asksAgain:
+		t.again = cmp.Or(t.again, &v.step)
+	case asksWithdrawal:
+		t.withdrawal = cmp.Or(t.withdrawal, &v.step)
+	case deferred:
+		t.deferred++
 	case asksFreeing:
 		t.freeing = cmp.Or(t.freeing, &v.step)
 	case asksBoost:
@@ -95,6 +114,8 @@ func (t *tally) count(v podVerdict) {
 		}
 	case unmanaged:
 		t.complete++
+	case leaving:
+		t.unsized++
 	}
 }
 
@@ -105,26 +126,36 @@ func (p planner) choose(t tally) model.Plan {
 	if t.pods == 0 {
 		return p.withoutPods()
 	}
-	next := cmp.Or(t.freeing, t.next)
+	next := cmp.Or(t.freeing, t.instead, t.next, t.again)
 	if next == nil {
 		p, next = p.nextReduction(t)
 	}
+	underWay := t.inFlight
+	if next != t.freeing && next != t.instead && !p.Decision.IsUrgentRestart() {
+		underWay += t.deferred
+	}
 	if boost := p.nextBoost(t); boost != nil {
-		next, t.inFlight = boost, 0
+		next, underWay, t.inFlight = boost, 0, 0
 	}
 	switch {
-	case next != nil && t.inFlight < concurrency(t.pods):
-		return p.plan(*next, model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
+	case t.withdrawal != nil:
+		return p.plan(p.withPodLevel(*t.withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
+	case next != nil && underWay < concurrency(t.pods):
+		return p.plan(p.withPodLevel(*next), model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
 	case t.inFlight > 0, t.isBoosting:
 		return p.without(model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
+	case next != nil:
+		return p.fallBack(t) // it waits for what is Deferred
 	case t.reduction != nil:
 		return p.without(model.Changing.Because(v1beta1.ReasonVerifying, "Verifying the first resized pods before lowering the rest"))
 	case len(t.obstacles) > 0:
 		return p.fallBack(t)
+	case t.unsized > 0:
+		return p.whileReplaced(t)
 	case t.isBoosted:
 		return p.without(model.Applied.Because(v1beta1.ReasonBoosted, "Starting pods have more CPU until they are Ready (startupBoost)"))
 	}
-	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size"))
+	return p.without(p.notingOldPods(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size")))
 }
 
 func concurrency(pods int) int { return max(1, pods/4) }
@@ -156,7 +187,7 @@ func (p planner) nextReduction(t tally) (planner, *model.Resize) {
 // mayLowerMore says whether the first pods are verified, or whether there may be more of
 // them.
 func (p planner) mayLowerMore(v model.Verification, t tally) bool {
-	return !v.FirstPodsVerified.IsZero() || t.inFlight+t.settled < concurrency(t.pods)
+	return !v.FirstPodsVerified.IsZero() || t.inFlight+t.settled < concurrency(t.pods-t.leaving)
 }
 
 // nextBoost is the next boost; nil for none. If as many pods as allowed are being resized,

@@ -83,26 +83,50 @@ func (p planner) decidedTemplate() template {
 
 // rolloutObstacle says what keeps the template from being changed.
 //
-// OOM-killed pods never become available, and pods that a LimitRange refuses are never
-// created. A rollout that waits for them never ends: it must not block what helps them.
+// OOM-killed pods never become available, pods that a LimitRange refuses are never created, and
+// pods that are larger than what any node has left never start. A rollout that waits for them may
+// never end: it must not block what helps them.
 func (p planner) rolloutObstacle(t template) model.Obstacle {
 	switch {
 	case t.obstacle.Exists():
 		return t.obstacle
 	case p.Deployment.Paused:
 		return model.Obstacle{Reason: v1beta1.ReasonRolloutPaused, Message: "The Deployment is paused: its pod template is not changed until it is resumed"}
-	case p.Deployment.RollingOut && !p.endsRollout():
+	case p.Deployment.RollingOut && !p.endsRollout(t):
 		return anotherRollout()
 	}
 	return model.Obstacle{}
 }
 
 // endsRollout says whether the changed template lets a rollout end that otherwise would not.
-func (p planner) endsRollout() bool {
-	if p.breaksBounds() {
+func (p planner) endsRollout(t template) bool {
+	if p.breaksBounds() || p.isUnschedulable() && p.onlyLowers(t) {
 		return true
 	}
 	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
+}
+
+// isUnschedulable says that no node has been found for a pod of the current template.
+func (p planner) isUnschedulable() bool {
+	return slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool {
+		return pod.Unschedulable && pod.Current && !pod.Terminating && !pod.Ended
+	})
+}
+
+// onlyLowers says that the changed template requests less than the current one, and of no resource
+// more.
+func (p planner) onlyLowers(t template) bool {
+	isLower := false
+	for _, size := range t.wanted {
+		c, _ := p.Deployment.Container(size.Container)
+		for _, r := range model.Resources {
+			if r.Request(size.Resources) > r.Request(c.Resources) {
+				return false
+			}
+			isLower = isLower || r.Request(size.Resources) < r.Request(c.Resources)
+		}
+	}
+	return isLower
 }
 
 func anotherRollout() model.Obstacle {
@@ -115,7 +139,7 @@ func (p planner) breaksBounds() bool {
 	for _, c := range p.Deployment.Containers {
 		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
 	}
-	return decision.OutOfBounds(p.Deployment.Containers, sizes, p.Bounds).Exists()
+	return decision.OutOfBounds(p.withDefaults(p.NewPod()), sizes, p.Bounds).Exists()
 }
 
 // rolloutWindow says whether the template may be changed now. A rollout restarts pods: it
@@ -176,7 +200,7 @@ func (p planner) template() (t template) {
 	case p.Deployment.PodLevelResources:
 		t.obstacle = podLevelResources()
 	default:
-		after := withDefaults(withSizes(p.Deployment.Containers, t.wanted), p.Bounds)
+		after := p.withDefaults(resized(p.NewPod(), t.wanted))
 		t.obstacle = decision.OutOfBounds(after, t.wanted, p.Bounds)
 	}
 	return t
@@ -228,22 +252,23 @@ func (p planner) templateSize(c workload.Container) (size templateSize) {
 
 // withDefaults fills in what is not set, as far as it is known what new pods get: a request
 // from its limit, and a limit from the LimitRange.
-func withDefaults(containers []workload.Container, bounds workload.Bounds) []workload.Container {
-	out := slices.Clone(containers)
-	for i, c := range containers {
-		for _, r := range model.Resources {
-			limit := r.Limit(c.Resources)
-			r.Put(&out[i].Resources, cmp.Or(r.Request(c.Resources), limit), cmp.Or(limit, r.Of(bounds.ContainerDefault)))
-		}
+func (p planner) withDefaults(pod workload.Footprint) workload.Footprint {
+	return pod.With(func(c workload.Container) workload.Resources { return defaulted(c, p.Bounds) })
+}
+
+func defaulted(c workload.Container, bounds workload.Bounds) workload.Resources {
+	for _, r := range model.Resources {
+		limit := r.Limit(c.Resources)
+		r.Put(&c.Resources, cmp.Or(r.Request(c.Resources), limit), cmp.Or(limit, r.Of(bounds.ContainerDefault)))
 	}
-	return out
+	return c.Resources
 }
 
 // podsAt counts the pods that carry all that we own of the template. What we do not own may
 // differ: a LimitRange fills it in.
 func (p planner) podsAt(owned []model.Size) (n int) {
 	for _, pod := range p.Pods {
-		if !model.IsActive(pod) {
+		if !model.IsAlive(pod) {
 			continue
 		}
 		if !slices.ContainsFunc(owned, func(size model.Size) bool { return !carries(pod, size) }) {

@@ -65,7 +65,7 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 func (p planner) failedShrinks() map[string]int64 {
 	limits := map[string]int64{}
 	for _, pod := range p.Pods {
-		if !model.IsActive(pod) {
+		if !p.IsActive(p.policy, pod) {
 			continue
 		}
 		for _, c := range pod.Containers {
@@ -114,6 +114,9 @@ func withMemoryLimit(r workload.Resources, limit int64) workload.Resources {
 // keepBurstable takes the smallest amount off a request if all requests would equal their
 // limits: that is another QoS class, and no pod may change its own.
 func keepBurstable(pod workload.Pod, sizes []model.Size) []model.Size {
+	if pod.PodLevelResources { // which alone decide the class
+		return sizes
+	}
 	if qosOf(pod) != corev1.PodQOSBurstable || QoSAfter(pod, sizes) != corev1.PodQOSGuaranteed {
 		return sizes
 	}
@@ -152,6 +155,18 @@ func withSizes(containers []workload.Container, sizes []model.Size) []workload.C
 		}
 	}
 	return out
+}
+
+// resized is the footprint with these sizes.
+func resized(f workload.Footprint, sizes []model.Size) workload.Footprint {
+	return f.With(func(c workload.Container) workload.Resources {
+		for _, size := range sizes {
+			if size.Container == c.Name {
+				return size.Resources
+			}
+		}
+		return c.Resources
+	})
 }
 
 // anySize says whether a condition holds between what a container of the pod has and its
@@ -230,14 +245,4 @@ func lowered(pod workload.Pod, sizes []model.Size) []model.Size {
 		out = append(out, part)
 	}
 	return out
-}
-
-// total is the sum of what containers request and are limited to.
-func total(containers []workload.Container) (sum workload.Resources) {
-	for _, c := range containers {
-		for _, r := range model.Resources {
-			r.Put(&sum, r.Request(sum)+r.Request(c.Resources), r.Limit(sum)+r.Limit(c.Resources))
-		}
-	}
-	return sum
 }

@@ -29,7 +29,7 @@ type planner struct {
 }
 
 func plannerFor(s model.Situation, policy model.Policy, now time.Time) planner {
-	p := planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.ActivePods()}}
+	p := planner{Situation: s, policy: policy, now: now, progress: model.Progress{Pods: s.AlivePods()}}
 	if s.Decision == nil {
 		p.Decision, p.isUndecided = &model.Decision{}, true
 	}

@@ -47,6 +47,7 @@ const (
 
 // comparison compares the pods of a situation.
 type comparison struct {
+	model.Situation
 	*model.Verification
 
 	decision *model.Decision
@@ -54,12 +55,28 @@ type comparison struct {
 	now      time.Time
 }
 
-func compare(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) cohortHealth {
-	c := comparison{Verification: d.Verification, decision: d, policy: policy, now: now}
+// compared is the health of the pods that are compared with each other: in a rollout all of them, and
+// in place those of the newest template, and those of older ones. A template can be the cause of
+// failures, too, and must neither hide what a resize does nor be mistaken for it.
+type compared []cohortHealth
+
+func compare(s model.Situation, policy model.Policy, d *model.Decision, now time.Time) compared {
+	c := comparison{Situation: s, Verification: d.Verification, decision: d, policy: policy, now: now}
+	if policy.RollsOut() {
+		return compared{c.healthOf(func(workload.Pod) bool { return true })}
+	}
+	return compared{
+		c.healthOf(func(pod workload.Pod) bool { return pod.Current }),
+		c.healthOf(func(pod workload.Pod) bool { return !pod.Current }),
+	}
+}
+
+// healthOf is the health of the comparable pods that belong together.
+func (c comparison) healthOf(belongs func(workload.Pod) bool) cohortHealth {
 	health := cohortHealth{isSaturated: len(c.UnhealthyPods) >= maxUnhealthy}
-	pods := slices.SortedFunc(slices.Values(s.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
+	pods := slices.SortedFunc(slices.Values(c.Pods), func(a, b workload.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
-		if c.isComparable(pod) {
+		if c.isComparable(pod) && belongs(pod) {
 			health.add(c.podHealth(pod))
 		}
 	}
@@ -69,9 +86,37 @@ func compare(s model.Situation, policy model.Policy, d *model.Decision, now time
 	return health
 }
 
+// regression is the first health that shows one; ok is false for none.
+func (all compared) regression() (h cohortHealth, ok bool) {
+	i := slices.IndexFunc(all, cohortHealth.isRegression)
+	if i < 0 {
+		return h, false
+	}
+	return all[i], true
+}
+
+// wait is the time until there may be more to see; 0 for no time.
+func (all compared) wait() (left time.Duration) {
+	for _, h := range all {
+		left = model.Sooner(left, h.wait)
+	}
+	return left
+}
+
+// lastFailure is when a changed pod last failed; zero for never.
+func (all compared) lastFailure() (last time.Time) {
+	for _, h := range all {
+		last = model.Latest(last, h.lastFailure)
+	}
+	return last
+}
+
 // isComparable says whether the pod runs, and in place, that it stays.
 func (c comparison) isComparable(pod workload.Pod) bool {
-	return model.IsAlive(pod) && (pod.Current || c.policy.RollsOut())
+	if c.policy.RollsOut() {
+		return model.IsAlive(pod)
+	}
+	return c.IsActive(c.policy, pod)
 }
 
 func (c comparison) podHealth(pod workload.Pod) podHealth {

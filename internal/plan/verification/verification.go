@@ -7,7 +7,8 @@
 // A decision that takes something from pods, or replaces them, is verified: over the same
 // time, changed pods are compared with unchanged ones. If they are clearly worse, the last
 // good values are restored, and the change is not tried again until there is new evidence.
-// If all pods are unhealthy, the change is not the cause.
+// If all pods are unhealthy, the change is not the cause. In place, pods are compared only with pods of
+// their own template, or of an older one as they are.
 //
 // In place, the first pods that are lowered are verified for the others. Raising a request
 // in place takes nothing from a pod and is not verified. What happened to pods is read from
@@ -105,18 +106,19 @@ func Check(s model.Situation, policy model.Policy, now time.Time) Finding {
 	}
 	health := compare(s, policy, s.Decision, now)
 	isStuck := isStuckRollout(s, policy)
+	regression, isRegression := health.regression()
 	switch {
-	case health.isRegression():
-		same.Evidence = health.evidence()
+	case isRegression:
+		same.Evidence = regression.evidence()
 	case isStuck:
 		same.Evidence = "the rollout of the new size exceeded the Deployment's progress deadline (ProgressDeadlineExceeded)"
 	default:
-		same.RequeueAfter = health.wait
+		same.RequeueAfter = health.wait()
 		return same
 	}
 	d, reverted := revert(s, isStuck, same.Evidence, now)
 	if len(reverted) == 0 {
-		same.Evidence, same.RequeueAfter = "", health.wait
+		same.Evidence, same.RequeueAfter = "", health.wait()
 		return same
 	}
 	return Finding{Decision: d, RevertedChanges: remember(s.RevertedChanges, reverted), Evidence: same.Evidence}
@@ -204,7 +206,7 @@ func Observe(s model.Situation, policy model.Policy, d *model.Decision, now time
 		d = d.WithVerification(&v)
 	}
 	// If all pods fail, the change is not the cause, but the time starts again.
-	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure)
+	since := model.Latest(v.ObservedSince, compare(s, policy, d, now).lastFailure())
 	return d, min(since.Add(policy.VerificationPeriod).Sub(now), policy.VerificationPeriod)
 }
 

@@ -44,8 +44,7 @@ type Store struct {
 	Client client.Client
 	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
-	// MaxAhead is how far a checkpoint's newest sample or kill may be ahead of our clock. 0 is a
-	// minute.
+	// MaxAhead is how far the times in a checkpoint may be ahead of our clock. 0 is a minute.
 	MaxAhead time.Duration
 
 	mu      sync.Mutex
@@ -88,8 +87,8 @@ const defaultMaxAhead = time.Minute
 // Load makes sure that the scaler's history is in memory, reading the checkpoint
 // the first time. A scaler that was retargeted or recreated starts over. So does a
 // container whose part of the checkpoint cannot be read, or is from the future: it
-// knows of a sample or a kill later than now plus MaxAhead, and would learn nothing until
-// then.
+// knows of a sample or a kill later than now plus MaxAhead, or of all kills until then, and
+// would learn nothing until then.
 func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.Time) error {
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
@@ -179,9 +178,17 @@ func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, e
 	if c.Version != int32(c.Data[0]) {
 		return history.Container{}, fmt.Errorf("version %d is not %d", c.Version, c.Data[0])
 	}
-	for what, at := range map[string]time.Time{"sample": container.NewestSample(), "OOM kill": container.NewestKill()} {
-		if at.After(latest) {
-			return history.Container{}, fmt.Errorf("it is from the future: its newest %s is of %s", what, at.Format(time.RFC3339))
+	for _, known := range []struct {
+		what string
+		at   time.Time
+	}{
+		{"its newest sample is of", container.NewestSample()},
+		{"its newest OOM kill is of", container.NewestKill()},
+		{"OOM kills count as counted until", container.KillsCountedUntil()},
+	} {
+		if known.at.After(latest) {
+			return history.Container{}, fmt.Errorf("it is from the future: %s %s, and now is at most %s",
+				known.what, known.at.Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 		}
 	}
 	return container, nil
@@ -231,7 +238,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
 	defer e.requests.Unlock()
-	next, err := e.nextSave(vs, recommendations, now)
+	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now)
 	if next.object == nil || err != nil {
 		return err
 	}
@@ -252,7 +259,7 @@ type save struct {
 }
 
 // nextSave is what to write; nothing if nothing that matters would be lost.
-func (e *entry) nextSave(vs *v1beta1.VerticalScaler, recommendations []recommend.Container, now time.Time) (save, error) {
+func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time) (save, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
@@ -266,7 +273,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, recommendations []recommend
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return save{}, nil
 	}
-	next := save{e.checkpoint(vs, now), marks, e.filling.unsaved}
+	next := save{e.checkpoint(vs, params, now), marks, e.filling.unsaved}
 	e.filling.unsaved = false
 	return next, nil
 }
@@ -334,7 +341,7 @@ func worthSaving(saved, now map[string]mark) bool {
 }
 
 // checkpoint is what the histories lead to.
-func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, now time.Time) *v1beta1.VerticalScalerCheckpoint {
+func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, now time.Time) *v1beta1.VerticalScalerCheckpoint {
 	object := &v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: vs.Namespace, Name: vs.Name}}
 	if e.object != nil {
 		object = e.object.DeepCopy()
@@ -357,7 +364,7 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, now time.Time) *v1beta1.V
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.histories)) {
 		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
-			ContainerName: name, Version: version, Data: e.histories.Container(name).Encode(),
+			ContainerName: name, Version: version, Data: e.histories.Container(name).Closed(params).Encode(),
 		})
 	}
 	return object

@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -357,6 +358,13 @@ func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
 		c.Add(usage.Sample{Container: "ahead", Time: at, CPUMillis: 1000, MemoryBytes: 4000 * mebi}, params)
 	}
 	killed := func(c *history.Container, at time.Time) { c.RecordOOM(at, 4000*mebi, params) }
+	counted := func(c *history.Container, at time.Time) {
+		forged, err := history.Decode(countedUntil(c.Encode(), at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		*c = *forged.Clone()
+	}
 	for name, tc := range map[string]struct {
 		spoil  func(c *history.Container, at time.Time)
 		at     time.Time
@@ -364,6 +372,9 @@ func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
 	}{
 		"a sample of next year":      {spoil: sampled, at: tomorrow.Add(year)},
 		"a kill of next year":        {spoil: killed, at: tomorrow.Add(year)},
+		"kills until next year":      {spoil: counted, at: tomorrow.Add(year)},
+		"kills in two minutes":       {spoil: counted, at: tomorrow.Add(2 * time.Minute)},
+		"kills until now":            {spoil: counted, at: tomorrow, isRead: true},
 		"a sample in two minutes":    {spoil: sampled, at: tomorrow.Add(2 * time.Minute)},
 		"a kill in two minutes":      {spoil: killed, at: tomorrow.Add(2 * time.Minute)},
 		"a clock that is just ahead": {spoil: sampled, at: tomorrow.Add(time.Minute), isRead: true},
@@ -404,6 +415,19 @@ func TestACheckpointFromTheFutureIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countedUntil is the encoded history as if all kills until a time had been counted. That time
+// follows the numbers and peaks, the mean of changes, and the row of the newest kill.
+func countedUntil(encoded []byte, at time.Time) []byte {
+	out := slices.Clone(encoded)
+	b := out[1:]
+	for range 11 + 32 {
+		_, n := binary.Uvarint(b)
+		b = b[n:]
+	}
+	binary.LittleEndian.PutUint32(b[4+4:], uint32(at.Unix()))
+	return out
 }
 
 func TestSomebodyElseWrites(t *testing.T) {
@@ -843,13 +867,13 @@ func (w *world) with(f func(history.Histories)) {
 	}
 }
 
-// histories is the history in memory, encoded, by container.
+// histories is the history in memory, as it would be saved, by container.
 func (w *world) histories() map[string][]byte {
 	w.t.Helper()
 	out := map[string][]byte{}
 	w.with(func(histories history.Histories) {
 		for name, c := range histories {
-			out[name] = c.Encode()
+			out[name] = c.Closed(w.store.ParamsOf(w.scaler)).Encode()
 		}
 	})
 	return out

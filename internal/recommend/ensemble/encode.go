@@ -27,8 +27,8 @@ const (
 	greatest = 1 << 30
 )
 
-// AppendBinary appends the encoded state: 1.7 KB. The encoding has no version; the caller stores
-// one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
+// AppendBinary appends the encoded state, without the current interval: 1.7 KB. The encoding has no
+// version; the caller stores one. Costs and counts are rounded, so a decoded state may follow another candidate that costs
 // about the same.
 func (c *CPU) AppendBinary(b []byte) []byte {
 	for _, d := range c.durations() {

@@ -241,6 +241,16 @@ func (c *CPU) Clone() CPU {
 	return clone
 }
 
+// Closed is a copy in which the current interval has ended, if it is complete. Need includes such an
+// interval, and AppendBinary does not encode the current one.
+func (c *CPU) Closed(p Params) CPU {
+	closed := c.Clone()
+	if closed.open.recent >= interval {
+		closed.close(p)
+	}
+	return closed
+}
+
 // close ends the current interval: it charges every candidate and moves its level.
 func (c *CPU) close(p Params) {
 	prices, recent, age := p.Prices, p.recent(c.open.age), p.long(c.open.age)

@@ -35,7 +35,7 @@ const (
 var ErrEncoding = errors.New("not an encoded history")
 
 // Encode encodes a history. Decode returns the same history, except for the rounding of the
-// ensemble. The encoding is the version, eleven numbers and the 32 peaks as varints, the mean of
+// ensemble and its current interval. The encoding is the version, eleven numbers and the 32 peaks as varints, the mean of
 // changes and eight more numbers in four bytes each, and the ensemble.
 func (c *Container) Encode() []byte {
 	b := make([]byte, 0, 2048)
@@ -190,12 +190,11 @@ func (c *Container) isPossible() bool {
 			return false
 		}
 	}
-	return c.observed <= longest &&
+	return c.observed <= longest && c.observed <= time.Duration(c.newest) &&
 		c.Peak() <= quantity.MaxMemoryBytes &&
 		c.oom.bytes <= quantity.MaxMemoryBytes &&
 		c.oom.need <= quantity.MaxMemoryBytes &&
 		int(c.oom.row) < len(steps) &&
 		c.counted <= mostCounted-firstCounted &&
-		c.changes >= 0 && c.changes <= greatestChange &&
-		(c.newest != 0 || c.observed == 0)
+		c.changes >= 0 && c.changes <= greatestChange
 }

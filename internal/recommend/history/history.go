@@ -264,6 +264,14 @@ func (c *Container) Clone() *Container {
 	return &clone
 }
 
+// Closed is a deep copy to encode: an interval of CPU usage that is complete, and so part of what is
+// recommended, has ended in it. Encode leaves out the current interval.
+func (c *Container) Closed(p Params) *Container {
+	closed := c.Clone()
+	closed.cpu = c.cpu.Closed(p.forCPU())
+	return closed
+}
+
 // longest is the upper limit of the observed time: 73 years. Adding any step to it does not
 // overflow.
 const longest = time.Duration(math.MaxInt64 / 4)

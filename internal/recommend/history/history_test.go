@@ -337,6 +337,18 @@ func TestDecodeRefusesEverythingElse(t *testing.T) {
 		"a need shown after all time":     (&Container{oom: oomFloor{shown: time.Minute}}).Encode(),
 		"a need above all memory":         (&Container{oom: oomFloor{need: 1 << 51}}).Encode(),
 		"a longer row than there are":     (&Container{oom: oomFloor{row: 3}}).Encode(),
+		"more observed than time passed":  (&Container{newest: nanos(noon), observed: 60 * 365 * 24 * time.Hour}).Encode(),
+		"more observed than there can be": (&Container{newest: nanos(noon.AddDate(150, 0, 0)), observed: longest + 1}).Encode(),
+		"a sample before Kubernetes":      (&Container{newest: 60}).Encode(),
+		"CPU from after all time":         (&Container{cpuFrom: time.Minute}).Encode(),
+		"a floor set after all time":      (&Container{newest: nanos(noon), observed: time.Minute, oom: oomFloor{set: math.MaxInt64, shown: 1}}).Encode(),
+		"a need shown in no time":         (&Container{newest: nanos(noon), observed: time.Minute, oom: oomFloor{set: 1, shown: math.MaxInt64}}).Encode(),
+		"a need shown later than now":     (&Container{newest: nanos(noon), observed: time.Minute, oom: oomFloor{set: time.Minute, shown: time.Minute}}).Encode(),
+		"a peak above all memory":         (&Container{peaks: [slotCount]int64{3: 1 << 51}}).Encode(),
+		"a floor above all memory":        (&Container{oom: oomFloor{bytes: 1 << 51}}).Encode(),
+		"changes below zero":              (&Container{changes: -1}).Encode(),
+		"changes above all memory":        (&Container{changes: greatestChange + 1}).Encode(),
+		"changes that are no number":      (&Container{changes: float32(math.NaN())}).Encode(),
 		"version 2 without its changes":   append([]byte{2}, make([]byte, 9+slotCount+3)...),
 	}
 	for name, b := range cases {

@@ -205,6 +205,26 @@ func TestAKillFromTheFutureIsInNobodysWay(t *testing.T) {
 	}
 }
 
+// Four pods that are OOM-killed in one second all count. Of more, the next kill does.
+func TestKillsOfOneSecond(t *testing.T) {
+	c, now := aged(900)
+	for i, want := range []struct {
+		hitMiB, floorMiB int64
+		counts           bool
+	}{{1000, 1200, true}, {1100, 1320, true}, {1200, 1440, true}, {2500, 4250, true}, {6000, 4250, false}} {
+		kill := Kill{At: now, HitBytes: want.hitMiB * mebi, Pod: fmt.Sprint("pod-", i)}
+		for _, counts := range []bool{want.counts, false} {
+			if got := c.RecordKill(kill, now, params); got != counts || c.OOMFloor(params) != want.floorMiB*mebi {
+				t.Errorf("kill %d at %d MiB: counts %t, floor %d MiB, want %t, %d MiB", i, want.hitMiB, got, c.OOMFloor(params)/mebi, counts, want.floorMiB)
+			}
+		}
+	}
+	next := now.Add(10 * time.Second)
+	if !c.RecordKill(Kill{At: next, HitBytes: 6000 * mebi, Pod: "pod-4", Termination: 1}, next, params) || c.OOMFloor(params) != 12000*mebi {
+		t.Errorf("the next kill of the last pod: floor %d MiB", c.OOMFloor(params)/mebi)
+	}
+}
+
 func TestTheFloorFadesDownToWhatWasNeeded(t *testing.T) {
 	var c Container
 	c.Add(sample(0, 100, 900*mebi), params)

@@ -1,0 +1,588 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// noCooldown lets bounds raise requests at once.
+func noCooldown(w *world) { w.policy.Cooldown = 0 }
+
+// mostPerContainer, mostPerPod and nodeShare are ceilings, in millicores and MiB, or percent.
+func mostPerContainer(cpu, memory int64) func(*world) {
+	return func(w *world) { w.situation.Ceilings.Container = amounts(cpu, memory) }
+}
+
+func mostPerPod(cpu, memory int64) func(*world) {
+	return func(w *world) { w.situation.Ceilings.Pod = amounts(cpu, memory) }
+}
+
+func nodeShare(percent int64) func(*world) {
+	return func(w *world) { w.situation.Ceilings.NodePercent = percent }
+}
+
+func TestCeilings(t *testing.T) {
+	onlyCPU := policyOfApp(func(p *plan.ContainerPolicy) { p.Memory = false })
+	wants := func(cpu int64) func(*world) {
+		return recommends(rec(amounts(cpu, 0), amounts(cpu, 0), amounts(cpu, 0)))
+	}
+	// has is a world of one pod with one container that has so much CPU.
+	has := func(cpu int64, more ...func(*world)) world {
+		c := sized("app", amounts(cpu, 128), quantity.Amounts{})
+		return given(append([]func(*world){
+			onlyCPU, noCooldown, template(c), pods(pod("web-1", c)),
+			decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(cpu, 0) }),
+		}, more...)...)
+	}
+	least := func(cpu int64) func(*world) {
+		return policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.MinAllowed = false, amounts(cpu, 0) })
+	}
+	beside := func(name string, cpu int64) workload.Container {
+		return sized(name, amounts(cpu, 0), quantity.Amounts{})
+	}
+	table{
+		"Usage raises a request to the ceiling of a container": {
+			has(1000, wants(6000), mostPerContainer(4000, 0)),
+			`decides app 4000m - (LowerBound)
+			resizes web-1 to app 4000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"So does minAllowed": {
+			has(1000, wants(500), least(400_000), mostPerContainer(4000, 0)),
+			`decides app 4000m - (Bounds)
+			resizes web-1 to app 4000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"And says so": {
+			has(4000, wants(500), least(400_000), mostPerContainer(4000, 0)),
+			`keeps app 4000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 400 is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a container (ceilings.container)
+			1/1 applied`,
+		},
+		"An OOM kill too": {
+			has(1000, policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.Memory = false, true }),
+				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(0, 128) }),
+				func(w *world) {
+					r := rec(amounts(0, 2048), amounts(0, 2048), amounts(0, 2048))
+					r.OOMFloor = 2048 * mebi
+					recommends(r)(w)
+				}, mostPerContainer(0, 1024)),
+			`decides app - 1024Mi (OOMKill)
+			resizes web-1 to app 1000m 1024Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What a pod has is not lowered": {
+			has(4000, wants(6000), mostPerContainer(2000, 0)),
+			`keeps app 4000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
+			1/1 applied`,
+		},
+		"Usage lowers it, also above the ceiling": {
+			has(4000, wants(3000), mostPerContainer(2000, 0)),
+			`decides app 3000m - (ScaleDown)
+			resizes web-1 to app 3000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A pod shares its ceiling": {
+			has(1000, template(beside("app", 1000), beside("log", 500)), pods(pod("web-1", beside("app", 1000), beside("log", 500))),
+				wants(6000), mostPerPod(4000, 0)),
+			`decides app 3500m - (LowerBound)
+			resizes web-1 to app 3500m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Native sidecars count for it": {
+			has(1000, pods(withSidecar(pod("web-1", beside("app", 1000)), beside("proxy", 1500))), wants(6000), mostPerPod(4000, 0)),
+			`decides app 2500m - (LowerBound)
+			resizes web-1 to app 2500m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A container above its own ceiling leaves the rest of the pod's to the others": {
+			given(noCooldown,
+				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+				func(w *world) {
+					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+					app, log := rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0)), rec(amounts(9000, 0), amounts(9000, 0), amounts(9000, 0))
+					log.Name = "log"
+					recommends(log, app)(w)
+				}, mostPerContainer(4000, 0), mostPerPod(7000, 0)),
+			`decides app 4000m -; log 3000m - (LowerBound)
+			resizes web-1 to app 4000m - of - -; log 3000m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A pod gets a share of the largest node": {
+			has(1000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
+			`decides app 6000m - (Bounds)
+			resizes web-1 to app 6000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"And the share is named": {
+			has(6000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75)),
+			`keeps app 6000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 6000m for a pod, which is 75 % of the largest node (ceilings.nodePercent)
+			1/1 applied`,
+		},
+		"The lowest ceiling of a pod is named": {
+			has(5000, wants(500), least(8000), largestNode(8000, 0), nodeShare(75), mostPerPod(5000, 0)),
+			`keeps app 5000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 8000m is recommended or required by minAllowed, but the operator's configuration allows at most 5000m for a pod (ceilings.pod)
+			1/1 applied`,
+		},
+		"Without nodes there is no share": {
+			has(1000, wants(500), least(8000), nodeShare(75)),
+			`decides app 8000m - (Bounds)
+			resizes web-1 to app 8000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"A rollout may ask for more than the share, since a new pod may bring a new node": {
+			has(1000, rollout, wants(6000), largestNode(4000, 0), nodeShare(75)),
+			`decides app 6000m - (LowerBound)
+			holds app 1000m - of - - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			0/1 changing`,
+		},
+		"But for no more than the ceilings": {
+			has(1000, rollout, wants(6000), mostPerPod(5000, 0)),
+			`decides app 5000m - (LowerBound)
+			holds app 1000m - of - - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			0/1 changing`,
+		},
+		"A decision that no pod has is bounded, whatever made it": {
+			has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(7000, 0) }), wants(8000), mostPerContainer(4000, 0)),
+			`decides app 4000m - (Bounds)
+			resizes web-1 to app 4000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What a pod declares, and its kubelet has not granted, is not what it has": {
+			has(1000, func(w *world) { w.situation.Decision = nil }, pods(with(pod("web-1", sized("app", amounts(7000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+				p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{Deferred: true}
+				p.Actual["app"] = sized("app", amounts(1000, 128), quantity.Amounts{}).Resources
+			})), wants(8000), mostPerContainer(4000, 0)),
+			`decides app 4000m - (Bounds)
+			resizes web-1 to app 4000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What is being lowered is not raised again": {
+			has(1000, pods(with(pod("web-1", sized("app", amounts(1000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+				p.Resized, p.Resize = noon.Add(-time.Minute), workload.Resize{InProgress: true}
+				p.Actual["app"] = sized("app", amounts(7000, 128), quantity.Amounts{}).Resources
+			})), wants(6000), mostPerContainer(2000, 0)),
+			`decides app 2000m - (LowerBound)
+			resizes web-1 to app 2000m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"What the kernel rounds is no reason to lower a request": {
+			has(4000, pods(with(pod("web-1", sized("app", amounts(4000, 128), quantity.Amounts{})), func(p *workload.Pod) {
+				p.Actual["app"] = sized("app", amounts(3990, 128), quantity.Amounts{}).Resources
+			})), wants(6000), mostPerContainer(2000, 0)),
+			`keeps app 4000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
+			1/1 applied`,
+		},
+		"Neither is what a pod lacks to stay Burstable": {
+			has(4000, template(sized("app", amounts(4000, 128), amounts(4000, 128))), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = true }),
+				pods(with(pod("web-1", sized("app", amounts(3999, 128), amounts(4000, 128))), func(p *workload.Pod) { p.QoS = "Burstable" })),
+				wants(6000), mostPerContainer(2000, 0)),
+			`keeps app 4000m -
+			OperatorCeiling: All pods have the decided size. app cpu: 6000m is recommended or required by minAllowed, but the operator's configuration allows at most 2000m for a container (ceilings.container)
+			1/1 applied`,
+		},
+		"A container without a request gets none once the others use up the pod's ceiling": {
+			has(0, template(beside("app", 0), beside("log", 5000)), pods(pod("web-1", beside("app", 0), beside("log", 5000))),
+				decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(600, 0) }), wants(500), mostPerPod(4000, 0)),
+			`no decision
+			OperatorCeiling: app cpu: 500m is recommended or required by minAllowed, but the operator's configuration allows at most 4000m for a pod (ceilings.pod)
+			0/1`,
+		},
+		"What pods have is not lowered by a rollout either": {
+			has(4000, rollout, template(beside("app", 1000)), wants(6000), mostPerContainer(2000, 0)),
+			`keeps app 4000m -
+			holds app 1000m - of - - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			1/1 changing`,
+		},
+		"A limit without a request is a request": {
+			has(4000, rollout, template(sized("app", quantity.Amounts{}, amounts(4000, 0))), pods(), wants(6000), mostPerContainer(2000, 0)),
+			`keeps app 4000m -
+			holds app - - of 4000m - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			0/0 changing`,
+		},
+		"What is decided for another container and not lowered yet counts for the pod": {
+			given(noCooldown,
+				template(beside("app", 1000), beside("log", 1000)), pods(pod("web-1", beside("app", 1000), beside("log", 1000))),
+				decidedBefore(func(d *plan.Decision) {
+					d.Requests = map[string]quantity.Amounts{"app": amounts(1000, 0), "log": amounts(3000, 0)}
+				}),
+				func(w *world) {
+					w.policy.Containers = map[string]plan.ContainerPolicy{"app": {CPU: true}, "log": {CPU: true}}
+					app, log := rec(amounts(6000, 0), amounts(6000, 0), amounts(6000, 0)), rec(amounts(1000, 0), amounts(1000, 0), amounts(4000, 0))
+					log.Name = "log"
+					recommends(log, app)(w)
+				}, mostPerPod(5000, 0)),
+			`decides app 2000m -; log 3000m - (LowerBound)
+			resizes web-1 to app 2000m - of - -; log 3000m - of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Whole CPUs are rounded up within the pod's ceiling": {
+			given(noCooldown, rollout,
+				template(sized("app", amounts(1000, 128), amounts(1000, 128)), sized("log", amounts(1000, 128), amounts(1000, 128))), pods(),
+				func(w *world) {
+					follows := plan.ContainerPolicy{CPU: true, Limits: true}
+					w.policy.Containers = map[string]plan.ContainerPolicy{"app": follows, "log": follows}
+					app, log := rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0)), rec(amounts(1500, 0), amounts(1500, 0), amounts(1500, 0))
+					log.Name = "log"
+					recommends(log, app)(w)
+				}, mostPerPod(3200, 0)),
+			`decides app 2000m - (LowerBound)
+			holds app 1000m - of 1000m - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			0/0 changing`,
+		},
+		"Nothing changes if a LimitRange demands more than a ceiling allows": {
+			has(1000, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) }), wants(500),
+				bounds(workload.Bounds{Name: "limits", ContainerMin: amounts(3000, 0)}), mostPerContainer(2000, 0)),
+			`keeps app 2000m -
+			LimitRange: pod web-1: LimitRange limits allows a container no less than 3000m of cpu
+			0/1 stalled`,
+		},
+	}.run(t)
+}
+
+// TestABoundWithAWrongUnit: 400 is meant to be 400m.
+func TestABoundWithAWrongUnit(t *testing.T) {
+	onlyCPU := func(least int64) func(*world) {
+		return policyOfApp(func(p *plan.ContainerPolicy) { p.Memory, p.MinAllowed = false, amounts(least, 0) })
+	}
+	has := func(cpu int64, more ...func(*world)) world {
+		c := sized("app", amounts(cpu, 128), quantity.Amounts{})
+		return given(append([]func(*world){
+			onlyCPU(400_000), template(c), pods(pod("web-1", c)), recommends(rec(amounts(100, 0), amounts(90, 0), amounts(150, 0))),
+			decidedBefore(func(d *plan.Decision) {
+				d.Requests["app"], d.Reason, d.Time = amounts(cpu, 0), plan.DecidedBounds, noon.Add(-time.Minute)
+			}),
+		}, more...)...)
+	}
+	// demands is what usage asks for, beside minAllowed.
+	demands := func(cpu int64) func(*world) {
+		return func(w *world) {
+			r := rec(amounts(400_000, 0), amounts(400_000, 0), amounts(400_000, 0))
+			r.Uncapped = amounts(cpu, 0)
+			recommends(r)(w)
+		}
+	}
+	first := decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(100, 0) })
+	table{
+		"It doubles a request at first": {
+			has(100, first, demands(100)),
+			`decides app 200m - (Bounds)
+			resizes web-1 to app 200m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"And again after the cooldown": {
+			has(200, demands(100)),
+			`keeps app 200m -
+			InCooldown: All pods have the decided size. The next change (Bounds) waits until 5m0s after the last change
+			1/1 applied, again in 4m0s`,
+		},
+		"A pod that has more already is not lowered to a step": {
+			has(100, first, demands(100), pods(pod("web-1", sized("app", amounts(900, 128), quantity.Amounts{})))),
+			`decides app 900m - (Bounds)
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"What the pod template requests is no wrong unit": {
+			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{}))),
+			`decides app 900m - (Bounds)
+			resizes web-1 to app 900m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"But nothing shows that while no pod of it runs: its rollout is paused": {
+			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), pausedRollout,
+				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))))),
+			`decides app 200m - (Bounds)
+			resizes web-1 to app 200m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Nor while its first pod cannot start": {
+			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout,
+				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))),
+					with(pod("web-2", sized("app", amounts(900, 128), quantity.Amounts{})), func(p *workload.Pod) { p.Running = false }))),
+			`decides app 200m - (Bounds)
+			resizes web-1 to app 200m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"One pod of it shows it, also beside pods of an older template that are silent": {
+			has(100, first, demands(100), template(sized("app", amounts(900, 128), quantity.Amounts{})), stuckRollout, func(w *world) { w.situation.MissingUsage = "no usage of web-1" },
+				pods(ofOldTemplate(pod("web-1", sized("app", amounts(100, 128), quantity.Amounts{}))), pod("web-2", sized("app", amounts(100, 128), quantity.Amounts{})))),
+			`decides app 900m - (Bounds)
+			resizes web-1 to app 900m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"Nor is what the API server makes of the template's limit": {
+			has(100, first, demands(100), template(sized("app", amounts(0, 128), amounts(700, 0)))),
+			`decides app 700m - (Bounds)
+			resizes web-1 to app 700m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Or when a user has edited the scaler": {
+			has(200, demands(100), func(w *world) { w.policy.Edited = true }),
+			`decides app 400m - (Bounds)
+			resizes web-1 to app 400m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Usage does not wait for it": {
+			has(200, demands(900)),
+			`decides app 900m - (Bounds)
+			resizes web-1 to app 900m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Nor does a LimitRange": {
+			has(200, demands(100), bounds(workload.Bounds{ContainerMin: amounts(700, 0)})),
+			`decides app 700m - (Bounds)
+			resizes web-1 to app 700m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"An OOM kill raises memory no further than the kill demands, or twice the request": {
+			given(policyOfApp(func(p *plan.ContainerPolicy) { p.CPU, p.MinAllowed = false, amounts(0, 400_000) }), func(w *world) {
+				r := rec(amounts(0, 400_000), amounts(0, 400_000), amounts(0, 400_000))
+				r.OOMFloor, r.Uncapped = 300*mebi, amounts(0, 300)
+				recommends(r)(w)
+			}),
+			`decides app - 300Mi (OOMKill)
+			resizes web-1 to app 100m 300Mi of 200m 600Mi
+			Resizing: Pods are being resized in place
+			0/2 changing`,
+		},
+		"A rollout is not paced: the Deployment keeps the old pods until the new ones are available": {
+			has(100, rollout, first, demands(100)),
+			`decides app 400000m - (Bounds)
+			holds app 100m - of - - cpu=true memory=false
+			RollingOut: The Deployment is rolling out the decided size
+			0/1 changing`,
+		},
+		"A lower maxAllowed is applied at once: no request is above it": {
+			has(800, policyOfApp(func(p *plan.ContainerPolicy) {
+				p.Memory, p.MinAllowed, p.MaxAllowed = false, quantity.Amounts{}, amounts(4, 0)
+			}),
+				recommends(rec(amounts(4, 0), amounts(4, 0), amounts(4, 0)))),
+			`decides app 4m - (Bounds)
+			resizes web-1 to app 4m 128Mi of - -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+	}.run(t)
+}
+
+// ceilingResources are the resources that ceilings bound.
+var ceilingResources = []struct {
+	name string
+	of   func(quantity.Amounts) int64
+}{
+	{"cpu", cpuIn},
+	{"memory", memoryIn},
+}
+
+func cpuIn(a quantity.Amounts) int64    { return a.CPUMillis }
+func memoryIn(a quantity.Amounts) int64 { return a.MemoryBytes }
+
+// podCeiling is the most that a pod may be raised to of one resource; 0 for any.
+func (w world) podCeiling(of func(quantity.Amounts) int64) int64 {
+	s := w.situation
+	most := of(s.Ceilings.Pod)
+	if share := of(s.LargestNode) * s.Ceilings.NodePercent / 100; share > 0 && w.policy.Mode == "InPlace" && (most == 0 || share < most) {
+		return share
+	}
+	return most
+}
+
+// leastCeiled is the least to which ceilings may lower the decision for a container, of one resource: what
+// pods have, or what the ceilings leave if that is more. The other containers take at most what they
+// have, have been decided or may be raised to. 0 says that there may be no decision.
+func (w world) leastCeiled(container string, after map[string]quantity.Amounts, of func(quantity.Amounts) int64) int64 {
+	s := w.situation
+	capped := func(has, v int64) int64 {
+		if most := of(s.Ceilings.Container); most > 0 {
+			v = min(v, most)
+		}
+		return max(has, v)
+	}
+	named, _ := s.Deployment.Container(container)
+	has, left := of(w.grantedTo(named)), int64(math.MaxInt64)
+	if most := w.podCeiling(of); most > 0 {
+		left = most - w.besideTemplate(of)
+		for _, c := range s.Deployment.Containers {
+			if c.Name == container {
+				continue
+			}
+			taken := of(w.grantedTo(c))
+			left -= max(of(after[c.Name]), capped(taken, max(of(w.current(c)), w.mostWanted(c, of))))
+		}
+	}
+	return capped(has, left)
+}
+
+// mostWanted is the most that recommendation and lower bounds of requests ask for.
+func (w world) mostWanted(c workload.Container, of func(quantity.Amounts) int64) int64 {
+	rec, _ := w.situation.Recommendation(c.Name)
+	most := max(of(rec.Target), of(w.policy.Containers[c.Name].MinAllowed), of(w.situation.Bounds.ContainerMin))
+	if w.situation.Bounds.ContainerRatio != (workload.Ratios{}) { // a limit that stays may demand as much
+		most = max(most, of(c.Limits))
+		for _, pod := range w.situation.Pods {
+			in, _ := pod.Container(c.Name)
+			most = max(most, of(in.Limits))
+		}
+	}
+	return most
+}
+
+// checkCeilings: no request is raised above a ceiling, and nothing that a pod has is lowered because
+// of one. A request that is lowered is lowered as far as it would be without them. A decision is
+// dropped only if the ceilings leave nothing to a container without a request.
+func checkCeilings(w world, p plan.Plan, fail func(string, ...any)) {
+	s := w.situation
+	if !p.Decided || p.Decision == nil || p.Decision.Reason == plan.DecidedReverted || s.Ceilings == (plan.Ceilings{}) {
+		return
+	}
+	free := w
+	free.situation.Ceilings = plan.Ceilings{}
+	unbounded := free.next(p.Decision.Time).Decision
+	for _, r := range ceilingResources {
+		before := w.besideTemplate(r.of)
+		after := before
+		for _, c := range s.Deployment.Containers {
+			has, then := r.of(w.grantedTo(c)), r.of(p.Decision.Requests[c.Name])
+			before, after = before+has, after+max(has, then)
+			if most := r.of(s.Ceilings.Container); most > 0 && then > max(most, has) {
+				fail("container %s gets %d of %s; it has %d, and the ceiling is %d", c.Name, then, r.name, has, most)
+			}
+			if unbounded == nil || r.of(unbounded.Requests[c.Name]) == 0 {
+				continue
+			}
+			unbound, least := r.of(unbounded.Requests[c.Name]), w.leastCeiled(c.Name, p.Decision.Requests, r.of)
+			if then > 0 && then < min(has, unbound, r.of(w.current(c))) {
+				fail("container %s gets %d of %s because of a ceiling; it has %d and would get %d", c.Name, then, r.name, has, unbound)
+			}
+			if s.Decision != nil && r.of(s.Decision.Requests[c.Name]) > 0 && then == 0 && least > 0 {
+				fail("the %s of container %s is no longer decided; it would be %d, and the ceilings leave %d", r.name, c.Name, unbound, least)
+			}
+		}
+		if most := w.podCeiling(r.of); most > 0 && after > max(most, before) {
+			fail("a pod gets %d of %s; it has %d, and the ceiling is %d", after, r.name, before, most)
+		}
+	}
+}
+
+// besideTemplate is the most that a pod requests besides the containers of the template: for injected
+// containers and as overhead.
+func (w world) besideTemplate(of func(quantity.Amounts) int64) (most int64) {
+	for _, pod := range w.situation.Pods {
+		if pod.Terminating || pod.Ended {
+			continue
+		}
+		sum := of(pod.Overhead)
+		for _, c := range pod.Containers {
+			if _, ok := w.situation.Deployment.Container(c.Name); !ok {
+				sum += of(c.Requests)
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// grantedTo is the most that a container of a pod that stays declares and has applied, or else what the
+// template says. The API server sets a missing request to the limit.
+func (w world) grantedTo(c workload.Container) (most quantity.Amounts) {
+	for _, pod := range w.situation.Pods {
+		if in, ok := pod.Container(c.Name); ok && !in.Unreadable && w.stays(pod) {
+			applied := pod.Actual[c.Name].Requests
+			most.CPUMillis = max(most.CPUMillis, min(in.Requests.CPUMillis, applied.CPUMillis))
+			most.MemoryBytes = max(most.MemoryBytes, min(in.Requests.MemoryBytes, applied.MemoryBytes))
+		}
+	}
+	if d := w.situation.Decision; d != nil { // a pod may have the smallest amount less, which keeps its QoS class
+		decided := d.Requests[c.Name]
+		if most.CPUMillis > 0 && decided.CPUMillis == most.CPUMillis+1 {
+			most.CPUMillis++
+		}
+		if most.MemoryBytes > 0 && decided.MemoryBytes == most.MemoryBytes+1 {
+			most.MemoryBytes++
+		}
+	}
+	return quantity.Amounts{
+		CPUMillis:   cmp.Or(most.CPUMillis, c.Requests.CPUMillis, c.Limits.CPUMillis),
+		MemoryBytes: cmp.Or(most.MemoryBytes, c.Requests.MemoryBytes, c.Limits.MemoryBytes),
+	}
+}
+
+// checkSteps: what only minAllowed demands doubles a request at most, or raises it to what a pod has.
+func checkSteps(w world, p plan.Plan, fail func(string, ...any)) {
+	s := w.situation
+	if !p.Decided || p.Decision == nil || p.Decision.Reason == plan.DecidedReverted || w.policy.Mode != "InPlace" || w.policy.CooldownOf(window.ScaleUp) == 0 || s.Bounds != (workload.Bounds{}) {
+		return
+	}
+	for _, c := range s.Deployment.Containers {
+		for _, rec := range s.Recommendations {
+			if rec.Name != c.Name {
+				continue
+			}
+			has, then, granted := w.current(c), p.Decision.Requests[c.Name], w.grantedTo(c)
+			for _, r := range []struct{ has, then, granted, usage int64 }{
+				{has.CPUMillis, then.CPUMillis, granted.CPUMillis, rec.Uncapped.CPUMillis},
+				{has.MemoryBytes, then.MemoryBytes, granted.MemoryBytes, max(rec.Uncapped.MemoryBytes, rec.OOMFloor)},
+			} {
+				if r.has > 0 && r.then > max(2*r.has, r.granted, r.usage) {
+					fail("container %s goes from %d to %d, and usage asks for %d", c.Name, r.has, r.then, r.usage)
+				}
+			}
+		}
+	}
+}
+
+// randomCeilings are none, or some that matter.
+func randomCeilings(r *rand.Rand) (c plan.Ceilings) {
+	if r.IntN(3) > 0 {
+		return c
+	}
+	for _, a := range []*quantity.Amounts{&c.Container, &c.Pod} {
+		if r.IntN(2) == 0 {
+			*a = randomNode(r)
+		}
+	}
+	c.NodePercent = r.Int64N(2) * (1 + r.Int64N(100))
+	return c
+}

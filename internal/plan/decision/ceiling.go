@@ -1,0 +1,142 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// ceilings are what the operator's configuration lets each container of one resource request.
+//
+// They limit increases only: requests that a container already has are kept, even if they are higher.
+// A decision that no kubelet has applied is not what a container has: otherwise a
+// template that requested much for a moment would lift the ceiling for ever.
+type ceilings struct {
+	pod       podCeiling
+	container int64 // 0 for none
+	has, left headroom
+}
+
+// podCeiling is the most that a pod may request; 0 for any. says names the setting.
+type podCeiling struct {
+	most int64
+	says string
+}
+
+// podCeilingFor is the lowest ceiling of a pod.
+func podCeilingFor(s model.Situation, policy model.Policy, r model.Resource) podCeiling {
+	lowest := podCeiling{r.Of(s.Ceilings.Pod), fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(r.Of(s.Ceilings.Pod)))}
+	if !policy.InPlace() {
+		return lowest
+	}
+	share := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false)
+	if share > 0 && (lowest.most == 0 || share < lowest.most) {
+		return podCeiling{share, fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(share), s.Ceilings.NodePercent)}
+	}
+	return lowest
+}
+
+// MostPerPod is the most that a pod may be raised to, by the ceilings and the largest node; 0
+// for any.
+func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 {
+	ceiling, node := podCeilingFor(s, policy, r).most, r.Of(s.LargestNode)
+	if ceiling == 0 || node == 0 {
+		return max(ceiling, node)
+	}
+	return min(ceiling, node)
+}
+
+func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceilings {
+	c := ceilings{pod: podCeilingFor(s, policy, r), container: r.Of(s.Ceilings.Container), has: headroom{}, left: headroom{}}
+	if c.pod.most == 0 && c.container == 0 {
+		return c
+	}
+	var demands []demand
+	for _, container := range s.Deployment.Containers {
+		d := demand{container: container.Name, has: largestRequest(s, policy, container, r)}
+		d.wants = d.has
+		if !container.Unreadable && s.IsManaged(policy, container.Name, r) {
+			d.wants = max(d.has, c.capped(d.has, largestOutcome(s, policy, container, r)))
+		}
+		demands, c.has[container.Name] = append(demands, d), d.has
+	}
+	granted := grant(cmp.Or(c.pod.most, math.MaxInt64/2)-s.Beside(r), demands)
+	for name, left := range granted {
+		c.left[name] = c.capped(c.has[name], left)
+	}
+	return c
+}
+
+// capped is an amount below the ceiling of a container, unless it has more.
+func (c ceilings) capped(has, v int64) int64 {
+	if c.container == 0 {
+		return v
+	}
+	return min(v, max(has, c.container))
+}
+
+// leavesNothing says that the ceiling of the pod is used up, and that the container has no request.
+// Nothing can be decided for it then.
+func (c ceilings) leavesNothing(container string) bool {
+	left, isBounded := c.left[container]
+	return isBounded && left == 0
+}
+
+// says is the ceiling that keeps a container from getting more.
+func (c ceilings) says(container string, r model.Resource) string {
+	if c.container > 0 && c.left[container] >= c.container {
+		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
+	}
+	return c.pod.says
+}
+
+// obstacle says that the operator's configuration does not allow what is wanted.
+func (c ceilings) obstacle(container string, wanted int64, r model.Resource) (reason, message string) {
+	return v1beta1.ReasonOperatorCeiling, fmt.Sprintf(
+		"%s is recommended or required by minAllowed, but the operator's configuration allows %s", r.Format(wanted), c.says(container, r))
+}
+
+// largestRequest is what a container has: the largest request that is granted to a pod, or else what the
+// template gives it. The API server sets a missing request to the limit. A pod that has the smallest amount
+// less than decided has all of it: that amount keeps its QoS class, and is no reason to lower the decision.
+func largestRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (most int64) {
+	for _, pod := range s.Pods {
+		if c, ok := pod.Container(container.Name); ok && s.IsActive(policy, pod) && !c.Unreadable {
+			most = max(most, granted(pod, c, r))
+		}
+	}
+	if decided := s.Decision.Request(container.Name, r); most > 0 && decided == most+1 {
+		return decided
+	}
+	return cmp.Or(most, r.Request(container.Resources), r.Limit(container.Resources))
+}
+
+// granted is the request that a container declares, as far as its kubelet reports it as applied. A raise
+// may wait for room on the node, and what is being lowered is not to be raised again.
+func granted(pod workload.Pod, c workload.Container, r model.Resource) int64 {
+	actual, isReported := pod.Actual[c.Name]
+	declared := workload.Resources{Requests: c.Requests}
+	if !isReported || r.IsApplied(workload.Resources{Requests: actual.Requests}, declared) {
+		return r.Request(declared)
+	}
+	return min(r.Request(declared), r.Request(actual))
+}
+
+// largestOutcome is the most that may be decided for a container, but for ceilings and nodes: a request
+// moves from the current one towards its target, and may stop anywhere between. Whole CPUs are rounded up.
+func largestOutcome(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
+	allowed := allowedFor(s, policy, container, r)
+	current, _ := currentRequest(s, policy, container, r)
+	most := max(allowed.fit(current), targetFor(s, allowed, container, r))
+	if hasWholeCores(s, policy, container, r) {
+		return roundUpToCore(most)
+	}
+	return most
+}

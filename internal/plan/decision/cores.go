@@ -1,0 +1,97 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decision
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A kubelet with the static CPU manager gives exclusive CPUs to the containers of Guaranteed pods
+// that request whole CPUs. A new pod with a fraction would lose them without a word, so requests of
+// such containers stay whole. In place, the kubelet refuses such a resize by itself (Infeasible).
+
+// core is one whole CPU, in millicores.
+const core = 1000
+
+// hasWholeCores says whether the container requests whole CPUs in a Guaranteed pod, in the template as
+// the user wrote it, and whether new pods may get its next size.
+func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
+	if r.IsMemory() || policy.InPlace() && !policy.MayReplace() {
+		return false
+	}
+	limit := r.Limit(shapeOf(s, c))
+	return limit > 0 && limit%core == 0 && keepsLimitsEqual(policy.Containers[c.Name], r) && isGuaranteed(s)
+}
+
+// keepsLimitsEqual says whether a limit that equals its request still does after the request has changed.
+func keepsLimitsEqual(p model.ContainerPolicy, r model.Resource) bool {
+	headroom := r.Headroom(p.LimitPolicy)
+	hasBounds := max(r.Of(p.LimitPolicy.MinAllowed), r.Of(p.LimitPolicy.MaxAllowed)) > 0
+	return p.Limits && !hasBounds && (headroom == nil || *headroom == 0)
+}
+
+// isGuaranteed says whether the template's containers make Guaranteed pods. Init containers and what is
+// injected into pods only show in the pods.
+func isGuaranteed(s model.Situation) bool {
+	template := slices.Clone(s.Deployment.Containers)
+	for i, c := range template {
+		template[i].Resources = shapeOf(s, c)
+	}
+	if workload.QoSOf(template) != corev1.PodQOSGuaranteed {
+		return false
+	}
+	return !slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
+		return pod.Current && pod.QoS != "" && pod.QoS != corev1.PodQOSGuaranteed
+	})
+}
+
+// inWholeCores is the move to the next whole CPU, or to the most that is allowed. A step limit of less
+// than one CPU does not keep a request from being lowered by one. If less than one is allowed, or less
+// than the request has, the move is as it was.
+func (e *evaluation) inWholeCores(p proposal, m move) move {
+	if m.why == "" || !hasWholeCores(e.Situation, e.policy, p.container, p.resource) {
+		return m
+	}
+	to := roundUpToCore(m.to)
+	if most := p.allowed.fit(to); most < to {
+		to = most / core * core
+	}
+	if to == 0 || to < m.from && m.from < m.to {
+		return m
+	}
+	if to >= m.from && m.to < m.from {
+		to = min(m.from, max(roundUpToCore(p.target), roundUpToCore(m.from)-core))
+	}
+	if m.to = to; to == m.from {
+		m.why = ""
+	}
+	return m
+}
+
+func roundUpToCore(millis int64) int64 { return (millis + core - 1) / core * core }
+
+// keepWholeCores notes why a request stays whole, and reports whether it does.
+func (e *evaluation) keepWholeCores(p proposal) bool {
+	if p.isClose(p.target) || !hasWholeCores(e.Situation, e.policy, p.container, p.resource) {
+		return false
+	}
+	current, target := p.resource.Format(p.current), p.resource.Format(p.target)
+	switch {
+	case p.target > p.current:
+		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays, because the container has whole CPUs, and its bounds do not allow the %s that %s is rounded up to",
+			current, p.resource.Format(roundUpToCore(p.target)), target))
+	case roundUpToCore(p.target) >= p.current:
+		e.keep(p, v1beta1.ReasonWithinBounds, fmt.Sprintf("%s stays, because the container has whole CPUs, and %s is rounded up to them", current, target))
+	default:
+		return false
+	}
+	return true
+}

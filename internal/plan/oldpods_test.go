@@ -1,0 +1,276 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// ofOldTemplate is the pod with an older template.
+func ofOldTemplate(p workload.Pod) workload.Pod {
+	return with(p, func(p *workload.Pod) { p.Current = false })
+}
+
+var (
+	pausedRollout = deployment(func(d *workload.Deployment) { d.RollingOut, d.Paused = true, true })
+	stuckRollout  = deployment(func(d *workload.Deployment) { d.RollingOut, d.Stuck = true, true })
+)
+
+// killedAt says that an OOM kill needs this much memory, in MiB.
+func killedAt(floor int64) func(*world) {
+	return func(w *world) {
+		rec := recommended("app")
+		rec.OOMFloor = floor * mebi
+		w.situation.Recommendations = append(w.situation.Recommendations[:0:0], rec)
+	}
+}
+
+// canary is one new pod that has the decided size, and nine old pods that have half of it.
+func canary(w *world) {
+	w.situation.Deployment.Replicas = 10
+	w.situation.Pods = []workload.Pod{pod("web-new", large())}
+	for i := range 9 {
+		w.situation.Pods = append(w.situation.Pods, ofOldTemplate(pod(fmt.Sprintf("web-old-%d", i), small())))
+	}
+}
+
+func TestOldPodsWhileARolloutIsPausedOrStuck(t *testing.T) {
+	oom := decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" })
+	old := func(name string, says workload.Resize) workload.Pod {
+		return ofOldTemplate(with(pod(name, large()), func(p *workload.Pod) {
+			p.Resize, p.Resized = says, noon.Add(-time.Minute)
+			p.Actual["app"] = small().Resources
+		}))
+	}
+	table{
+		"After an OOM kill, the old pods of a paused rollout are resized": {
+			given(canary, oom, pausedRollout, killedAt(250)),
+			`keeps app 200m 256Mi
+			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			1/10 changing`,
+		},
+		"and those of a stuck one": {
+			given(canary, oom, stuckRollout, killedAt(250)),
+			`keeps app 200m 256Mi
+			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			1/10 changing`,
+		},
+		"so are they for any other decision": {
+			given(canary, decidedBefore(), pausedRollout),
+			`keeps app 200m 256Mi
+			resizes web-old-0 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			1/10 changing`,
+		},
+		"All is well once the old pods have the size, too": {
+			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())), ofOldTemplate(pod("web-3", large())))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size. 2 of 3 pods have an older template, because the Deployment is paused
+			3/3 applied`,
+		},
+		"also in a stuck rollout": {
+			given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", large())))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size. 1 of 2 pods has an older template, because the rollout exceeded its progress deadline
+			2/2 applied`,
+		},
+		"A quarter of all pods may be in progress": {
+			given(decidedBefore(recently), pausedRollout, pods(pod("web-1", small()), old("web-2", workload.Resize{InProgress: true}), ofOldTemplate(pod("web-3", small())), pod("web-4", small()))),
+			`keeps app 200m 256Mi
+			Resizing: Pods are being resized in place
+			0/4 changing, again in 9m0s`,
+		},
+		"What the kubelet of an old pod says is reported": {
+			given(decidedBefore(), stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"}))),
+			`keeps app 200m 256Mi
+			Infeasible: pod web-2: no room. The fallback is Wait: these pods stay unchanged
+			1/2 stalled`,
+		},
+		"No old pod is evicted": {
+			given(orRecreate, oom, stuckRollout, pods(pod("web-1", large()), old("web-2", workload.Resize{Infeasible: true, Message: "no room"})), (*world).effective),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			RolloutInProgress: Another rollout of the Deployment is in progress. Requires pod replacement: pod web-2: no room
+			1/2`,
+		},
+		"An old pod without a container of the decision is not as decided": {
+			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", container("former"))))),
+			`keeps app 200m 256Mi
+			RolloutPaused: pod web-2: has an older template, without container app
+			1/2`,
+		},
+		"An old pod that ends does not count": {
+			given(decidedBefore(), pausedRollout, pods(pod("web-1", large()), with(ofOldTemplate(pod("web-2", small())), func(p *workload.Pod) { p.Terminating = true }))),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"A lost status makes no old pod small": {
+			given(pausedRollout, pods(pod("web-1", small()), ofOldTemplate(pod("web-2", large()))), recommends(rec(amounts(100, 128), amounts(80, 100), amounts(300, 384)))),
+			`decides app 200m 256Mi (Adopted)
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			Resizing: Pods are being resized in place
+			1/2 changing`,
+		},
+	}.run(t)
+}
+
+func TestOldPodsOfAProgressingRollout(t *testing.T) {
+	table{
+		"are not resized, because they are about to be replaced, and are counted": {
+			given(canary, decidedBefore(), rollingOut),
+			`keeps app 200m 256Mi
+			RolloutInProgress: 9 of 10 pods have an older template and are about to be replaced, so they keep their size
+			1/10`,
+		},
+		"are counted as long as there is no new pod": {
+			given(decidedBefore(), rollingOut, pods(ofOldTemplate(pod("web-1", small())), ofOldTemplate(pod("web-2", large())))),
+			`keeps app 200m 256Mi
+			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
+			1/2`,
+		},
+		"get the memory that an OOM kill needs, and nothing else": {
+			given(canary, decidedBefore(), rollingOut, killedAt(250)),
+			`keeps app 200m 256Mi
+			resizes web-old-0 to app 100m 256Mi of 200m 512Mi
+			Resizing: Pods are being resized in place
+			1/10 changing`,
+		},
+		"are not lowered": {
+			given(decidedBefore(), rollingOut, killedAt(100), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", sized("app", amounts(900, 900), amounts(900, 1800)))))),
+			`keeps app 200m 256Mi
+			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
+			1/2`,
+		},
+		"do not need a new pod for what they cannot have": {
+			given(orRollout, appTakenOver(), decidedBefore(func(d *plan.Decision) { d.Reason = "OOMKill" }), rollingOut, killedAt(250),
+				pods(pod("web-1", large()), ofOldTemplate(with(infeasible("web-2"), func(p *workload.Pod) { p.Containers[0].Requests.MemoryBytes = 251 * mebi })))),
+			`keeps app 200m 256Mi
+			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
+			1/2`,
+		},
+		"say which quota has no room after an OOM kill": {
+			given(decidedBefore(), rollingOut, killedAt(250), pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small()))), func(w *world) {
+				w.situation.Quotas = []workload.Quota{{Name: "team", Key: "requests.memory", Hard: 400 * mebi, Used: 384 * mebi}}
+			}),
+			`keeps app 200m 256Mi
+			QuotaExceeded: pod web-2: ResourceQuota team allows 400Mi of requests.memory, of which 384Mi are used, and 128Mi more are needed
+			1/2 stalled, again in 1m0s`,
+		},
+		"are replaced by the fallback": {
+			given(orRollout, appTakenOver(), decidedBefore(), template(large()), rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
+			`keeps app 200m 256Mi, written
+			RollingOut: The Deployment is rolling out the decided size
+			1/2 changing`,
+		},
+		"count without a decision": {
+			given(rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
+			`no decision
+			RolloutInProgress: 1 of 2 pods has an older template and is about to be replaced, so it keeps its size
+			1/2`,
+		},
+		"count in the mode Rollout": {
+			given(rollout, decidedBefore(func(d *plan.Decision) { d.AppliedToTemplate = true }), appTakenOver(), template(large()), rollingOut, pods(pod("web-1", large()), ofOldTemplate(pod("web-2", small())))),
+			`keeps app 200m 256Mi, written
+			RollingOut: The Deployment is rolling out the decided size
+			1/2 changing`,
+		},
+	}.run(t)
+}
+
+// TestOldPodsUndone: who undoes the resize of an old pod contests it like any other.
+func TestOldPodsUndone(t *testing.T) {
+	for _, of := range []func(*world){pausedRollout, stuckRollout} {
+		w := given(canary, decidedBefore(func(d *plan.Decision) { d.Reverts, d.LastRevert = 1, noon.Add(-time.Hour) }), of)
+		w.situation.Undone = map[types.UID]bool{"uid-web-old-3": true}
+		if p := w.next(noon); p.Decision.Reverts != 2 || p.Contest == nil || len(p.Contest.Pods["web-old-3"]) == 0 {
+			t.Errorf("reverted %d times, contested: %+v", p.Decision.Reverts, p.Contest)
+		}
+	}
+}
+
+// TestOldPodsAreVerifiedAmongThemselves: a template can be the cause of failures, so pods are compared
+// with pods of the same template.
+func TestOldPodsAreVerifiedAmongThemselves(t *testing.T) {
+	lowered := decidedBefore(verifying, func(d *plan.Decision) {
+		d.Requests["app"], d.Verification.Good["app"] = amounts(100, 128), amounts(200, 256)
+	})
+	resized := func(p workload.Pod) workload.Pod {
+		return with(p, func(p *workload.Pod) { p.Resized = noon.Add(-2 * time.Minute) })
+	}
+	crashing := func(p workload.Pod) workload.Pod {
+		return with(p, func(p *workload.Pod) { p.BackingOff = []string{"app"} })
+	}
+	for name, tc := range map[string]struct {
+		pods     []workload.Pod
+		reverted bool
+	}{
+		"new pods that crash do not hide what a lower request does to old ones": {
+			pods: []workload.Pod{
+				crashing(pod("new-1", large())), crashing(pod("new-2", large())), crashing(pod("new-3", large())),
+				crashing(resized(ofOldTemplate(pod("old-1", small())))), ofOldTemplate(pod("old-2", large())), ofOldTemplate(pod("old-3", large())), ofOldTemplate(pod("old-4", large())),
+			},
+			reverted: true,
+		},
+		"new pods that crash, lowered or not, do so because of their template": {
+			pods: []workload.Pod{
+				crashing(pod("new-1", large())), crashing(pod("new-2", large())), crashing(resized(pod("new-3", small()))),
+				ofOldTemplate(pod("old-1", large())), ofOldTemplate(pod("old-2", large())), ofOldTemplate(pod("old-3", large())), ofOldTemplate(pod("old-4", large())), ofOldTemplate(pod("old-5", large())),
+				ofOldTemplate(pod("old-6", large())), ofOldTemplate(pod("old-7", large())), ofOldTemplate(pod("old-8", large())), ofOldTemplate(pod("old-9", large())),
+			},
+		},
+	} {
+		for _, of := range []func(*world){pausedRollout, stuckRollout} {
+			t.Run(name, func(t *testing.T) {
+				w := given(watching, lowered, of, recommends(halved()), pods(tc.pods...))
+				p := w.next(noon)
+				if got := p.Reverted != ""; got != tc.reverted {
+					t.Errorf("reverted %t: %s\n%s", got, p.Reverted, say(p))
+				}
+			})
+		}
+	}
+}
+
+// TestOldPodsAreNeverForgotten: whatever their templates are, no plan says that all is applied while a
+// running pod has another size than decided, and the count is of all running pods.
+func TestOldPodsAreNeverForgotten(t *testing.T) {
+	sizes := map[string]func(string) workload.Pod{
+		"small": func(name string) workload.Pod { return pod(name, small()) },
+		"large": func(name string) workload.Pod { return pod(name, large()) },
+	}
+	for _, mode := range []string{"Initial", "InPlace", "Rollout"} {
+		for name, of := range map[string]func(*world){"at rest": func(*world) {}, "rolling": rollingOut, "paused": pausedRollout, "stuck": stuckRollout} {
+			for _, size := range []string{"small", "large"} {
+				t.Run(strings.Join([]string{mode, name, size}, " "), func(t *testing.T) {
+					w := given(decidedBefore(), of, template(large()), pods(pod("web-1", large()), ofOldTemplate(sizes[size]("web-2"))))
+					w.policy.Mode = map[string]plan.Policy{"Initial": {Mode: "Initial"}, "InPlace": {Mode: "InPlace"}, "Rollout": {Mode: "Rollout"}}[mode].Mode
+					if mode == "Rollout" {
+						appTakenOver()(&w)
+					}
+					p := w.next(noon)
+					if p.Progress.Pods != 2 {
+						t.Errorf("%d pods are counted, of 2", p.Progress.Pods)
+					}
+					if want := map[string]int{"small": 1, "large": 2}[size]; p.Progress.PodsAtSize != want {
+						t.Errorf("%d pods are said to have the size, and %d have it", p.Progress.PodsAtSize, want)
+					}
+					if size == "small" && p.Verdict.State.IsApplied() && name != "at rest" {
+						t.Errorf("all is well, it says: %s", say(p))
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"slices"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A resize that its kubelet does not grant is withdrawn after a while: the pod declares again
+// what it has. Until then the scheduler counts what the pod declares, and no other pod gets that
+// room; a ResourceQuota counts it for longer. The size is asked for again later, and a part of
+// it at once: see admissible.
+
+// withoutPending is the sizes with what the kubelet reports as applied, in place of what it has
+// not granted. ok is false if the pod cannot declare that: then the resize stays as it is.
+//
+// Nothing that a container has is taken from it. The step carries the version of the pod whose
+// status was read, so that a resize that was granted in the meantime is not undone.
+func (p planner) withoutPending(pod workload.Pod, sizes []model.Size) (out []model.Size, ok bool) {
+	out = slices.Clone(sizes)
+	for i, size := range sizes {
+		actual, isReported := pod.Actual[size.Container]
+		if !isReported {
+			return nil, false
+		}
+		for _, r := range model.Resources {
+			if !r.IsApplied(actual, size.Resources) {
+				r.Put(&out[i].Resources, applied(r.Request(size.Resources), r.Request(actual)), applied(r.Limit(size.Resources), r.Limit(actual)))
+			}
+		}
+	}
+	out = keepBurstable(pod, out)
+	return out, differsFrom(pod, out) && p.isPossible(pod, out)
+}
+
+// applied is the applied amount. No request or limit is added or removed.
+func applied(declared, actual int64) int64 {
+	if min(declared, actual) == 0 {
+		return declared
+	}
+	return actual
+}
+
+// isPending says whether the reason is that of a kubelet that does not grant a resize.
+func isPending(reason string) bool {
+	return reason == v1beta1.ReasonDeferred || reason == v1beta1.ReasonInfeasible
+}
+
+// asksFor says whether the sizes ask for no less than others, for any container.
+func asksFor(sizes, others []model.Size) bool {
+	return len(sizes) == len(others) && !slices.ContainsFunc(others, func(other model.Size) bool {
+		i := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == other.Container })
+		return i < 0 || slices.ContainsFunc(model.Resources, func(r model.Resource) bool {
+			return r.Request(sizes[i].Resources) < r.Request(other.Resources)
+		})
+	})
+}
