@@ -26,6 +26,10 @@ type Evidence struct {
 	Deployment *appsv1.Deployment
 	// Pods are the Deployment's running pods; nil if the user may not read them.
 	Pods []workload.Pod
+	// Operators are the operators that run or ran; empty if they are not known.
+	Operators Operators
+	// Now is the time, for the age of what the operators report.
+	Now time.Time
 	// Missing says what could not be read and why.
 	Missing []string
 }
@@ -48,6 +52,8 @@ type Explanation struct {
 	// Pods is the number of pods with the decided size, of all pods, such as "4/6"; empty
 	// if unknown.
 	Pods string `json:"pods,omitempty"`
+	// Operator is the operator that serves the scaler; nil if it is not known.
+	Operator *Operator `json:"operator,omitempty"`
 	// Findings are the reasons for that, with meaning and advice, the most important first.
 	Findings []Finding `json:"findings"`
 	// Containers are the containers of the Deployment, with the steps to their targets.
@@ -111,6 +117,10 @@ type Resource struct {
 	VerifyingSince *metav1.Time `json:"verifyingSince,omitempty"`
 	// Reverted are reverted requests, the last first.
 	Reverted []Reverted `json:"reverted,omitempty"`
+	// LoweredInSeconds is about how long it takes until the request is lowered, if usage stays
+	// as it is. It is 0 if the request does not wait for more usage to be observed, or if the
+	// time is not known.
+	LoweredInSeconds int64 `json:"loweredInSeconds,omitempty"`
 	// TolerancePercent is the smallest change, in percent of the request.
 	TolerancePercent int32 `json:"tolerancePercent"`
 	// Moves says that requests are moved at all: the update mode is not Off, and the
@@ -150,10 +160,11 @@ func Of(e Evidence) Explanation {
 		Profile:         string(scaler.Profile(&s.Spec)),
 		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
 		Applied:         metav1.ConditionUnknown,
-		Findings:        findings(s),
+		Containers:      containersIn(e),
 		History:         s.Status.History,
 		Missing:         e.Missing,
 	}
+	out.Findings = findings(s, out.Containers)
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); c != nil {
 		out.Applied = c.Status
 	}
@@ -164,10 +175,29 @@ func Of(e Evidence) Explanation {
 		cause, _ := CauseOf(d.Reason)
 		out.Decision = &Decision{Cause: cause, Time: d.Time}
 	}
-	for _, name := range containersOf(e) {
-		out.Containers = append(out.Containers, containerOf(e, name))
+	if operator, ok := e.Operators.Serving(*s).For(s.Namespace); ok {
+		out.Operator = &operator
+		if operator.IsSilent(e.Now) {
+			silent := Finding{Reason: operatorSilent, Message: operator.Report(e.Now)}
+			out.Findings = append([]Finding{silent}, out.Findings...)
+		}
 	}
 	return out
+}
+
+// containersIn explains the containers.
+func containersIn(e Evidence) (containers []Container) {
+	waits := waitsForEvidence(e)
+	for _, name := range containersOf(e) {
+		c := containerOf(e, name)
+		for i, r := range c.Resources {
+			if waits {
+				c.Resources[i].LoweredInSeconds = int64(untilLowered(e, r, c.observed()) / time.Second)
+			}
+		}
+		containers = append(containers, c)
+	}
+	return containers
 }
 
 // modeName is the mode as the spec has it, also one that this version does not know.
@@ -208,6 +238,10 @@ var (
 		"NotObserved", "No operator has observed the object yet.", ByUser,
 		"Check that the operator runs, and that it watches this namespace (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator).",
 	}
+	operatorSilent = Reason{
+		"OperatorSilent", "No operator has reported for more than a minute: nothing is observed or changed, and this status may be out of date.", ByUser,
+		"Check that the operator runs (kubectl get pods -A -l app.kubernetes.io/name=verticalscaler-operator), and see its log.",
+	}
 	outdated = Reason{
 		"Outdated", "The scaler was edited, and this status is that of its previous spec.", ByItself,
 		"Try again in a moment; if it stays, check that the operator runs.",
@@ -216,7 +250,7 @@ var (
 
 // findings are the reasons that block something, the most important first, and always that
 // of Applied. Of reasons with the same advice, only the first is included.
-func findings(s *v1beta1.VerticalScaler) (out []Finding) {
+func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding) {
 	if len(s.Status.Conditions) == 0 {
 		return []Finding{{Reason: notObserved}}
 	}
@@ -226,6 +260,7 @@ func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 			return
 		}
 		reason, _ := ReasonFor(c.Reason)
+		reason.Advice = adviceFor(reason, s, containers)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
 			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: sinceOf(*c)})
 		}
@@ -239,7 +274,8 @@ func findings(s *v1beta1.VerticalScaler) (out []Finding) {
 		// TargetFound reports that there is nothing to size.
 		return c.Reason != v1beta1.ReasonEnoughHistory && c.Reason != v1beta1.ReasonWaitingForDeployment
 	})
-	add(v1beta1.ConditionReady, isNot)
+	add(v1beta1.ConditionContainersFound, isNot)
+	add(v1beta1.ConditionReady, func(c metav1.Condition) bool { return isNot(c) || c.Reason == v1beta1.ReasonFrozen })
 	add(v1beta1.ConditionClusterAccess, isNot)
 	if s.Status.ObservedGeneration < s.Generation {
 		out = append([]Finding{{Reason: outdated}}, out...)
@@ -258,7 +294,7 @@ func sinceOf(c metav1.Condition) *metav1.Time {
 // the status.
 func containersOf(e Evidence) (names []string) {
 	if e.Deployment != nil {
-		for _, c := range e.Deployment.Spec.Template.Spec.Containers {
+		for _, c := range workload.LongRunning(&e.Deployment.Spec.Template.Spec) {
 			names = append(names, c.Name)
 		}
 		return names
@@ -278,15 +314,20 @@ func containersOf(e Evidence) (names []string) {
 	return names
 }
 
-func containerOf(e Evidence, name string) Container {
-	var rec v1beta1.ContainerRecommendation
-	if r := e.Scaler.Status.Recommendation; r != nil {
+// recommendationOf is that of a container; zero without one.
+func recommendationOf(s *v1beta1.VerticalScaler, container string) (rec v1beta1.ContainerRecommendation) {
+	if r := s.Status.Recommendation; r != nil {
 		for _, c := range r.ContainerRecommendations {
-			if c.ContainerName == name {
+			if c.ContainerName == container {
 				rec = c
 			}
 		}
 	}
+	return rec
+}
+
+func containerOf(e Evidence, name string) Container {
+	rec := recommendationOf(e.Scaler, name)
 	out := Container{Name: name, ObservedSeconds: rec.ObservedSeconds}
 	for _, resource := range []string{recommend.CPU, recommend.Memory} {
 		out.Resources = append(out.Resources, resourceOf(e, name, resource, rec))

@@ -36,7 +36,7 @@ func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 
 type change func(*explain.Evidence)
 
-// checkout is a scaler of two pods, all of whose sizes are in force; and changes to that.
+// checkout is a scaler of two pods, all of whose sizes are applied; and changes to that.
 func checkout(changes ...change) explain.Evidence {
 	q := resource.MustParse
 	amounts := func(cpu, memory string) v1beta1.Amounts {
@@ -180,6 +180,7 @@ func cases() map[string]explain.Evidence {
 			"Ready False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"RecommendationProvided False MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served",
 			"Stalled True MetricsUnavailable Usage cannot be read, so nothing is lowered: metrics.k8s.io is not served")),
+		"within-bounds": waiting(),
 		"recommend": checkout(func(e *explain.Evidence) {
 			e.Scaler.Spec.UpdatePolicy.UpdateMode, e.Scaler.Status.Decision = "Recommend", nil
 			e.Scaler.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
@@ -271,7 +272,8 @@ func TestOverview(t *testing.T) {
 	for _, name := range []string{"applied", "contested", "deployment-not-found", "hpa-conflict", "learning", "not-observed", "resizing", "strange"} {
 		e := cases()[name]
 		e.Scaler.Name = name
-		if name == "contested" { // the template was taken over, and what its author requests is held
+		e.Scaler.Generation = max(0, e.Scaler.Status.ObservedGeneration) // no edit is ahead
+		if name == "contested" {                                         // the template was taken over, and what its author requests is held
 			e.Deployment.UID = "uid"
 			e.Scaler.OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "shop", Controller: ptr.To(true)}}
 			e.Scaler.Status.OriginalResources = &v1beta1.OriginalResources{UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
@@ -279,11 +281,11 @@ func TestOverview(t *testing.T) {
 				Limits: v1beta1.Amounts{Memory: ptr.To(resource.MustParse("736Mi"))},
 			}}}
 		}
-		o.Scalers = append(o.Scalers, explain.RowOf(e.Scaler, e.Deployment))
+		o.Scalers = append(o.Scalers, explain.RowOf(e))
 	}
 	o.ScaledDeployments = []explain.OwnedRow{
 		explain.OwnedRowOf(&v1beta1.ScaledDeployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: v1beta1.ScaledDeploymentSpec{DeploymentName: "backend"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: v1beta1.ScaledDeploymentSpec{DeploymentName: "backend", Replicas: ptr.To[int32](3)},
 			Status: v1beta1.ScaledDeploymentStatus{Replicas: 3, AvailableReplicas: 2, Conditions: []metav1.Condition{
 				{Type: "Ready", Status: "False", Reason: "Progressing", Message: "2 of 3 pods are available"}, {Type: "Sized", Status: "True", Reason: "OperatingNormally"},
 			}},
@@ -327,7 +329,7 @@ func TestOverview(t *testing.T) {
 // Nothing is called saved that is not known.
 func TestSavedIsKnownOrNotTold(t *testing.T) {
 	e := checkout()
-	saved := explain.RowOf(e.Scaler, e.Deployment).Saved
+	saved := explain.RowOf(e).Saved
 	if diff := cmp.Diff(&explain.Saved{Cores: 0.54, GiB: 1.063}, saved); diff != "" { // 2 × (500m - 230m), 2 × (1024Mi - 480Mi)
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
@@ -342,7 +344,7 @@ func TestSavedIsKnownOrNotTold(t *testing.T) {
 		},
 	} {
 		e := checkout(change)
-		if saved := explain.RowOf(e.Scaler, e.Deployment).Saved; saved != nil {
+		if saved := explain.RowOf(e).Saved; saved != nil {
 			t.Errorf("%s: saved %+v", name, *saved)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,10 +23,46 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
+// Doubt returns the row as it must be read while its operator is silent: what was Ready may no longer
+// be. What was not Ready keeps its reason.
+func (r Row) Doubt(operators Operators, now time.Time) Row {
+	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
+		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
+	}
+	return r
+}
+
+// Doubt is as for a Row.
+func (r OwnedRow) Doubt(operators Operators, now time.Time) OwnedRow {
+	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
+		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
+	}
+	return r
+}
+
 // Overview is how several scalers and ScaledDeployments are doing.
 type Overview struct {
 	Scalers           []Row      `json:"scalers"`
 	ScaledDeployments []OwnedRow `json:"scaledDeployments,omitempty"`
+	// Operators are the operators that serve them; empty if they are not known.
+	Operators Operators `json:"operators,omitempty"`
+}
+
+// Silent are the operators that serve what is shown and have not been heard of for more than a
+// minute.
+func (o Overview) Silent(now time.Time) (silent Operators) {
+	add := func(namespace string) {
+		if operator, ok := o.Operators.For(namespace); ok && operator.IsSilent(now) && !slices.Contains(silent, operator) {
+			silent = append(silent, operator)
+		}
+	}
+	for _, r := range o.Scalers {
+		add(r.Namespace)
+	}
+	for _, r := range o.ScaledDeployments {
+		add(r.Namespace)
+	}
+	return silent
 }
 
 // Row is how one scaler is doing.
@@ -69,7 +105,7 @@ type OwnedRow struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
-	// Available is the number of available pods, of those that are there.
+	// Available is the number of available pods, of those that the object asks for.
 	Available string                 `json:"available"`
 	Ready     metav1.ConditionStatus `json:"ready"`
 	Reason    string                 `json:"reason"`
@@ -80,13 +116,14 @@ type OwnedRow struct {
 	Advice string `json:"advice"`
 }
 
-// RowOf summarizes a scaler. deployment is the scaler's; nil if there is none, or the user
-// may not read it.
-func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
+// RowOf summarizes a scaler. Only the scaler itself is required. Whether its operator is silent does not
+// count: see Doubt.
+func RowOf(e Evidence) Row {
+	s := e.Scaler
 	out := Row{
 		Namespace: s.Namespace, Name: s.Name, Deployment: s.Spec.DeploymentName,
 		Mode: modeName(s), Profile: string(scaler.Profile(&s.Spec)),
-		Saved: savedBy(s, deployment),
+		Saved: savedBy(s, e.Deployment),
 	}
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {
 		out.Owner = owner.Name
@@ -98,19 +135,26 @@ func RowOf(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment) Row {
 		out.Changed = &s.Status.History[0].Time
 	}
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
-	told := ready
-	if applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied); ready == nil || ready.Reason == v1beta1.ReasonOperatingNormally && applied != nil {
-		told = applied
+	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, scaler.InShort(s.Status.Conditions))
+	if waitsForEvidence(e) {
+		known, _ := ReasonFor(out.Reason)
+		out.Advice = adviceFor(known, s, containersIn(e))
 	}
-	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, told)
+	if s.Status.ObservedGeneration < s.Generation && ready != nil {
+		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, outdated.Reason, outdated.Means, outdated.Ends, outdated.Advice
+	}
 	return out
 }
 
 // OwnedRowOf summarizes a ScaledDeployment.
 func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
+	desired := int32(1)
+	if d.Spec.Replicas != nil {
+		desired = *d.Spec.Replicas
+	}
 	out := OwnedRow{
 		Namespace: d.Namespace, Name: d.Name, Deployment: d.Spec.DeploymentName,
-		Available: fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, d.Status.Replicas),
+		Available: fmt.Sprintf("%d/%d", d.Status.AvailableReplicas, desired),
 	}
 	if out.Deployment == "" {
 		out.Deployment = d.Name
@@ -120,6 +164,9 @@ func OwnedRowOf(d *v1beta1.ScaledDeployment) OwnedRow {
 	}
 	ready := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady)
 	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, ready)
+	if d.Status.ObservedGeneration < d.Generation && ready != nil {
+		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, outdated.Reason, outdated.Means, outdated.Ends, outdated.Advice
+	}
 	return out
 }
 
@@ -198,7 +245,11 @@ func originalRequests(s *v1beta1.VerticalScaler, deployment *appsv1.Deployment, 
 	return requests
 }
 
-func rounded(v, part float64) float64 { return math.Round(v*part) / part }
+// rounded rounds to a fraction. A negative value that rounds to nothing is 0, not -0.
+func rounded(v, part float64) float64 { return math.Round(v*part)/part + 0 }
+
+// decimal has two digits after the point.
+func decimal(v float64) string { return strconv.FormatFloat(rounded(v, 100), 'f', 2, 64) }
 
 // NotReady is true if any of them is not Ready.
 func (o Overview) NotReady() bool {
@@ -216,6 +267,26 @@ func (o Overview) WriteYAML(w io.Writer) error { return writeYAML(w, o) }
 type Columns struct {
 	// Namespace and Wide add columns; Bare leaves the header out.
 	Namespace, Wide, Bare bool
+	// Widths remembers the widths of columns, so that later tables align with earlier ones; nil to
+	// forget them.
+	Widths *Widths
+}
+
+// Widths are the widths of the columns of both tables, in characters.
+type Widths struct{ ofScalers, ofOwned []int }
+
+func (w *Widths) scalers() *[]int {
+	if w == nil {
+		return &[]int{}
+	}
+	return &w.ofScalers
+}
+
+func (w *Widths) owned() *[]int {
+	if w == nil {
+		return &[]int{}
+	}
+	return &w.ofOwned
 }
 
 // WriteTable writes the overview as a table. Ages are relative to now.
@@ -226,7 +297,7 @@ func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error 
 		for _, r := range o.Scalers {
 			lines = append(lines, r.cells(now, columns))
 		}
-		table(&b, columns.header("NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON CHANGED SAVED-CORES SAVED-GIB", "OWNER PROFILE ADVICE"), lines)
+		table(&b, columns.header("NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON", "CHANGED SAVED-CORES SAVED-GIB OWNER PROFILE ADVICE"), lines, columns.Widths.scalers())
 	}
 	if len(o.ScaledDeployments) > 0 {
 		if b.Len() > 0 {
@@ -236,7 +307,7 @@ func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error 
 		for _, r := range o.ScaledDeployments {
 			lines = append(lines, r.cells(columns))
 		}
-		table(&b, columns.header("SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE"), lines)
+		table(&b, columns.header("SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE"), lines, columns.Widths.owned())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -262,14 +333,14 @@ func (r Row) cells(now time.Time, columns Columns) []string {
 		changed = age(now, *r.Changed)
 	}
 	if r.Saved != nil {
-		cores, gib = strconv.FormatFloat(r.Saved.Cores, 'f', 2, 64), strconv.FormatFloat(r.Saved.GiB, 'f', 2, 64)
+		cores, gib = decimal(r.Saved.Cores), decimal(r.Saved.GiB)
 	}
-	cells := []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason, changed, cores, gib}
+	cells := []string{r.Name, r.Deployment, r.Mode, r.CPU, r.Memory, r.Pods, string(r.Ready), r.Reason}
 	if columns.Namespace {
 		cells = append([]string{r.Namespace}, cells...)
 	}
 	if columns.Wide {
-		cells = append(cells, r.Owner, r.Profile, r.Advice)
+		cells = append(cells, changed, cores, gib, r.Owner, r.Profile, r.Advice)
 	}
 	return cells
 }
@@ -285,10 +356,12 @@ func (r OwnedRow) cells(columns Columns) []string {
 	return cells
 }
 
-// table aligns columns, without trailing spaces. An empty cell is a dash.
-func table(b *strings.Builder, header []string, lines [][]string) {
-	var aligned strings.Builder
-	t := tabwriter.NewWriter(&aligned, 0, 0, 3, ' ', 0)
+// between separates columns.
+const between = "   "
+
+// table aligns columns, without trailing spaces. An empty cell is a dash. Columns are at least as wide
+// as the widths, which it updates.
+func table(b *strings.Builder, header []string, lines [][]string, widths *[]int) {
 	if header != nil {
 		lines = append([][]string{header}, lines...)
 	}
@@ -297,11 +370,17 @@ func table(b *strings.Builder, header []string, lines [][]string) {
 			if cells[i] = printable(cell); cell == "" {
 				cells[i] = "-"
 			}
+			if i == len(*widths) {
+				*widths = append(*widths, 0)
+			}
+			(*widths)[i] = max((*widths)[i], utf8.RuneCountInString(cells[i]))
 		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
-	_ = t.Flush() // a builder takes everything
-	for line := range strings.Lines(aligned.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	for _, cells := range lines {
+		var line strings.Builder
+		for i, cell := range cells {
+			fmt.Fprintf(&line, "%-*s%s", (*widths)[i], cell, between)
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 }

@@ -63,7 +63,7 @@ var reasons = []Reason{
 	{v1beta1.ReasonDeploymentFound, "The Deployment exists, and this scaler sizes it.", Fine, "No action needed."},
 	{v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation.", Fine, "No action needed."},
 	{v1beta1.ReasonWithinTolerance, "The requests are so close to the recommendation that no change is made.", Fine, "No action needed; a request changes if it differs by more than tolerancePercent (10 % by default)."},
-	{v1beta1.ReasonWithinBounds, "A request is above its target, but not above the upper bound, which is wide while history is limited.", ByItself, "Wait: the bound narrows as more usage is observed, and the request is then lowered. To lower it now, set maxAllowed."},
+	{v1beta1.ReasonWithinBounds, "A request is above its target, but not above the upper bound, which is wide while history is limited. Or whole CPUs of a Guaranteed pod stay whole in new pods.", ByItself, "Wait: the bound narrows as more usage is observed, and the request is then lowered. To lower it now, set maxAllowed. Whole CPUs become fractions once the pod template requests a fraction."},
 	{v1beta1.ReasonResizing, "Pods are being resized in place, one at a time.", ByItself, "Wait: a resize takes seconds. After 10 minutes it no longer blocks other pods."},
 	{v1beta1.ReasonRollingOut, "The Deployment rolls out a pod template with the decided sizes, or with its original ones.", ByItself, "Wait for the rollout (kubectl rollout status); if it does not end, check the newest pods."},
 	{v1beta1.ReasonRecreating, "Pods that cannot be resized in place are evicted, one at a time. Their replacements have the decided sizes.", ByItself, "Wait: the next eviction follows when the replacement is ready. If that takes long, check the newest pod and the PodDisruptionBudget."},
@@ -85,22 +85,23 @@ var reasons = []Reason{
 
 	// There is nothing to size.
 	{v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
-	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
-	{v1beta1.ReasonConflict, "Another, older scaler sizes the Deployment, or has not restored its pod template yet.", ByUser, "Delete one of the two scalers, or set another spec.deploymentName."},
+	{v1beta1.ReasonDeploymentNotFound, "There is no Deployment with that name in the scaler's namespace. After 10 minutes the scaler is Stalled.", ByUser, "Create the Deployment, or correct spec.deploymentName. The scaler then continues at once."},
+	{v1beta1.ReasonContainerNotFound, "A policy in spec.resourcePolicy names a container that neither the Deployment nor its pods have, so it has no effect. After 10 minutes the scaler is Stalled.", ByUser, "Correct containerName in spec.resourcePolicy.containerPolicies, or remove the policy."},
+	{v1beta1.ReasonConflict, "Another, older scaler sizes the Deployment, or has not restored its pod template yet. If more than 8 scalers name the Deployment, not all of them say which one is the oldest.", ByUser, "Delete all but one of the scalers, or set another spec.deploymentName."},
 	{v1beta1.ReasonTerminating, "The Deployment is being deleted.", ByItself, "Wait until it is deleted; a new Deployment with that name is sized again."},
-	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", ByUser, "Scale the Deployment up, or check why its pods do not run. A pod is resized as soon as it runs."},
+	{v1beta1.ReasonNoPods, "The Deployment has no running pods to resize.", ByUser, "No action needed while the Deployment is scaled to 0. Otherwise check why its pods do not run. A pod is resized as soon as it runs."},
 	{v1beta1.ReasonNothingControlled, "The scaler's resource policy excludes all resources.", ByUser, "Set mode Auto and the controlledResources of a container in spec.resourcePolicy, or delete the scaler."},
 
 	// A user or another controller prevents it.
 	{v1beta1.ReasonRecommendOnly, "The update mode is Recommend: recommendations are not applied.", ByUser, "Set spec.updatePolicy.updateMode to InPlace, Initial or Rollout to apply them."},
 	{v1beta1.ReasonNewPodsOnly, "The mode is Initial: new pods get the decided sizes, and running pods keep theirs.", ByUser, "No action needed. To size running pods, use kubectl rollout restart or updateMode InPlace."},
 	{v1beta1.ReasonSuspended, "The scaler is suspended: it still recommends, but changes nothing.", ByUser, "Set spec.suspend to false."},
-	{v1beta1.ReasonPaused, "An annotation stops the operator from changing the Deployment.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
+	{v1beta1.ReasonPaused, "An annotation with any value but false stops the operator from changing the Deployment. The message quotes the value.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the scaler."},
 	{v1beta1.ReasonHPAConflict, "A HorizontalPodAutoscaler scales on the utilization of the same resource. Utilization depends on the request, so the scaler leaves the resource alone.", ByUser, "Let the HorizontalPodAutoscaler scale on another metric or on an AverageValue. If both are intended, remove the resource from controlledResources."},
 	{v1beta1.ReasonContested, "Another writer has undone the sizes twice within a day, so the operator no longer writes them.", ByUser, "Remove these containers' resources from the manifest of the writer that the message names. The scaler continues when no other writer owns them, or when its spec is edited."},
 
 	// The Deployment is not ready for it.
-	{v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress; the change waits for it.", ByItself, "Wait for the rollout (kubectl rollout status). If it does not end, check the newest pods, or undo it."},
+	{v1beta1.ReasonRolloutInProgress, "Another rollout of the Deployment is in progress: the change waits for it, or pods keep their size until it replaces them.", ByItself, "Wait for the rollout (kubectl rollout status). If it does not end, check the newest pods, or undo it."},
 	{v1beta1.ReasonRolloutPaused, "The Deployment is paused, so its pod template is not changed or not rolled out.", ByUser, "Resume the Deployment (kubectl rollout resume)."},
 
 	{v1beta1.ReasonPodsUnavailable, "Not all replicas of the Deployment are available, and no pod is evicted while one is missing.", ByItself, "Wait until they are available. If they stay unavailable, use kubectl describe on the pods that are not ready."},
@@ -111,9 +112,10 @@ var reasons = []Reason{
 	// The pod cannot be resized.
 	{v1beta1.ReasonQoSChange, "The sizes would change the pod's QoS class, which is not possible for a running pod.", ByUser, "Set all requests in the Deployment, use controlledValues RequestsAndLimits, or raise maxAllowed if the message says so. Or replace pods: fallback Recreate or Rollout, or updateMode Rollout."},
 	{v1beta1.ReasonRestartRequired, "The container's resizePolicy requires a restart for the resource, and the operator restarts nothing.", ByUser, "Set the resizePolicy of the resource to NotRequired in the Deployment, use Rollout as fallback or updateMode, or remove the resource from controlledResources."},
-	{v1beta1.ReasonUnsupported, "The pod or its node does not support in-place resizes, or the pod declares pod-level resources.", ByUser, "Use Rollout as fallback or updateMode. Or check that the node's kubelet has Kubernetes 1.33 or newer, and that the pod declares no pod-level resources."},
-	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has deferred the resize, and tries again.", ByItself, "Wait until other pods leave the node. Or free resources on it, lower maxAllowed, or use the fallback Recreate or Rollout, which replaces pods after 10 minutes."},
-	{v1beta1.ReasonInfeasible, "The node can never hold the new size.", ByUser, "Use the fallback Recreate or Rollout, or updateMode Rollout: new pods may run on a larger node. Or lower maxAllowed."},
+	{v1beta1.ReasonOperatorCeiling, "The request that is recommended, or that minAllowed demands, is above a ceiling in the operator's configuration. The request is raised to the ceiling.", ByUser, "Lower minAllowed if it is a mistake. Else set the request in the Deployment, which no ceiling lowers, or ask an administrator for a higher ceiling."},
+	{v1beta1.ReasonUnsupported, "The pod or its node does not support in-place resizes, or the pod declares pod-level resources that cannot follow.", ByUser, "Use Rollout as fallback or updateMode. Or check that the node's kubelet has Kubernetes 1.33 or newer. Pods with pod-level resources need 1.36 or newer on nodes and API server, and InPlace."},
+	{v1beta1.ReasonDeferred, "The node has no room for the new size now. The kubelet has deferred the resize, and tries again.", ByItself, "Wait until other pods leave the node. After 10 minutes the resize is withdrawn, and repeated after half an hour. Or free resources on the node, lower maxAllowed, or use the fallback Recreate or Rollout, which replaces pods then."},
+	{v1beta1.ReasonInfeasible, "The node can never hold the new size. After 10 minutes the resize is withdrawn.", ByUser, "Use the fallback Recreate or Rollout, or updateMode Rollout: new pods may run on a larger node. Or lower maxAllowed."},
 	{v1beta1.ReasonNodeCapacity, "No node, or not the pod's node, has that much room beside the pod's other containers.", ByUser, "Add a larger node, lower maxAllowed, or use Rollout as fallback or updateMode if new pods may bring a new node."},
 	{v1beta1.ReasonUsageAboveLimit, "More memory is in use than the lower limit allows, so the previous limit was restored.", ByItself, "Wait: the limit stays until the next decision on memory. To lower it now, the container must use less memory."},
 	{v1beta1.ReasonResizeError, "The kubelet could not apply the resize, or has not reported it for 10 minutes. It tries again.", ByItself, "Wait. If it stays, see the pod's condition PodResizeInProgress and the kubelet's log. A memory limit cannot be lowered below usage."},
@@ -121,8 +123,8 @@ var reasons = []Reason{
 	// A rule forbids it.
 	{v1beta1.ReasonLimitRange, "A LimitRange of the namespace does not allow the sizes.", ByUser, "Change the LimitRange that the message names, or set minAllowed and maxAllowed within its limits."},
 	{v1beta1.ReasonQuotaExceeded, "A ResourceQuota of the namespace does not allow the sizes.", ByUser, "Raise the ResourceQuota that the message names, free some of it, or lower maxAllowed. The operator tries again within a minute."},
-	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "Install config/components/new-pods on Kubernetes 1.36 or newer, or use another updateMode or fallback."},
-	{v1beta1.ReasonAdmissionIneffective, "The API server created a new pod without the decided sizes, so no more pods are evicted.", ByUser, "Check for webhooks that change new pods, and that config/components/new-pods has this version. Then delete the pod that the message names, or edit the scaler's spec."},
+	{v1beta1.ReasonAdmissionUnavailable, "The API server cannot size new pods: it has no MutatingAdmissionPolicy, or the operator's policy is not installed.", ByUser, "Apply dist/new-pods.yaml on Kubernetes 1.36 or newer, or use another updateMode or fallback."},
+	{v1beta1.ReasonAdmissionIneffective, "The API server created a new pod without the decided sizes, so no more pods are evicted.", ByUser, "Check for webhooks that change new pods, and that dist/new-pods.yaml of this version is applied. Then delete the pod that the message names, or edit the scaler's spec."},
 	{v1beta1.ReasonForbidden, "The operator lacks a right.", ByUser, "Grant the right that the message names: apply the installation again with the roles for the update mode."},
 	{v1beta1.ReasonNamespaceTerminating, "The namespace is being deleted.", ByItself, "No action needed: the scaler is deleted with its namespace."},
 	{v1beta1.ReasonRejected, "The API server refused the change, often because of a webhook or policy, or a size in the Deployment is out of range.", ByUser, "Change the rule or the value that the message names. The operator tries again within a minute."},

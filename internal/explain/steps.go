@@ -29,6 +29,14 @@ func (a Amount) MarshalJSON() ([]byte, error) {
 	return json.Marshal(q.String())
 }
 
+// Value is the amount in millicores or bytes; 0 for none.
+func (a *Amount) Value() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.amount
+}
+
 // String is the rounded amount.
 func (a Amount) String() string {
 	if a.resource == recommend.CPU {

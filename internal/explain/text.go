@@ -22,6 +22,12 @@ func (x Explanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
 // WriteYAML writes it as YAML.
 func (x Explanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
 
+// WriteJSON writes data as JSON, indented by two spaces.
+func WriteJSON(w io.Writer, what any) error { return writeJSON(w, what) }
+
+// WriteYAML writes data as YAML, with the field names of JSON.
+func WriteYAML(w io.Writer, what any) error { return writeYAML(w, what) }
+
 func writeJSON(w io.Writer, what any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -49,21 +55,9 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	line("  Profile %s. %s", x.Profile, x.cooldown())
 
 	line("")
-	line("Applied: %s", x.appliedTo())
+	line("Applied: %s%s", x.appliedTo(), x.whenReported(now))
 	for _, f := range x.Findings {
-		since := ""
-		if f.Since != nil {
-			since = ", for " + age(now, *f.Since)
-		}
-		line("  %s%s", f.Reason.Reason, since)
-		if f.Message != "" {
-			line("    message   %s", f.Message)
-		}
-		line("    meaning   %s", f.Means)
-		if f.Ends != Fine {
-			line("    resolved  %s", f.Ends.words())
-		}
-		line("    action    %s", f.Advice)
+		f.write(line, now)
 	}
 	if d := x.Decision; d != nil {
 		line("  The sizes were decided %s ago, because %s (%s).", age(now, d.Time), d.Means, d.Cause.Cause)
@@ -91,6 +85,22 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	return err
 }
 
+func (f Finding) write(line func(string, ...any), now time.Time) {
+	since := ""
+	if f.Since != nil {
+		since = ", for " + age(now, *f.Since)
+	}
+	line("  %s%s", f.Reason.Reason, since)
+	if f.Message != "" {
+		line("    message   %s", f.Message)
+	}
+	line("    meaning   %s", f.Means)
+	if f.Ends != Fine {
+		line("    resolved  %s", f.Ends.words())
+	}
+	line("    action    %s", f.Advice)
+}
+
 func (x Explanation) cooldown() string {
 	if x.CooldownSeconds == 0 {
 		return "No cooldown between changes."
@@ -99,10 +109,21 @@ func (x Explanation) cooldown() string {
 		duration.HumanDuration(time.Duration(x.CooldownSeconds)*time.Second))
 }
 
+// whenReported dates the report of an operator that is silent since.
+func (x Explanation) whenReported(now time.Time) string {
+	if x.Operator == nil || !x.Operator.IsSilent(now) {
+		return ""
+	}
+	return ", when the operator was last heard of, " + age(now, x.Operator.LastHeard) + " ago"
+}
+
 func (x Explanation) appliedTo() string {
 	answer := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "yes", metav1.ConditionFalse: "no"}[x.Applied]
 	if answer == "" {
 		answer = "unknown"
+	}
+	if x.Pods == "0/0" {
+		return answer + "; no pods are running"
 	}
 	if x.Pods != "" && (x.Decision != nil || x.Applied == metav1.ConditionTrue) {
 		answer += fmt.Sprintf("; %s pods have the decided size", strings.Replace(x.Pods, "/", " of ", 1))
@@ -163,6 +184,9 @@ func (r Resource) write(line func(string, ...any), now time.Time) {
 	if r.Decided != nil {
 		line("    Decided: %s", r.Decided)
 	}
+	if lowering := r.Lowering(); lowering != "" {
+		line("    %s", lowering)
+	}
 	if r.LastGood != nil && r.VerifyingSince != nil {
 		line("    Verifying for %s: %s is restored if the changed pods are clearly less healthy than the others.", age(now, *r.VerifyingSince), r.LastGood)
 	}
@@ -222,6 +246,9 @@ func age(now time.Time, then metav1.Time) string {
 	}
 	return duration.HumanDuration(max(0, now.Sub(then.Time)))
 }
+
+// Printable removes control characters, so that text of objects cannot control a terminal.
+func Printable(s string) string { return printable(s) }
 
 // printable removes control characters, so that text of objects cannot control a terminal.
 func printable(s string) string {

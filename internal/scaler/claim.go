@@ -4,11 +4,13 @@
 package scaler
 
 import (
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
 // The claim is the key of the target, recorded in the scaler's status. A change of that
@@ -35,6 +37,22 @@ func IsOwnClaim(s *v1beta1.VerticalScaler, claim string) bool {
 	return found && namespace == s.Namespace && name != "" && !strings.ContainsRune(name, types.Separator)
 }
 
+// StandsBack reports whether another scaler sizes the Deployment, as far as the status says. A scaler that
+// has not been reconciled, or whose status cannot be written, does not stand back.
+func StandsBack(s *v1beta1.VerticalScaler) bool {
+	return s.Status.ObservedGeneration > 0 && RecordedClaim(s) == ""
+}
+
+// DropClaim removes the claim from the status and keeps the other annotations.
+func DropClaim(status *v1beta1.VerticalScalerStatus) {
+	annotations := maps.Clone(status.Annotations)
+	delete(annotations, v1beta1.ClaimAnnotation)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	status.Annotations = annotations
+}
+
 // RecordClaim writes the claim into the status and keeps the other annotations.
 func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 	annotations := map[string]string{v1beta1.ClaimAnnotation: claim}
@@ -46,7 +64,19 @@ func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 	status.Annotations = annotations
 }
 
-// IsPaused reports whether the break-glass annotation is set.
+// IsPaused reports whether the annotation that pauses the scaler is set: to any value but false,
+// because whoever sets it wants to stop something.
 func IsPaused(s *v1beta1.VerticalScaler) bool {
-	return s.Annotations[v1beta1.PausedAnnotation] == "true"
+	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
+	return isSet && value != "false"
+}
+
+// PauseMessage says that the scaler is paused, and quotes the value of the annotation unless it is
+// only "true".
+func PauseMessage(s *v1beta1.VerticalScaler) string {
+	text := "The annotation " + v1beta1.PausedAnnotation + " is set"
+	if value := conditions.OneLine(s.Annotations[v1beta1.PausedAnnotation]); value != "" && value != "true" {
+		text += ": " + value
+	}
+	return text
 }

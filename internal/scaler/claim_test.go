@@ -38,3 +38,49 @@ func FuzzClaim(f *testing.F) {
 		}
 	})
 }
+
+// Whoever sets the annotation wants to stop something.
+func TestPaused(t *testing.T) {
+	const is = "The annotation autoscaling.verticalscaler.io/paused is set"
+	for value, want := range map[string]string{
+		"true": is, "": is, "incident": is + ": incident", "1": is + ": 1", "True": is + ": True", "False": is + ": False",
+		"  incident\n42\t": is + ": incident 42", strings.Repeat("x", 5000): is + ": " + strings.Repeat("x", 256) + "...",
+		"false": "",
+	} {
+		s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1beta1.PausedAnnotation: value}}}
+		if IsPaused(s) != (want != "") {
+			t.Errorf("%.20q pauses: %t", value, IsPaused(s))
+		}
+		if want != "" && PauseMessage(s) != want {
+			t.Errorf("%.20q says %.120q", value, PauseMessage(s))
+		}
+	}
+	if IsPaused(&v1beta1.VerticalScaler{}) {
+		t.Error("paused without the annotation")
+	}
+}
+
+// The API server sets observedGeneration to -1 before the first status is written.
+func TestAScalerStandsBackOnlyIfItsStatusSaysSo(t *testing.T) {
+	claims := func(s *v1beta1.VerticalScaler) { RecordClaim(&s.Status, Claim(s)) }
+	for name, c := range map[string]struct {
+		observed int64
+		change   func(*v1beta1.VerticalScaler)
+		want     bool
+	}{
+		"created":                          {-1, func(*v1beta1.VerticalScaler) {}, false},
+		"created, in memory":               {0, func(*v1beta1.VerticalScaler) {}, false},
+		"reconciled, with a claim":         {1, claims, false},
+		"reconciled, behind another one":   {1, func(*v1beta1.VerticalScaler) {}, true},
+		"edited, with the claim of before": {1, func(s *v1beta1.VerticalScaler) { claims(s); s.Spec.DeploymentName = "api" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &v1beta1.VerticalScaler{Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}}
+			s.Namespace, s.Status.ObservedGeneration = "shop", c.observed
+			c.change(s)
+			if got := StandsBack(s); got != c.want {
+				t.Errorf("StandsBack() = %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"slices"
@@ -40,6 +41,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
@@ -49,7 +51,7 @@ import (
 )
 
 // leaseName is the name of the leader's lease.
-const leaseName = "verticalscaler.autoscaling.verticalscaler.io"
+const leaseName = v1beta1.LeaseName
 
 // userAgent identifies the operator in the API server's audit log.
 const userAgent = "verticalscaler-operator"
@@ -194,6 +196,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	}
 	if c.Metrics.Secure {
 		options.Metrics.SecureServing = true
+		options.Metrics.TLSOpts = []func(*tls.Config){metricsTLS(c.Metrics.CertDir)}
 		options.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 		if scope.MetricsForbidden != "" {
 			options.Metrics.FilterProvider = rejectAll(scope.MetricsForbidden)
@@ -292,7 +295,9 @@ func addScalers(
 		Freeze:       frozen,
 		FreezeAPI:    configMaps,
 		Nodes:        nodes,
+		Ceilings:     c.Ceilings.Plan(),
 		VPAs:         vpas,
+		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		MaySweep:     !scope.BindingsForbidden,
 		ResyncPeriod: c.ResyncPeriod.Duration,

@@ -11,8 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 )
 
 // RequestDeadline is the longest time that a request to the API server may take until its answer
@@ -20,12 +19,12 @@ import (
 // nothing, such as that of a proxy, would otherwise keep a worker for as long as it does.
 const RequestDeadline = 35 * time.Second
 
-var unanswered = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "verticalscaler_unanswered_requests_total",
-	Help: "Requests to the API server that were not answered in 35 seconds, by HTTP method.",
-}, []string{"method"})
-
-func init() { metrics.Registry.MustRegister(unanswered) }
+var unanswered = metrics.NewCounter(metrics.Metric{
+	Name:      "verticalscaler_unanswered_requests_total",
+	Help:      "Requests to the API server that were not answered in 35 seconds, by HTTP method.",
+	Labels:    []string{"method"},
+	Stability: metrics.Beta,
+}, []string{http.MethodGet}, []string{http.MethodPost}, []string{http.MethodPut}, []string{http.MethodPatch}, []string{http.MethodDelete})
 
 // errUnanswered is the cause of the end of a request that took too long.
 var errUnanswered = errors.New("no answer in time")

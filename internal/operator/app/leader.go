@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
@@ -21,7 +22,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
@@ -55,16 +59,29 @@ func NewManager(restConfig *rest.Config, c config.Operator, scope Scope) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	lease.Interface, err = leaderelection.NewResourceLock(restConfig, mgr, leaderelection.Options{
+	if lease.Interface, err = newLock(restConfig, mgr, options, c.Version); err != nil {
+		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
+	}
+	return mgr, nil
+}
+
+// newLock is the lease of the leader, with the version of this process.
+func newLock(restConfig *rest.Config, events recorder.Provider, options manager.Options, version string) (resourcelock.Interface, error) {
+	return leaderelection.NewResourceLock(restConfig, events, leaderelection.Options{
 		LeaderElection:          true,
 		LeaderElectionID:        options.LeaderElectionID,
 		LeaderElectionNamespace: options.LeaderElectionNamespace,
 		RenewDeadline:           ptr.Deref(options.RenewDeadline, renewDeadline),
+		LeaderLabels:            leaseLabels(version),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("creating the lease of the leader: %w", err)
+}
+
+// leaseLabels tell users of the plugin which version leads. A version that cannot be a label has none.
+func leaseLabels(version string) map[string]string {
+	if version == "" || len(validation.IsValidLabelValue(version)) > 0 {
+		return nil
 	}
-	return mgr, nil
+	return map[string]string{v1beta1.VersionLabel: version}
 }
 
 // fence knows whether this process still leads. The zero value, with a clock, has never led, and

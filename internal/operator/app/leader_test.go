@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -12,12 +13,18 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // pausedClock is a clock whose wall clock and monotonic clock can stand still, or jump, alone.
@@ -63,9 +70,9 @@ func newProcess(t *testing.T, server kubernetes.Interface, name string) *process
 	return p
 }
 
-// record is the lease as held by the process; nobody holds it without a name.
-func record(holder string) resourcelock.LeaderElectionRecord {
-	return resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 15}
+// holder is the lease as held by the process; nobody holds it without a name.
+func holder(name string) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{HolderIdentity: name, LeaseDurationSeconds: 15}
 }
 
 // take reads the lease and takes it.
@@ -73,9 +80,9 @@ func (p *process) take() {
 	p.t.Helper()
 	_, _, err := p.Get(p.t.Context())
 	if err == nil {
-		err = p.Update(p.t.Context(), record(p.Identity()))
+		err = p.Update(p.t.Context(), holder(p.Identity()))
 	} else {
-		err = p.Create(p.t.Context(), record(p.Identity()))
+		err = p.Create(p.t.Context(), holder(p.Identity()))
 	}
 	if err != nil {
 		p.t.Fatalf("process %s: taking the lease: %v", p.Identity(), err)
@@ -140,7 +147,7 @@ func TestALateAnswerRenewsNothing(t *testing.T) {
 	a := newProcess(t, fake.NewClientset(), "a")
 	a.take()
 	a.Interface = lateLock{a.Interface, a}
-	if err := a.Update(t.Context(), record("a")); err != nil {
+	if err := a.Update(t.Context(), holder("a")); err != nil {
 		t.Fatal(err)
 	}
 	a.expect("the answer has come, and the renewal was sent long ago", false)
@@ -163,7 +170,7 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 		"it leads": func(kubernetes.Interface, *process) error { return nil },
 		"it has released the lease": func(_ kubernetes.Interface, b *process) error {
 			defer b.expect("after it has released the lease", false)
-			return b.Update(b.t.Context(), record(""))
+			return b.Update(b.t.Context(), holder(""))
 		},
 		"the lease was deleted": func(server kubernetes.Interface, b *process) error {
 			return server.CoordinationV1().Leases("system").Delete(b.t.Context(), leaseName, metav1.DeleteOptions{})
@@ -183,13 +190,46 @@ func TestAProcessThatAnotherHasReplacedNeverWritesAgain(t *testing.T) {
 				t.Errorf("reading the lease: %v, want %v", err, errNotLeading)
 			}
 			a.expect("replaced", false)
-			if err := a.Create(t.Context(), record("a")); !errors.Is(err, errNotLeading) {
+			if err := a.Create(t.Context(), holder("a")); !errors.Is(err, errNotLeading) {
 				t.Errorf("creating the lease: %v, want %v", err, errNotLeading)
 			}
-			if err := a.Update(t.Context(), record("a")); !errors.Is(err, errNotLeading) {
+			if err := a.Update(t.Context(), holder("a")); !errors.Is(err, errNotLeading) {
 				t.Errorf("updating the lease: %v, want %v", err, errNotLeading)
 			}
 			a.expect("replaced, after it has tried again", false)
+		})
+	}
+}
+
+// noEvents is a provider of recorders that record nothing.
+type noEvents struct{ recorder.Provider }
+
+func (noEvents) GetEventRecorderFor(string) record.EventRecorder { return record.NewFakeRecorder(1) }
+
+// The plugin compares this version with its own.
+func TestTheLeaseHasTheVersion(t *testing.T) {
+	for version, want := range map[string]string{"v0.1.0": "v0.1.0", "": "", "v0.1.0+dirty": ""} {
+		t.Run(version, func(t *testing.T) {
+			var lease coordinationv1.Lease
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := json.NewDecoder(r.Body).Decode(&lease); err != nil {
+					t.Error(err)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte("{}"))
+			}))
+			defer api.Close()
+			config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+			lock, err := newLock(config, noEvents{}, manager.Options{LeaderElectionID: leaseName, LeaderElectionNamespace: "ops"}, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Create(t.Context(), holder("a")); err != nil {
+				t.Fatal(err)
+			}
+			if got := lease.Labels[v1beta1.VersionLabel]; lease.Name != leaseName || got != want {
+				t.Errorf("the lease %q has the version %q, want %q", lease.Name, got, want)
+			}
 		})
 	}
 }

@@ -10,16 +10,21 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
 )
 
 // addInstallation adds the parts that concern the operator's own installation: the OLM
-// upgrade gate and the objects that the operator provisions in its namespace.
+// upgrade gate, the check of the admission policies, and the objects that the operator
+// provisions in its namespace.
 func addInstallation(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	namespace := os.Getenv(provision.NamespaceEnv)
 	if err := upgradeable.Setup(mgr, namespace); err != nil {
 		return fmt.Errorf("adding the upgrade gate: %w", err)
+	}
+	if err := policies.Setup(mgr, namespace); err != nil {
+		return fmt.Errorf("adding the check of the admission policies: %w", err)
 	}
 	if err := provision.Setup(mgr, provisionOptions(c, scope, namespace, os.Getenv(provision.DeploymentEnv))); err != nil {
 		return fmt.Errorf("adding the provisioner: %w", err)
@@ -36,6 +41,7 @@ func provisionOptions(c config.Operator, scope Scope, namespace, deployment stri
 		Monitoring:    c.Provision.Monitoring && c.Metrics.BindAddress != "0" && scope.MetricsForbidden == "",
 		NetworkPolicy: c.Provision.NetworkPolicy,
 		SecureMetrics: c.Metrics.Secure,
+		CertDir:       c.Metrics.CertDir,
 		ResyncPeriod:  c.ResyncPeriod.Duration,
 	}
 }

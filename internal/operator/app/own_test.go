@@ -16,7 +16,7 @@ import (
 func TestProvisionOptions(t *testing.T) {
 	byDefault := provision.Options{
 		Namespace: "ops", Deployment: "operator",
-		Monitoring: true, NetworkPolicy: true, SecureMetrics: true, ResyncPeriod: 10 * time.Minute,
+		Monitoring: true, NetworkPolicy: true, SecureMetrics: true, CertDir: "/etc/verticalscaler-metrics", ResyncPeriod: 10 * time.Minute,
 	}
 	for name, tc := range map[string]struct {
 		configure func(c *config.Operator)

@@ -9,13 +9,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
@@ -34,6 +39,10 @@ const mostChanges = 100000
 type Operator struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// Version is the version of the program, such as "v0.1.0". It is not part of the file. Empty
+	// if it is not known.
+	Version string `json:"-"`
+
 	// Metrics is the endpoint of the operator's metrics.
 	Metrics Metrics `json:"metrics"`
 	// Health is the endpoint of /healthz and /readyz.
@@ -49,6 +58,8 @@ type Operator struct {
 	Recommendation Recommendation `json:"recommendation"`
 	// Budget limits the rate of changes.
 	Budget Budget `json:"budget"`
+	// Ceilings bound what requests are raised to.
+	Ceilings Ceilings `json:"ceilings"`
 	// Freeze is the switch that stops all changes.
 	Freeze Freeze `json:"freeze"`
 	// Provision is what the operator creates in its own namespace.
@@ -64,6 +75,14 @@ type Metrics struct {
 	// Secure serves over TLS, and only to clients with the right to get /metrics. Defaults
 	// to true.
 	Secure bool `json:"secure"`
+	// CertDir is the folder of the certificate and its key: tls.crt and tls.key (PEM). They
+	// are read again when they change. While they are missing, the operator creates a
+	// self-signed certificate. Defaults to "/etc/verticalscaler-metrics". "" means always
+	// self-signed.
+	CertDir string `json:"certDir"`
+	// Scalers says how many series there are about scalers: full, aggregated (sums for each
+	// namespace) or off. docs/metrics.md lists them. Defaults to full.
+	Scalers metrics.Detail `json:"scalers"`
 }
 
 // Health is the endpoint of /healthz and /readyz.
@@ -140,6 +159,28 @@ type Budget struct {
 	Window time.Duration `json:"-"`
 }
 
+// Ceilings bound what the operator raises requests to, above the policy of any scaler: minAllowed,
+// OOM kills and startup boosts, too. They lower nothing that a pod has. docs/limits-and-guards.md
+// describes them.
+type Ceilings struct {
+	// Container is the most that one container requests. Defaults to 32 CPUs and 128Gi.
+	Container Ceiling `json:"container"`
+	// Pod is the most that all containers of a pod request together. Defaults to 64 CPUs and 256Gi.
+	Pod Ceiling `json:"pod"`
+	// NodePercent is the most that a pod requests if it is resized in place, in percent of what the
+	// largest node can allocate, from 1 to 100. It has no effect if nodes are not read. Defaults
+	// to 75.
+	NodePercent int `json:"nodePercent"`
+}
+
+// Ceiling is an amount of each resource. 0 is no ceiling.
+type Ceiling struct {
+	// CPU is in cores, such as "2" or "500m".
+	CPU resource.Quantity `json:"cpu"`
+	// Memory is in bytes, such as "8Gi".
+	Memory resource.Quantity `json:"memory"`
+}
+
 // Freeze is the switch that stops all changes while a ConfigMap exists.
 type Freeze struct {
 	// ConfigMap is the name of the ConfigMap. The Role own-namespace must have the same
@@ -173,7 +214,8 @@ type Prometheus struct {
 	// MaxBytes is the maximum size of an answer in bytes, from 65536 to 268435456. After a
 	// larger answer, the operator asks for less at once. Defaults to 8388608.
 	MaxBytes int64 `json:"maxBytes"`
-	// CAFile is the CA bundle for Prometheus's certificate (PEM). Defaults to the system's.
+	// CAFile is the CA bundle for Prometheus's certificate (PEM). Defaults to the system's,
+	// or, in the image, which has no system, to Mozilla's.
 	CAFile string `json:"caFile,omitempty"`
 	// CertFile and KeyFile are the client certificate and its key (PEM).
 	CertFile string `json:"certFile,omitempty"`
@@ -191,7 +233,7 @@ func Default() Operator {
 	d := func(v time.Duration) metav1.Duration { return metav1.Duration{Duration: v} }
 	return Operator{
 		TypeMeta:       metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
-		Metrics:        Metrics{BindAddress: ":8443", Secure: true},
+		Metrics:        Metrics{BindAddress: ":8443", Secure: true, CertDir: "/etc/verticalscaler-metrics", Scalers: metrics.Full},
 		Health:         Health{BindAddress: ":8081"},
 		LeaderElection: LeaderElection{Enabled: true},
 		ResyncPeriod:   d(10 * time.Minute),
@@ -205,7 +247,12 @@ func Default() Operator {
 			FullEvidence:   d(p.FullEvidence),
 			ConfidenceUnit: d(p.ConfidenceUnit),
 		},
-		Budget:    Budget{ChangesPerMinute: 300, ChangesPerMinutePerNamespace: 60, Window: time.Minute},
+		Budget: Budget{ChangesPerMinute: 300, ChangesPerMinutePerNamespace: 60, Window: time.Minute},
+		Ceilings: Ceilings{
+			Container:   Ceiling{CPU: resource.MustParse("32"), Memory: resource.MustParse("128Gi")},
+			Pod:         Ceiling{CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")},
+			NodePercent: 75,
+		},
 		Freeze:    Freeze{ConfigMap: "verticalscaler-freeze"},
 		Provision: Provision{Monitoring: true, NetworkPolicy: true},
 		Prometheus: Prometheus{
@@ -279,6 +326,10 @@ func (c Operator) validate() error {
 			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, mostChanges, v.value))
 		}
 	}
+	if !slices.Contains(metrics.Details(), c.Metrics.Scalers) {
+		errs = append(errs, fmt.Errorf("metrics.scalers must be one of %q, not %q", metrics.Details(), c.Metrics.Scalers))
+	}
+	errs = append(errs, c.Ceilings.validate()...)
 	for _, v := range []struct {
 		name, value string
 		wrong       func(string) []string
@@ -295,6 +346,36 @@ func (c Operator) validate() error {
 	}
 	errs = append(errs, c.Prometheus.validate(c.Params().History.MaxGap)...)
 	return errors.Join(errs...)
+}
+
+func (c Ceilings) validate() (errs []error) {
+	if c.NodePercent < 1 || c.NodePercent > 100 {
+		errs = append(errs, fmt.Errorf("ceilings.nodePercent must be from 1 to 100, not %d", c.NodePercent))
+	}
+	for _, v := range []struct {
+		name  string
+		value Ceiling
+	}{{"ceilings.container", c.Container}, {"ceilings.pod", c.Pod}} {
+		if _, err := quantity.CPUMillis(v.value.CPU); err != nil {
+			errs = append(errs, fmt.Errorf("%s.cpu: %w", v.name, err))
+		}
+		if _, err := quantity.MemoryBytes(v.value.Memory); err != nil {
+			errs = append(errs, fmt.Errorf("%s.memory: %w", v.name, err))
+		}
+	}
+	return errs
+}
+
+// Plan returns the ceilings as the plan reads them.
+func (c Ceilings) Plan() plan.Ceilings {
+	return plan.Ceilings{Container: c.Container.amounts(), Pod: c.Pod.amounts(), NodePercent: int64(c.NodePercent)}
+}
+
+// amounts are the amounts of a valid ceiling.
+func (c Ceiling) amounts() (a quantity.Amounts) {
+	a.CPUMillis, _ = quantity.CPUMillis(c.CPU)
+	a.MemoryBytes, _ = quantity.MemoryBytes(c.Memory)
+	return a
 }
 
 // Params returns the parameters of histories and recommendations.

@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 )
@@ -31,6 +34,14 @@ func TestDefault(t *testing.T) {
 budget:
   changesPerMinute: 300
   changesPerMinutePerNamespace: 60
+ceilings:
+  container:
+    cpu: "32"
+    memory: 128Gi
+  nodePercent: 75
+  pod:
+    cpu: "64"
+    memory: 256Gi
 collection:
   interval: 30s
 freeze:
@@ -42,6 +53,8 @@ leaderElection:
   enabled: true
 metrics:
   bindAddress: :8443
+  certDir: /etc/verticalscaler-metrics
+  scalers: full
   secure: true
 prometheus:
   address: ""
@@ -85,6 +98,9 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		"the least durations are accepted":    {text: "resyncPeriod: 1s\ncollection: {interval: 1s}", change: func(c *Operator) { c.ResyncPeriod.Duration, c.Collection.Interval.Duration = time.Second, time.Second }},
 		"no evidence at all may be enough":    {text: "recommendation: {minEvidence: 0s}", change: func(c *Operator) { c.Recommendation.MinEvidence.Duration = 0 }},
 		"a namespace for the lease is read":   {text: "leaderElection: {namespace: ops}", change: func(c *Operator) { c.LeaderElection.Namespace = "ops" }},
+		"one ceiling leaves the others":       {text: "ceilings: {pod: {cpu: 500m}}", change: func(c *Operator) { c.Ceilings.Pod.CPU = resource.MustParse("500m") }},
+		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
+		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
 		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
 		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
 		"Prometheus is asked with all that there is": {
@@ -143,6 +159,11 @@ func TestParseRejects(t *testing.T) {
 		"a negative budget of a namespace":      {text: head + "budget: {changesPerMinutePerNamespace: -1}", want: []string{"budget.changesPerMinutePerNamespace must be from 1 to 100000, not -1"}},
 		"a budget without end":                  {text: head + "budget: {changesPerMinute: 100001}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 100001"}},
 		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
+		"a share of nothing":                    {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},
+		"more than the node":                    {text: head + "ceilings: {nodePercent: 101}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 101"}},
+		"ceilings below nothing":                {text: head + "ceilings: {container: {cpu: -1}, pod: {memory: -1}}", want: []string{"ceilings.container.cpu: CPU of -1 is out of range", "ceilings.pod.memory: memory of -1 is out of range"}},
+		"ceilings beyond everything":            {text: head + "ceilings: {container: {memory: 2Ei}, pod: {cpu: 1e18}}", want: []string{"ceilings.container.memory", "ceilings.pod.cpu"}},
+		"a ceiling that is no quantity":         {text: head + "ceilings: {container: {cpu: many}}", want: []string{"decoding"}},
 		"a freeze switch with a bad name":       {text: head + "freeze: {configMap: Stop!}", want: []string{`freeze.configMap: "Stop!" is not a valid name`}},
 		"a freeze switch in a bad namespace":    {text: head + "freeze: {namespace: a.b}", want: []string{`freeze.namespace: "a.b" is not a valid name`}},
 		"negative evidence":                     {text: head + "recommendation: {minEvidence: -1s}", want: []string{"recommendation.minEvidence must be at least 0s, not -1s"}},
@@ -222,9 +243,10 @@ func TestLoad(t *testing.T) {
 // The files that we ship say what holds; what they leave out is the default.
 func TestShippedFiles(t *testing.T) {
 	local := Default()
-	local.Metrics = Metrics{BindAddress: "127.0.0.1:8080", Secure: false}
+	local.Metrics.BindAddress, local.Metrics.Secure = "127.0.0.1:8080", false
 	local.Health.BindAddress = "127.0.0.1:8081"
 	local.LeaderElection.Enabled = false
+	local.Freeze.Namespace = "verticalscaler-system"
 	for file, want := range map[string]Operator{"config.yaml": Default(), "local.yaml": local} {
 		got, err := Load(filepath.Join("..", "..", "..", "config", "manager", file))
 		if err != nil {
@@ -261,6 +283,19 @@ recommendation: {cpuHalfLife: 1s, recentHalfLife: 2s, memoryWindow: 3s, oomHalfL
 			t.Errorf("Params() (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func TestCeilingsArriveInThePlan(t *testing.T) {
+	c, err := Parse([]byte(head + "ceilings: {container: {cpu: 1500m, memory: 1Gi}, pod: {cpu: 2, memory: 0}, nodePercent: 50}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan.Ceilings{
+		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50,
+	}
+	if diff := cmp.Diff(want, c.Ceilings.Plan()); diff != "" {
+		t.Errorf("Plan() (-want +got):\n%s", diff)
+	}
 }
 
 // Whatever is in the file, it is refused or valid.

@@ -6,6 +6,8 @@ package provision
 import (
 	"embed"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,8 +41,8 @@ func wanted(o Options, owner types.UID) ([]object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if want.GetKind() == "ServiceMonitor" && !o.SecureMetrics {
-			if err := scrapePlainly(want); err != nil {
+		if want.GetKind() == "ServiceMonitor" {
+			if err := scrape(want, o); err != nil {
 				return nil, err
 			}
 		}
@@ -76,18 +78,49 @@ func read(name, namespace string) (*unstructured.Unstructured, error) {
 	return want, nil
 }
 
-// scrapePlainly asks for metrics that are served without TLS, to everybody.
-func scrapePlainly(monitor *unstructured.Unstructured) error {
+// scrape adapts the ServiceMonitor to how the metrics are served.
+func scrape(monitor *unstructured.Unstructured, o Options) error {
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 	if err != nil {
 		return fmt.Errorf("reading the endpoints of the ServiceMonitor: %w", err)
 	}
 	for _, e := range endpoints {
-		if endpoint, ok := e.(map[string]any); ok {
+		endpoint, ok := e.(map[string]any)
+		switch {
+		case !ok:
+		case !o.SecureMetrics: // no TLS, and everybody may read
 			endpoint["scheme"] = "http"
-			delete(endpoint, "bearerTokenFile")
+			delete(endpoint, "authorization")
 			delete(endpoint, "tlsConfig")
+		case isSignedByOpenShift(o.CertDir):
+			ca := map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": openShiftCAFile}}
+			if err := unstructured.SetNestedMap(endpoint, ca, "tlsConfig", "ca"); err != nil {
+				return fmt.Errorf("setting the CA of the ServiceMonitor: %w", err)
+			}
 		}
 	}
 	return unstructured.SetNestedSlice(monitor.Object, endpoints, "spec", "endpoints")
+}
+
+const (
+	// certFile and caFile are the certificate and its CA in a Secret, as cert-manager writes them.
+	certFile = "tls.crt"
+	caFile   = "ca.crt"
+	// openShiftCAFile is the CA of OpenShift's certificates for Services. OpenShift writes it to a
+	// ConfigMap in each namespace, and no ca.crt to the Secret.
+	openShiftCAFile = "service-ca.crt"
+)
+
+// isSignedByOpenShift says whether OpenShift has created the certificate in the folder.
+func isSignedByOpenShift(certDir string) bool {
+	return exists(certDir, openShiftCAFile) && !exists(certDir, caFile)
+}
+
+// exists says whether the folder has the file. It is false without a folder.
+func exists(folder, file string) bool {
+	if folder == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(folder, file))
+	return err == nil
 }

@@ -52,6 +52,47 @@ func TestScrapePlainly(t *testing.T) {
 	}
 }
 
+// Whatever the metrics are served with, a token is sent only to a server whose certificate
+// was verified for the name of the Service, and never Prometheus's own token.
+func TestATokenIsSentOnlyToAVerifiedServer(t *testing.T) {
+	folder := func(files ...string) string {
+		dir := t.TempDir()
+		for _, name := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	secret := map[string]any{"secret": map[string]any{"name": "verticalscaler-metrics-tls", "key": "ca.crt"}}
+	openShift := map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}}
+	for name, tc := range map[string]struct {
+		certDir string
+		ca      map[string]any
+	}{
+		"a certificate is missing":          {"", secret},
+		"the folder is missing":             {folder() + "/no", secret},
+		"the folder is empty":               {folder(), secret},
+		"cert-manager's":                    {folder("tls.crt", "tls.key", "ca.crt"), secret},
+		"OpenShift's":                       {folder("tls.crt", "tls.key", "service-ca.crt"), openShift},
+		"the user's, on OpenShift":          {folder("tls.crt", "tls.key", "ca.crt", "service-ca.crt"), secret},
+		"OpenShift's, before its Secret is": {folder("service-ca.crt"), openShift},
+	} {
+		objects, err := wanted(Options{Namespace: "ops", Deployment: "operator", SecureMetrics: true, CertDir: tc.certDir}, "uid-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []any{map[string]any{
+			"port": "metrics", "path": "/metrics", "scheme": "https",
+			"authorization": map[string]any{"credentials": map[string]any{"name": "verticalscaler-metrics-scraper", "key": "token"}},
+			"tlsConfig":     map[string]any{"serverName": "verticalscaler-metrics.ops.svc", "ca": tc.ca},
+		}}
+		if diff := cmp.Diff(want, endpoints(objects[0].want)); diff != "" {
+			t.Errorf("%s: endpoints (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Each alert has a section in the runbook, and each section has an alert.
 func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "runbook.md"))
@@ -82,7 +123,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 			if got := annotations["runbook_url"]; got != want {
 				t.Errorf("%s leads to %v, want %s", name, got, want)
 			}
-			for _, part := range []string{"**Means:**", "**Check**", "**Do:**"} {
+			for _, part := range []string{"**Meaning:**", "**Impact:**", "**Diagnosis:**", "**Mitigation:**"} {
 				if !strings.Contains(sections[name], part) {
 					t.Errorf("the runbook has no section %s, or it lacks %s", name, part)
 				}
@@ -139,6 +180,42 @@ func TestObjectsFitWhatIsInstalled(t *testing.T) {
 	for _, o := range objects {
 		if !slices.Contains(granted, o.want.GetName()) {
 			t.Errorf("%s %s is in none of the rules, which name %q", o.want.GetKind(), o.want.GetName(), granted)
+		}
+	}
+}
+
+// The Secrets and the name in the ServiceMonitor are those that the manifests create.
+func TestTheServiceMonitorFitsTheManifests(t *testing.T) {
+	objects, err := wanted(Options{Namespace: "verticalscaler-system", Deployment: "operator", SecureMetrics: true}, "uid-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(path ...string) string {
+		t.Helper()
+		value, _, err := unstructured.NestedString(endpoints(objects[0].want)[0].(map[string]any), path...)
+		if err != nil || value == "" {
+			t.Fatalf("%q is %q, %v", path, value, err)
+		}
+		return value
+	}
+	scraper, certificate := at("authorization", "credentials", "name"), at("tlsConfig", "ca", "secret", "name")
+	for file, want := range map[string]string{
+		"dist/monitoring.yaml":                                    "\nkind: Secret\nmetadata:\n  annotations:\n    kubernetes.io/service-account.name: " + scraper + "\n  name: " + scraper + "\n",
+		"dist/monitoring-cert-manager.yaml":                       "\n  secretName: " + certificate + "\n",
+		"dist/install.yaml":                                       "\n    service.beta.openshift.io/serving-cert-secret-name: " + certificate + "\n",
+		"config/manager/manager.yaml":                             "\n          - secret:\n              name: " + certificate + "\n              optional: true\n",
+		"docs/monitoring.md":                                      " create secret generic " + certificate + " ",
+		"bundle/manifests/verticalscaler-metrics_v1_service.yaml": "\n    service.beta.openshift.io/serving-cert-secret-name: " + certificate + "\n",
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q", file, want)
+		}
+		if name := at("tlsConfig", "serverName"); strings.Contains(file, "cert-manager") && !strings.Contains(string(text), "\n  - "+name+"\n") {
+			t.Errorf("%s has no certificate for %s", file, name)
 		}
 	}
 }

@@ -55,6 +55,8 @@ type Options struct {
 	// SecureMetrics says that the metrics are served over TLS, to those who may read
 	// them.
 	SecureMetrics bool
+	// CertDir is the folder of the certificate of the metrics.
+	CertDir string
 	// ResyncPeriod is how often the objects are looked at.
 	ResyncPeriod time.Duration
 }
@@ -148,6 +150,9 @@ func (p *Provisioner) Round(ctx context.Context) (done bool) {
 	for _, o := range objects {
 		became, err := p.settle(ctx, o, deployment.GetUID())
 		p.report(ctx, o.want, became, err)
+		if o.want.GetKind() == "ServiceMonitor" && o.on && err == nil && became != notServed {
+			p.tellOfCertificate(ctx)
+		}
 		done = done && became != former && !isPassing(err)
 	}
 	return done
@@ -271,6 +276,17 @@ func (p *Provisioner) report(ctx context.Context, want *unstructured.Unstructure
 		p.told[key] = ""
 		log.FromContext(ctx).Info(string(became), key, name)
 	}
+}
+
+// tellOfCertificate says once that Prometheus cannot scrape the operator yet: it refuses a
+// self-signed certificate.
+func (p *Provisioner) tellOfCertificate(ctx context.Context) {
+	if !p.SecureMetrics || exists(p.CertDir, certFile) {
+		p.told[certFile] = ""
+		return
+	}
+	p.tell(ctx, certFile, "missing", "Prometheus does not scrape the metrics until they have a certificate: create the Secret, see docs/monitoring.md",
+		"Secret", p.Namespace+"/verticalscaler-metrics-tls")
 }
 
 // tell says what an object waits for, unless it was the last thing said of it.

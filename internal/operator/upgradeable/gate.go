@@ -48,7 +48,7 @@ const (
 
 // messages has the message for each reason.
 var messages = map[string]string{
-	ReasonStepInProgress:   "Pods are being resized or rolled out: see the scalers with the condition Reconciling=True",
+	ReasonStepInProgress:   "Pods are being resized or rolled out: see the scalers with the condition Changing=True",
 	ReasonNoStepInProgress: "No pods are being resized or rolled out",
 	ReasonTimeLimitReached: "Pods are being resized or rolled out, but upgrades have waited for 30 minutes",
 	ReasonOperatorStopped:  "The operator has stopped; the next one continues the step",
@@ -77,25 +77,60 @@ const (
 // Setup adds the gate to the manager, if OLM provides an OperatorCondition. The namespace
 // is the operator's own.
 func Setup(mgr ctrl.Manager, namespace string) error {
+	condition, err := Find(mgr, namespace)
+	if err != nil || condition == nil {
+		return err
+	}
+	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}})
+}
+
+// OperatorCondition is the object in which the operator reports to OLM and its users.
+type OperatorCondition struct {
+	Client client.Client
+	Key    types.NamespacedName
+}
+
+// Find returns the OperatorCondition that OLM provides; nil if there is none. The namespace
+// is the operator's own.
+func Find(mgr ctrl.Manager, namespace string) (*OperatorCondition, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: os.Getenv(ConditionNameEnv)}
 	switch {
 	case key.Name == "":
 		mgr.GetLogger().V(1).Info("Upgrades are not delayed: OLM provides no OperatorCondition")
-		return nil
+		return nil, nil
 	case namespace == "":
 		mgr.GetLogger().Info("Upgrades are not delayed: the operator's namespace is unknown", "operatorCondition", key.Name)
-		return nil
+		return nil, nil
 	}
 	scheme := runtime.NewScheme()
 	if err := operatorsv2.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("registering OperatorCondition: %w", err)
+		return nil, fmt.Errorf("registering OperatorCondition: %w", err)
 	}
 	// OLM grants get, update and patch of the one object. A cache would list and watch.
 	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme})
 	if err != nil {
-		return fmt.Errorf("creating a client for the OperatorCondition: %w", err)
+		return nil, fmt.Errorf("creating a client for the OperatorCondition: %w", err)
 	}
-	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Client: live, Key: key, Clock: clock.RealClock{}})
+	return &OperatorCondition{Client: live, Key: key}, nil
+}
+
+// Set sets the condition, unless it is as it should be. OLM and administrators write to the
+// same object.
+func (o *OperatorCondition) Set(ctx context.Context, c metav1.Condition) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var object operatorsv2.OperatorCondition
+		if err := o.Client.Get(ctx, o.Key, &object); err != nil {
+			return err
+		}
+		if !meta.SetStatusCondition(&object.Spec.Conditions, c) {
+			return nil
+		}
+		return o.Client.Update(ctx, &object)
+	})
+	if err != nil {
+		return fmt.Errorf("writing OperatorCondition %s: %w", o.Key, err)
+	}
+	return nil
 }
 
 // Gate keeps the condition Upgradeable up to date. It runs on the leader, and sends no
@@ -163,24 +198,13 @@ func (g *Gate) update(ctx context.Context, logger logr.Logger) error {
 	return nil
 }
 
-// write sets the condition. OLM and administrators write to the same object.
+// write sets the condition.
 func (g *Gate) write(ctx context.Context, reason string) error {
 	c := metav1.Condition{Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue, Reason: reason, Message: messages[reason]}
 	if reason == ReasonStepInProgress {
 		c.Status = metav1.ConditionFalse
 	}
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		var object operatorsv2.OperatorCondition
-		if err := g.Client.Get(ctx, g.Key, &object); err != nil {
-			return err
-		}
-		meta.SetStatusCondition(&object.Spec.Conditions, c)
-		return g.Client.Update(ctx, &object)
-	})
-	if err != nil {
-		return fmt.Errorf("writing OperatorCondition %s: %w", g.Key, err)
-	}
-	return nil
+	return (&OperatorCondition{Client: g.Client, Key: g.Key}).Set(ctx, c)
 }
 
 // release allows upgrades when the operator stops: a stopped operator cannot.
@@ -197,7 +221,7 @@ func (g *Gate) release(ctx context.Context, logger logr.Logger) {
 
 // blocks reports whether a step of the scaler is in progress and blocks upgrades.
 func blocks(s v1beta1.VerticalScaler, now time.Time) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReconciling)
+	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionChanging)
 	return c != nil && c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) < stepLimit
 }
 

@@ -114,7 +114,7 @@ func TestALongStepStopsBlocking(t *testing.T) {
 		"a step of 10 minutes":                {metav1.ConditionTrue, 10 * time.Minute, false},
 		"no step":                             {metav1.ConditionFalse, 0, false},
 	} {
-		if got := blocks(*reconciling(tc.status, noon.Add(-tc.age)), noon); got != tc.want {
+		if got := blocks(*changing(tc.status, noon.Add(-tc.age)), noon); got != tc.want {
 			t.Errorf("%s blocks upgrades: %t, want %t", name, got, tc.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 	if err := errors.Join(operatorsv2.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	scaler := reconciling(metav1.ConditionTrue, noon)
+	scaler := changing(metav1.ConditionTrue, noon)
 	condition := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "operator.v1"}}
 	var writes int
 	var fails error
@@ -193,11 +193,38 @@ func TestTheGateWritesChangesOnly(t *testing.T) {
 	update(ReasonNoStepInProgress, 7)
 }
 
-func reconciling(status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalScaler {
+func changing(status metav1.ConditionStatus, since time.Time) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Status: v1beta1.VerticalScalerStatus{Conditions: []metav1.Condition{
-			{Type: v1beta1.ConditionReconciling, Status: status, LastTransitionTime: metav1.NewTime(since)},
+			{Type: v1beta1.ConditionChanging, Status: status, LastTransitionTime: metav1.NewTime(since)},
 		}},
+	}
+}
+
+func TestAConditionIsWrittenOnlyIfItChanges(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := operatorsv2.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	object := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "ours"}}
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			writes++
+			return c.Update(ctx, o, options...)
+		},
+	}).Build()
+	o := &OperatorCondition{Client: c, Key: client.ObjectKeyFromObject(object)}
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionTrue} {
+		if err := o.Set(t.Context(), metav1.Condition{Type: "Any", Status: status, Reason: "Any"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 2 {
+		t.Errorf("%d writes", writes)
+	}
+	if err := c.Get(t.Context(), o.Key, object); err != nil || !meta.IsStatusConditionTrue(object.Spec.Conditions, "Any") {
+		t.Errorf("conditions %+v, %v", object.Spec.Conditions, err)
 	}
 }

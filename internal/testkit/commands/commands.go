@@ -58,7 +58,8 @@ var packagesOf = map[string][]string{
 	"test-olm":         {"./test/olm"},
 	"test-node":        {"./test/node"},
 	"test-node-olm":    {"./test/node/olm"},
-	"test-prometheus":  {"./test/prometheus"},
+	"test-prometheus":  {"./test/prometheus", "./test/prometheus/rules"},
+	"test-web":         {"./cmd/kubectl-vscaler"},
 	"bundle-validate":  {"./test/bundle"},
 }
 

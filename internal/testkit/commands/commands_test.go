@@ -4,6 +4,7 @@
 package commands_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,27 @@ func TestACommandThatNamesNothingIsRefused(t *testing.T) {
 	} {
 		if err := commands.Check("../../..", command); (err == nil) != good {
 			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
+
+func TestTablesAreRead(t *testing.T) {
+	const text = "# Page\n\n| a | b |\n|---|---|\n| x | `A\\|B` |\n| y | |\n\ntext\n\n## More\n\n| c |\n|---|\n| z |\n"
+	want := []commands.Row{
+		{Heading: "Page", Cells: []string{"x", "`A|B`"}}, {Heading: "Page", Cells: []string{"y", ""}}, {Heading: "More", Cells: []string{"z"}},
+	}
+	if diff := cmp.Diff(want, commands.Rows(text)); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvidenceThatDoesNotExistIsRefused(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	for evidence, good := range map[string]bool{
+		"docs/README.md": true, "docs/nothing.md": false, "make test": true, "make nothing": false, "a word": false,
+	} {
+		if err := commands.Exists(root, evidence); (err == nil) != good {
+			t.Errorf("%q: %v", evidence, err)
 		}
 	}
 }

@@ -16,7 +16,8 @@
 //     most its maximum. A value that was beyond its maximum before may stay.
 //   - The QoS class of a pod does not change.
 //   - No request is lowered while a running pod of the Deployment has no usage. The end of a
-//     startup boost, a maximum that the user lowers and a reverted template are not usage.
+//     startup boost, a maximum that the user lowers and a reverted template are not usage. A
+//     resize that is withdrawn lowers nothing: the kubelet has not granted it.
 //
 // A reconcile may have seen a scaler before its latest edit, so what the previous spec
 // allows is allowed, too.
@@ -185,8 +186,14 @@ func (m *Monitor) pod(before, after *corev1.Pod) {
 	if owner := metav1.GetControllerOf(after); owner != nil {
 		w.set = owner.UID
 	}
-	changes, rest := compare(before.Spec, after.Spec)
+	spec := before.Spec.DeepCopy()
+	followPodLevel(spec.Resources, after.Spec.Resources)
+	changes, rest := compare(*spec, after.Spec)
 	w.changes = changes
+	for i := range w.changes {
+		c := &w.changes[i]
+		c.requestLowered = c.requestLowered && !c.isApplied(before)
+	}
 	if rest {
 		w.wrong = append(w.wrong, "more than resources of containers was changed")
 	}
@@ -196,8 +203,37 @@ func (m *Monitor) pod(before, after *corev1.Pod) {
 	m.writes = append(m.writes, w)
 }
 
+// isApplied reports whether the kubelet has applied the request, so that a resize is only withdrawn.
+func (c change) isApplied(pod *corev1.Pod) bool {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == c.container && status.Resources != nil {
+			applied, ok := status.Resources.Requests[c.resource]
+			return ok && applied.Cmp(c.request) == 0
+		}
+	}
+	return false
+}
+
+// followPodLevel sets the CPU and memory of pod-level resources as they are after a resize, where they were
+// set before.
+func followPodLevel(before, after *corev1.ResourceRequirements) {
+	if before == nil || after == nil {
+		return
+	}
+	for _, lists := range [][2]corev1.ResourceList{{before.Requests, after.Requests}, {before.Limits, after.Limits}} {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if amount, ok := lists[1][name]; ok && !lists[0].Name(name, resource.DecimalSI).IsZero() {
+				lists[0][name] = amount
+			}
+		}
+	}
+}
+
 func qos(p *corev1.Pod) corev1.PodQOSClass {
 	read := workload.ReadPod(p, true)
+	if read.PodLevelResources {
+		return workload.QoSOf([]workload.Container{{Resources: read.PodLevel}})
+	}
 	return workload.QoSOf(read.Containers, read.Others)
 }
 
@@ -294,24 +330,34 @@ func hasOnlyLost(was, is metav1.ManagedFieldsEntry) bool {
 // changed.
 func compare(before, after corev1.PodSpec) (changes []change, rest bool) {
 	with := before.DeepCopy()
+	for i := range with.InitContainers {
+		if i < len(after.InitContainers) && workload.IsSidecar(&with.InitContainers[i]) {
+			changes = append(changes, compareContainer(&with.InitContainers[i], &after.InitContainers[i])...)
+		}
+	}
 	for i := range with.Containers {
-		if i >= len(after.Containers) {
-			break
+		if i < len(after.Containers) {
+			changes = append(changes, compareContainer(&with.Containers[i], &after.Containers[i])...)
 		}
-		was, is := with.Containers[i].Resources, after.Containers[i].Resources
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			c := change{container: after.Containers[i].Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
-			request, limit := was.Requests[name], was.Limits[name]
-			if c.request.Cmp(request) == 0 && c.limit.Cmp(limit) == 0 {
-				continue
-			}
-			c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
-			c.requestLowered, c.requestBefore, c.limitBefore = c.request.Cmp(request) < 0, request, limit
-			changes = append(changes, c)
-		}
-		with.Containers[i].Resources = is
 	}
 	return changes, !apiequality.Semantic.DeepEqual(*with, after)
+}
+
+// compareContainer lists the changed resources of a container, and sets them.
+func compareContainer(with, after *corev1.Container) (changes []change) {
+	was, is := with.Resources, after.Resources
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		c := change{container: after.Name, resource: name, request: is.Requests[name], limit: is.Limits[name]}
+		request, limit := was.Requests[name], was.Limits[name]
+		if c.request.Cmp(request) == 0 && c.limit.Cmp(limit) == 0 {
+			continue
+		}
+		c.requestRaised, c.limitRaised = c.request.Cmp(request) > 0, c.limit.Cmp(limit) > 0 && !limit.IsZero()
+		c.requestLowered, c.requestBefore, c.limitBefore = c.request.Cmp(request) < 0, request, limit
+		changes = append(changes, c)
+	}
+	with.Resources = is
+	return changes
 }
 
 // judge checks a write against the scalers of that time.

@@ -130,6 +130,11 @@ func suspended(s *v1beta1.VerticalScalerSpec) { s.Suspend = true }
 
 func TestMonitor(t *testing.T) {
 	const us = "verticalscaler"
+	sharing := func(cpu string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}, Limits: corev1.ResourceList{"cpu": resource.MustParse("4")}}
+		}
+	}
 	small, large := pod("100m", "1", ""), pod("200m", "1", us)
 	template, written := deployment("100m", "1", ""), deployment("200m", "1", us)
 	edited := scaler(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.CooldownSeconds = ptr.To[int32](0) }, suspended)
@@ -177,6 +182,17 @@ func TestMonitor(t *testing.T) {
 		"an init container": {
 			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", us, func(p *corev1.Pod) {
 				p.Spec.InitContainers[0].Resources = resources("1", "1")
+			}))}, 1, "more than resources of containers",
+		},
+		"pod-level resources, which follow": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, pod("100m", "1", "", sharing("1"))), happens(watch.Modified, pod("200m", "1", us, sharing("2")))}, 1, "",
+		},
+		"new pod-level resources": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, small), happens(watch.Modified, pod("200m", "1", us, sharing("2")))}, 1, "more than resources of containers",
+		},
+		"a pod-level resource that is not sized": {
+			story{happens(watch.Added, scaler()), happens(watch.Added, set()), happens(watch.Added, pod("100m", "1", "", sharing("1"))), happens(watch.Modified, pod("200m", "1", us, sharing("2"), func(p *corev1.Pod) {
+				p.Spec.Resources.Limits["hugepages-2Mi"] = resource.MustParse("2Mi")
 			}))}, 1, "more than resources of containers",
 		},
 		"a template":              {story{happens(watch.Added, scaler(inMode("Rollout"))), happens(watch.Added, template), happens(watch.Modified, written)}, 1, ""},

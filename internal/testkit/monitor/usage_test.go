@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +31,14 @@ func other(changes ...func(*corev1.Pod)) *corev1.Pod {
 // boosting gives a container more CPU while it starts.
 func boosting(s *v1beta1.VerticalScalerSpec) {
 	s.ResourcePolicy.ContainerPolicies[0].StartupBoost = &v1beta1.StartupBoost{}
+}
+
+// applied is a pod whose kubelet has applied another CPU request.
+func applied(cpu string, p *corev1.Pod) *corev1.Pod {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+	}}
+	return p
 }
 
 func TestRequestsThatAreLoweredInSilence(t *testing.T) {
@@ -60,6 +69,8 @@ func TestRequestsThatAreLoweredInSilence(t *testing.T) {
 		"a pod of another Deployment":       {other: other(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "rs-of-another" }), answers: []string{silent, silent, silent}, write: lowered},
 		"a boost that ends":                 {scaler: scaler(boosting), answers: []string{silent, silent, silent}, write: lowered},
 		"a maximum that has fallen":         {before: pod("1500m", "2", ""), answers: []string{silent, silent, silent}, write: pod("1", "2", us)},
+		"a resize that is withdrawn":        {before: applied("50m", pod("100m", "1", "")), answers: []string{silent, silent, silent}, write: lowered},
+		"more than a resize is withdrawn":   {before: applied("70m", pod("100m", "1", "")), answers: []string{silent, silent, silent}, write: lowered, bad: true},
 		"a template":                        {scaler: scaler(inMode("Rollout")), before: deployment("100m", "1", ""), answers: []string{silent, silent, silent}, write: deployment("50m", "1", us), bad: true},
 		"a template that is reverted":       {scaler: reverting, before: deployment("100m", "1", ""), answers: []string{silent, silent, silent}, write: deployment("50m", "1", us)},
 	} {

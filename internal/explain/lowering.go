@@ -1,0 +1,176 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+// mostLowerings is how many requests an advice names.
+const mostLowerings = 3
+
+// waitsForEvidence says that the operator keeps a request above its target until more usage has been
+// observed, and that it runs, as far as that is known.
+func waitsForEvidence(e Evidence) bool {
+	s := e.Scaler
+	applied := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionApplied)
+	if e.Now.IsZero() || applied == nil || applied.Reason != v1beta1.ReasonWithinBounds || s.Status.ObservedGeneration < s.Generation {
+		return false
+	}
+	operator, ok := e.Operators.Serving(*s).For(s.Namespace)
+	return !ok || !operator.IsSilent(e.Now)
+}
+
+// observedNow is about how much usage has been observed until now. The status says how much there was
+// when the recommendation last changed, which it does whenever the evidence has doubled.
+func observedNow(e Evidence, published time.Duration) time.Duration {
+	doubled := time.Minute
+	for doubled <= published && doubled < longestObserved {
+		doubled *= 2
+	}
+	written := statusWritten(e.Scaler)
+	if written.IsZero() {
+		return published
+	}
+	return max(published, min(published+max(0, e.Now.Sub(written)), doubled))
+}
+
+// longestObserved is longer than any history.
+const longestObserved = 20 * 365 * 24 * time.Hour
+
+// untilLowered is about how long it takes until the request of a resource is lowered, if usage stays as
+// it is: until enough of it has been observed, and the cooldown has passed. It is 0 if the request does
+// not wait for that, or if something else may keep it.
+func untilLowered(e Evidence, r Resource, published time.Duration) time.Duration {
+	request, target := r.request(), r.Target.Value()
+	isClose := (request-target)*100 <= request*int64(r.TolerancePercent)
+	isBounded := r.MaxAllowed.Value() > 0 && r.MaxAllowed.Value() <= r.UpperBound.Value()
+	isKept := len(r.Reverted) > 0 || slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Code == recommend.NotLowered })
+	if !r.Moves || isClose || isBounded || isKept || r.hasWholeCores(e.Scaler) {
+		return 0
+	}
+	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published)
+	if enough == 0 {
+		return 0
+	}
+	left := enough - observedNow(e, published)
+	if d := e.Scaler.Status.Decision; d != nil {
+		left = max(left, d.Time.Add(scaler.Cooldown(&e.Scaler.Spec)).Sub(e.Now))
+	}
+	return max(left, time.Minute)
+}
+
+// request is the request that the operator compares with the target: the decided one, or else the
+// largest of the pods, or else that of the template.
+func (r Resource) request() int64 {
+	if r.Decided != nil {
+		return r.Decided.Value()
+	}
+	most := int64(0)
+	for _, s := range r.Pods {
+		most = max(most, s.Request.Value())
+	}
+	if most == 0 && r.Template != nil {
+		most = r.Template.Request.Value()
+	}
+	return most
+}
+
+// hasWholeCores says that the request may stay because it is one of whole CPUs, and new pods may get it.
+func (r Resource) hasWholeCores(s *v1beta1.VerticalScaler) bool {
+	const core = 1000
+	if scaler.Mode(&s.Spec) == v1beta1.UpdateModeInPlace && scaler.Fallback(&s.Spec) == v1beta1.FallbackWait {
+		return false
+	}
+	return r.Resource == recommend.CPU && r.Template != nil && r.Template.Limit.Value() > 0 && r.Template.Limit.Value()%core == 0 &&
+		r.Template.Limit.Value() == r.Template.Request.Value()
+}
+
+// Lowering says when the request is lowered, as a sentence; empty if it does not wait for more usage to
+// be observed, or if the time is not known.
+func (r Resource) Lowering() string {
+	if r.LoweredInSeconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s is lowered in about %s, when enough usage has been observed.", amountOf(r.Resource, r.request()), about(time.Duration(r.LoweredInSeconds)*time.Second))
+}
+
+// adviceFor is the advice for a reason. For requests that wait for more usage to be observed, it says how
+// long that takes, as far as that is known.
+func adviceFor(reason Reason, s *v1beta1.VerticalScaler, containers []Container) string {
+	if reason.Reason != v1beta1.ReasonWithinBounds {
+		return reason.Advice
+	}
+	type lowering struct {
+		what string
+		in   time.Duration
+	}
+	var all []lowering
+	for _, c := range containers {
+		for _, r := range c.Resources {
+			if r.LoweredInSeconds > 0 {
+				all = append(all, lowering{c.Name + " " + r.Resource, time.Duration(r.LoweredInSeconds) * time.Second})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return reason.Advice
+	}
+	slices.SortStableFunc(all, func(a, b lowering) int { return cmp.Compare(a.in, b.in) })
+	var parts []string
+	for i, l := range all[:min(len(all), mostLowerings)] {
+		verb := ""
+		if i == 0 {
+			verb = "is lowered "
+		}
+		parts = append(parts, fmt.Sprintf("%s %sin about %s", l.what, verb, about(l.in)))
+	}
+	if more := len(all) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more later", more))
+	}
+	text := parts[0]
+	if last := len(parts) - 1; last > 0 {
+		text = strings.Join(parts[:last], ", ") + ", and " + parts[last]
+	}
+	earliest := ""
+	if len(s.Spec.UpdatePolicy.Windows) > 0 {
+		earliest = " and a window is open"
+	}
+	return fmt.Sprintf("Wait: %s, when enough usage has been observed%s. To lower it now, set maxAllowed.", text, earliest)
+}
+
+// about is a time that is only estimated, in words: "7 min", "2 h 20 min", "18 h", "3 days".
+func about(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 10*time.Minute:
+		d = max(time.Minute, d.Round(time.Minute))
+	case d < time.Hour:
+		d = d.Round(5 * time.Minute)
+	case d < 6*time.Hour:
+		d = d.Round(10 * time.Minute)
+	case d < 2*day:
+		d = d.Round(time.Hour)
+	default:
+		return fmt.Sprintf("%d days", d.Round(day)/day)
+	}
+	hours, minutes := d/time.Hour, d%time.Hour/time.Minute
+	switch {
+	case hours == 0:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes == 0:
+		return fmt.Sprintf("%d h", hours)
+	}
+	return fmt.Sprintf("%d h %d min", hours, minutes)
+}

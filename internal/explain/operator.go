@@ -1,0 +1,114 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// silentAfter is how long an operator may be silent. Its leader renews the lease every 2 seconds, and
+// another leader takes over after 15 seconds. The rest is for an operator that restarts on another
+// node, and for clocks that differ.
+const silentAfter = time.Minute
+
+// Operator is an operator of the cluster, as its lease shows it.
+type Operator struct {
+	Namespace string `json:"namespace"`
+	// LastHeard is when its leader last renewed the lease, by the clock of its node.
+	LastHeard metav1.Time `json:"lastHeard"`
+	// HasStopped says that the leader has released the lease: it was stopped, and did not crash.
+	HasStopped bool `json:"hasStopped,omitempty"`
+	// Version is the version of the leader; empty if it is not known.
+	Version string `json:"version,omitempty"`
+}
+
+// Operators are the operators of the cluster, one per lease.
+type Operators []Operator
+
+// OperatorsOf reads the leases of operators, and ignores all others.
+func OperatorsOf(leases []coordinationv1.Lease) (out Operators) {
+	for _, l := range leases {
+		if l.Name != v1beta1.LeaseName || l.Spec.RenewTime == nil {
+			continue
+		}
+		out = append(out, Operator{
+			Namespace: l.Namespace, LastHeard: metav1.NewTime(l.Spec.RenewTime.Time), HasStopped: l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "",
+			Version: l.Labels[v1beta1.VersionLabel],
+		})
+	}
+	slices.SortFunc(out, func(a, b Operator) int { return b.LastHeard.Compare(a.LastHeard.Time) })
+	return out
+}
+
+// Serving drops the leases that are no longer those of the operator: a status that was written more
+// than a minute after the last renewal shows that an operator runs without that lease, such as one
+// without leader election beside what an earlier installation has left.
+func (o Operators) Serving(scalers ...v1beta1.VerticalScaler) Operators {
+	out := slices.Clone(o)
+	for i := range scalers {
+		s := &scalers[i]
+		for {
+			operator, ok := out.For(s.Namespace)
+			if !ok || !operator.IsSilent(statusWritten(s)) {
+				break
+			}
+			out = slices.DeleteFunc(out, func(other Operator) bool { return other == operator })
+		}
+	}
+	return out
+}
+
+// statusWritten is when the status was last written, as far as its times and the managed fields tell.
+func statusWritten(s *v1beta1.VerticalScaler) (latest time.Time) {
+	note := func(t time.Time) {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	for _, c := range s.Status.Conditions {
+		note(c.LastTransitionTime.Time)
+	}
+	for _, f := range s.ManagedFields {
+		if f.Subresource == "status" && f.Time != nil {
+			note(f.Time.Time)
+		}
+	}
+	return latest
+}
+
+// For is the operator that serves a namespace: the one in the namespace itself, else the one that
+// was heard of last. It is false if none is known.
+func (o Operators) For(namespace string) (Operator, bool) {
+	if i := slices.IndexFunc(o, func(o Operator) bool { return o.Namespace == namespace }); i >= 0 {
+		return o[i], true
+	}
+	if len(o) == 0 {
+		return Operator{}, false
+	}
+	return o[0], true
+}
+
+// doubt is the state of an object that was Ready before the operator fell silent.
+func (o Operator) doubt() (status metav1.ConditionStatus, reason, message string, ends End, advice string) {
+	message = fmt.Sprintf("The operator in namespace %s has not reported since %s", o.Namespace, o.LastHeard.UTC().Format(time.RFC3339))
+	return metav1.ConditionUnknown, operatorSilent.Reason, message, operatorSilent.Ends, operatorSilent.Advice
+}
+
+// IsSilent reports whether the operator has not been heard of for more than a minute.
+func (o Operator) IsSilent(now time.Time) bool { return now.Sub(o.LastHeard.Time) > silentAfter }
+
+// Report says when the operator was last heard of.
+func (o Operator) Report(now time.Time) string {
+	if o.HasStopped && o.IsSilent(now) {
+		return fmt.Sprintf("The operator in namespace %s was stopped %s ago", o.Namespace, age(now, o.LastHeard))
+	}
+	return fmt.Sprintf("The operator in namespace %s was last heard of %s ago", o.Namespace, age(now, o.LastHeard))
+}

@@ -1,0 +1,67 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// OwnedExplanation is all that is known about a ScaledDeployment that has no scaler.
+type OwnedExplanation struct {
+	OwnedRow `json:",inline"`
+	// Purpose is what the object is for, in a sentence.
+	Purpose string `json:"purpose"`
+	// Findings are the reasons for its state, with meaning and advice.
+	Findings []Finding `json:"findings"`
+}
+
+// OfOwned explains a ScaledDeployment.
+func OfOwned(d *v1beta1.ScaledDeployment) OwnedExplanation {
+	out := OwnedExplanation{OwnedRow: OwnedRowOf(d)}
+	out.Purpose = fmt.Sprintf("Owns Deployment %s", out.Deployment)
+	if d.Spec.Scaling == nil {
+		out.Purpose += ", which it does not size: spec.scaling is not set."
+	} else {
+		out.Purpose += " and a VerticalScaler, which does not exist yet."
+	}
+	out.Findings = []Finding{{Reason: Reason{Reason: out.Reason, Means: out.Message, Ends: out.Ends, Advice: out.Advice}}}
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Reason == out.Reason {
+		reason, _ := ReasonFor(c.Reason)
+		out.Findings[0] = Finding{Reason: reason, Condition: c.Type, Message: c.Message, Since: sinceOf(*c)}
+	}
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionSized); c != nil && c.Status != metav1.ConditionTrue && c.Reason != out.Reason {
+		reason, _ := ReasonFor(c.Reason)
+		out.Findings = append(out.Findings, Finding{Reason: reason, Condition: c.Type, Message: c.Message, Since: sinceOf(*c)})
+	}
+	return out
+}
+
+// WriteJSON writes the explanation as JSON.
+func (x OwnedExplanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
+
+// WriteYAML writes it as YAML.
+func (x OwnedExplanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
+
+// WriteText writes the explanation as text. Ages are relative to now.
+func (x OwnedExplanation) WriteText(w io.Writer, now time.Time) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
+	line("ScaledDeployment %s/%s", x.Namespace, x.Name)
+	line("  %s", x.Purpose)
+	line("")
+	line("Ready: %s; %s pods are available", strings.ToLower(string(x.Ready)), strings.Replace(x.Available, "/", " of ", 1))
+	for _, f := range x.Findings {
+		f.write(line, now)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,60 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+// docs/plugin.md shows the tree of TestTree.
+func TestThePageShowsATree(t *testing.T) {
+	page, err := os.ReadFile("../../docs/plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := os.ReadFile("testdata/tree.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```\n"+string(printed)+"```\n") {
+		t.Errorf("docs/plugin.md does not show\n%s", printed)
+	}
+}
+
+// docs/plugin.md shows what status prints.
+func TestThePageShowsWhatStatusPrints(t *testing.T) {
+	named := func(name string, summary v1beta1.Summary, changes ...change) explain.Row {
+		e := checkout(changes...)
+		e.Scaler.Name, e.Scaler.Spec.DeploymentName, e.Scaler.Status.Summary = name, name, &summary
+		return explain.RowOf(explain.Evidence{Scaler: e.Scaler})
+	}
+	o := explain.Overview{Scalers: []explain.Row{
+		named("checkout", v1beta1.Summary{CPU: "500m->310m", Memory: "512Mi->640Mi", Pods: "4/6"}, conditions("Applied False Resizing Pods are being resized in place")),
+		named("web", v1beta1.Summary{CPU: "230m", Memory: "480Mi", Pods: "2/2"}, conditions("Applied True HPAConflict All pods have the decided size")),
+		named("search", v1beta1.Summary{CPU: "500m (230m)", Memory: "480Mi", Pods: "0/2"}, conditions("Ready True RecommendOnly -", "Applied False RecommendOnly -"),
+			spec(func(s *v1beta1.VerticalScalerSpec) { s.UpdatePolicy.UpdateMode = "Recommend" })),
+		named("api", v1beta1.Summary{}, conditions("Ready True WaitingForDeployment Waiting", "Applied Unknown WaitingForDeployment Waiting")),
+	}}
+	var printed bytes.Buffer
+	if err := o.WriteTable(&printed, noon, explain.Columns{}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(page), "```\nNAME ")
+	shown, _, _ = strings.Cut("NAME "+shown, "```")
+	if diff := cmp.Diff(strings.Split(printed.String(), "\n"), strings.Split(shown, "\n")); diff != "" {
+		t.Errorf("docs/plugin.md (-printed +shown):\n%s", diff)
+	}
+}

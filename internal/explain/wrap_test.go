@@ -1,0 +1,67 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+)
+
+func TestWrap(t *testing.T) {
+	const text = "VerticalScaler shop/web\n    message   one two three four five six seven eight\n        200m  the highest usage of the last 15 minutes\n"
+	const want = `VerticalScaler shop/web
+    message   one two three four five
+              six seven eight
+        200m  the highest usage of the
+              last 15 minutes
+`
+	if got := explain.Wrap(text, 40); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := explain.Wrap(text, 0); got != text {
+		t.Errorf("without a terminal:\n%s", got)
+	}
+}
+
+// In a terminal, nothing is wider than it, and nothing is lost.
+func TestWidthOfExplanations(t *testing.T) {
+	for name, e := range cases() {
+		var got bytes.Buffer
+		if err := explain.Of(e).WriteText(&got, noon); err != nil {
+			t.Fatal(err)
+		}
+		for _, width := range []int{60, 80, 120} {
+			wrapped := explain.Wrap(got.String(), width)
+			for line := range strings.Lines(wrapped) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && len(strings.Fields(line)) > 1 { // a word is not broken
+					t.Errorf("%s: %d columns in a terminal of %d: %s", name, n, width, line)
+				}
+			}
+			if a, b := strings.Fields(got.String()), strings.Fields(wrapped); strings.Join(a, " ") != strings.Join(b, " ") {
+				t.Errorf("%s: words are lost:\n%s", name, wrapped)
+			}
+		}
+	}
+}
+
+// The tables of status fit into a terminal of 100 columns, with names that are not too long.
+func TestWidthOfTables(t *testing.T) {
+	var o explain.Overview
+	for _, e := range cases() {
+		o.Scalers = append(o.Scalers, explain.RowOf(e))
+	}
+	var got bytes.Buffer
+	if err := o.WriteTable(&got, noon, explain.Columns{}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(got.String()) {
+		if utf8.RuneCountInString(line) > 100 {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+}

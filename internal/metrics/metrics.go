@@ -1,0 +1,80 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics has what the operator tells Prometheus: metrics with a stability level, and
+// the series about scalers (Scalers). docs/metrics.md is generated from it.
+package metrics
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Stability says what users may rely on. The levels are those of Kubernetes.
+type Stability string
+
+// The stability levels.
+const (
+	// Alpha metrics may change or disappear in any release.
+	Alpha Stability = "ALPHA"
+	// Beta metrics keep their name, type and labels, until two minor releases after a
+	// release has announced their end.
+	Beta Stability = "BETA"
+)
+
+// Kind is the type of a metric.
+type Kind string
+
+// The types of metrics.
+const (
+	Counter Kind = "counter"
+	Gauge   Kind = "gauge"
+)
+
+// Metric describes one metric.
+type Metric struct {
+	Name      string
+	Kind      Kind
+	Help      string
+	Labels    []string
+	Stability Stability
+	// AboutScalers says that the configuration key metrics.scalers decides about its series.
+	AboutScalers bool
+}
+
+// fullHelp is the help as it is served. It starts with the stability level, as in Kubernetes.
+func (m Metric) fullHelp() string { return "[" + string(m.Stability) + "] " + m.Help }
+
+var known []Metric
+
+// All are the metrics of the packages that are linked in, by name.
+func All() []Metric {
+	all := append(slices.Clone(known), aboutScalers...)
+	slices.SortFunc(all, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// NewCounter registers counters. The series of the given label values start at 0, so that
+// rates and alerts have data before the first event.
+func NewCounter(m Metric, series ...[]string) *prometheus.CounterVec {
+	m.Kind = Counter
+	known = append(known, m)
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.fullHelp()}, m.Labels)
+	for _, values := range series {
+		v.WithLabelValues(values...)
+	}
+	ctrlmetrics.Registry.MustRegister(v)
+	return v
+}
+
+// NewGauge registers gauges.
+func NewGauge(m Metric) *prometheus.GaugeVec {
+	m.Kind = Gauge
+	known = append(known, m)
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: m.fullHelp()}, m.Labels)
+	ctrlmetrics.Registry.MustRegister(v)
+	return v
+}

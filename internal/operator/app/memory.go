@@ -1,0 +1,37 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strconv"
+)
+
+const (
+	// MemoryLimitEnv names the environment variable with the memory limit of the operator's
+	// container, in bytes.
+	MemoryLimitEnv = "MEMORY_LIMIT"
+	// memoryPercent is the part of the limit that Go's heap, stacks and structures may fill.
+	// The rest is for what Go does not count, such as the program itself, and for the
+	// overshoot until a garbage collection ends.
+	memoryPercent = 90
+)
+
+// LimitMemory tells Go to collect garbage more often near 90 % of the container's memory
+// limit. It follows a limit that is changed, as OLM's Subscription can. GOMEMLIMIT takes
+// precedence. Without either, there is no limit. A limit that is not a positive number of
+// bytes is an error.
+func LimitMemory(getenv func(string) string) error {
+	text := getenv(MemoryLimitEnv)
+	if text == "" || getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || limit <= 0 {
+		return fmt.Errorf("%s must be a positive number of bytes, not %q", MemoryLimitEnv, text)
+	}
+	debug.SetMemoryLimit(limit / 100 * memoryPercent)
+	return nil
+}

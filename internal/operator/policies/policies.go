@@ -1,0 +1,215 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policies notices that the admission policies are missing, and says so.
+//
+// A bundle for OLM cannot contain the policies, so an administrator can forget them. The
+// operator has no right on policies, not even to read them. Instead it asks the API server,
+// as a dry run, for something that a policy refuses. If the API server would do it, the
+// policy is missing. Nothing is stored in either case.
+//
+// A request that is refused for another reason says nothing about a policy: rights may be
+// missing, and then there is nothing for the policy to limit.
+package policies
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
+)
+
+// The reasons of the condition.
+const (
+	ReasonInstalled = "PoliciesInstalled"
+	ReasonMissing   = "PoliciesMissing"
+)
+
+const (
+	// ConditionType is the type of the condition in the OperatorCondition.
+	ConditionType = "AdmissionPoliciesInstalled"
+
+	// Name is the name of the objects that are asked for.
+	Name = "verticalscaler-policy-check"
+
+	// interval is the time between two checks. Each costs two dry runs.
+	interval = 10 * time.Minute
+
+	// install is the command that installs the policies.
+	install = "kubectl apply --server-side -f dist/admission-policies.yaml"
+)
+
+var missing = metrics.NewGauge(metrics.Metric{
+	Name:      "verticalscaler_admission_policy_missing",
+	Help:      "1 if the API server would do what the admission policy refuses, 0 if the policy refuses it. Absent while this is not known.",
+	Labels:    []string{"policy"},
+	Stability: metrics.Beta,
+})
+
+// Setup adds the check to the manager. The namespace is the operator's own; without it,
+// nothing is checked.
+func Setup(mgr ctrl.Manager, namespace string) error {
+	if namespace == "" {
+		mgr.GetLogger().V(1).Info("The admission policies are not checked: the operator's namespace is unknown")
+		return nil
+	}
+	check := &Check{Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{}}
+	condition, err := upgradeable.Find(mgr, namespace)
+	if err != nil {
+		return err
+	}
+	if condition != nil {
+		check.Condition = condition
+	}
+	return mgr.Add(check)
+}
+
+// Setter sets a condition, and does nothing if it is as it should be.
+type Setter interface {
+	Set(ctx context.Context, c metav1.Condition) error
+}
+
+// Check checks the policies. It runs on the leader.
+type Check struct {
+	// Client creates objects, as dry runs.
+	Client client.Client
+	// Condition reports the result; nil to report none.
+	Condition Setter
+	// Namespace is the operator's own.
+	Namespace string
+	Clock     clock.Clock
+
+	// told is what was last logged and reported.
+	told *finding
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (c *Check) NeedLeaderElection() bool { return true }
+
+// Start checks at once and then every 10 minutes, until the context ends.
+func (c *Check) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("policies"))
+	for {
+		c.Round(ctx)
+		timer := c.Clock.NewTimer(interval)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// Round checks the policies once, and reports the result if it has changed.
+func (c *Check) Round(ctx context.Context) {
+	var lacks []string
+	known := 0
+	for _, p := range probes(c.Namespace) {
+		switch refusal(c.Client.Create(ctx, p.object, client.DryRunAll), p.policy) {
+		case refusedByPolicy:
+			known++
+			missing.WithLabelValues(p.policy).Set(0)
+		case accepted:
+			known++
+			lacks = append(lacks, p.policy)
+			missing.WithLabelValues(p.policy).Set(1)
+		case inconclusive:
+			missing.DeleteLabelValues(p.policy)
+		}
+	}
+	if known > 0 {
+		c.tell(ctx, finding{strings.Join(lacks, ", ")})
+	}
+}
+
+// finding is the result of a round: the missing policies, or none.
+type finding struct{ missing string }
+
+func (f finding) condition() metav1.Condition {
+	if f.missing == "" {
+		return metav1.Condition{Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled, Message: "The admission policies limit what the operator can do"}
+	}
+	return metav1.Condition{
+		Type: ConditionType, Status: metav1.ConditionFalse, Reason: ReasonMissing,
+		Message: "Admission policies are missing: " + f.missing + ". Without them, the operator's token is worth more than the operator needs. To install them: " + install,
+	}
+}
+
+// tell logs and reports the finding, unless that has been done.
+func (c *Check) tell(ctx context.Context, f finding) {
+	if c.told != nil && *c.told == f {
+		return
+	}
+	logger, now := log.FromContext(ctx), f.condition()
+	if c.Condition != nil {
+		if err := c.Condition.Set(ctx, now); err != nil {
+			logger.Error(err, "Cannot report whether the admission policies are installed", "retryAfter", interval.String())
+			return
+		}
+	}
+	switch {
+	case f.missing != "":
+		logger.Info("Admission policies are missing: the operator's token is worth more than the operator needs", "missing", f.missing, "command", install)
+	case c.told != nil:
+		logger.Info("The admission policies are installed")
+	default:
+		logger.V(1).Info("The admission policies are installed")
+	}
+	c.told = &f
+}
+
+// answer is what a dry run tells about a policy.
+type answer int
+
+const (
+	inconclusive answer = iota
+	refusedByPolicy
+	accepted
+)
+
+// refusal reads the answer to a request that the policy refuses.
+func refusal(err error, policy string) answer {
+	switch {
+	case err == nil:
+		return accepted
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), policy):
+		return refusedByPolicy
+	}
+	return inconclusive
+}
+
+// probe is a request that only a policy refuses.
+type probe struct {
+	policy string // part of its name
+	object client.Object
+}
+
+// probes are a lease and a Deployment in the operator's own namespace. Every operator may
+// create leases there, and those with ScaledDeployments may create Deployments.
+func probes(namespace string) []probe {
+	named := metav1.ObjectMeta{Namespace: namespace, Name: Name}
+	labels := map[string]string{"app": Name}
+	return []probe{
+		{"operator-objects", &coordinationv1.Lease{ObjectMeta: named}},
+		{"operator-deployments", &appsv1.Deployment{ObjectMeta: named, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "none"}}},
+			},
+		}}},
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// world answers dry runs.
+type world struct {
+	lease, deployment error
+	conditions        []string // that were set
+	fails             error    // setting a condition
+}
+
+func (w *world) Set(_ context.Context, c metav1.Condition) error {
+	if w.fails == nil {
+		w.conditions = append(w.conditions, string(c.Status)+" "+c.Reason+": "+c.Message)
+	}
+	return w.fails
+}
+
+func (w *world) check(t *testing.T) *Check {
+	t.Helper()
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if dry := (&client.CreateOptions{}).ApplyOptions(options).DryRun; len(dry) != 1 || o.GetNamespace() != "operators" {
+				t.Errorf("%T %s/%s is created, dry run %q", o, o.GetNamespace(), o.GetName(), dry)
+			}
+			if _, ok := o.(*appsv1.Deployment); ok {
+				return w.deployment
+			}
+			return w.lease
+		},
+	})
+	return &Check{Client: c, Condition: w, Namespace: "operators", Clock: testclock.NewFakeClock(time.Now())}
+}
+
+func TestMissingPoliciesAreReportedOnce(t *testing.T) {
+	forbidden := func(why string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, Name, errors.New(why))
+	}
+	by := func(policy string) error {
+		return forbidden("ValidatingAdmissionPolicy 'verticalscaler-" + policy + "' with binding 'verticalscaler-" + policy + "' denied request: no")
+	}
+	const installed = "True PoliciesInstalled: The admission policies limit what the operator can do"
+	without := func(names string) string {
+		return "False PoliciesMissing: Admission policies are missing: " + names + ". Without them, the operator's token is worth more than the " +
+			"operator needs. To install them: kubectl apply --server-side -f dist/admission-policies.yaml"
+	}
+	for name, tc := range map[string]struct {
+		lease, deployment error
+		want              []string
+		metric            map[string]float64
+	}{
+		"all are there":                    {by("operator-objects"), by("operator-deployments"), []string{installed}, map[string]float64{"operator-objects": 0, "operator-deployments": 0}},
+		"none is there":                    {nil, nil, []string{without("operator-objects, operator-deployments")}, map[string]float64{"operator-objects": 1, "operator-deployments": 1}},
+		"one is missing":                   {by("operator-objects"), nil, []string{without("operator-deployments")}, map[string]float64{"operator-objects": 0, "operator-deployments": 1}},
+		"a right is missing":               {by("operator-objects"), forbidden(`User "x" cannot create resource "deployments"`), []string{installed}, map[string]float64{"operator-objects": 0}},
+		"another policy refuses":           {forbidden("ValidatingAdmissionPolicy 'ours' denied request: no"), forbidden("exceeded quota"), nil, nil},
+		"the API server cannot be reached": {errors.New("connection refused"), apierrors.NewInternalError(errors.New("no dry run")), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			missing.Reset()
+			w := &world{lease: tc.lease, deployment: tc.deployment}
+			c := w.check(t)
+			for range 3 {
+				c.Round(t.Context())
+			}
+			if diff := cmp.Diff(tc.want, w.conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.metric, measured(t)); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("they are installed later", func(t *testing.T) {
+		w := &world{}
+		c := w.check(t)
+		c.Round(t.Context())
+		w.lease, w.deployment = by("operator-objects"), by("operator-deployments")
+		c.Round(t.Context())
+		w.lease = errors.New("connection refused")
+		c.Round(t.Context())
+		if diff := cmp.Diff([]string{without("operator-objects, operator-deployments"), installed}, w.conditions); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a condition that was not written is written later", func(t *testing.T) {
+		w := &world{fails: errors.New("no")}
+		c := w.check(t)
+		c.Round(t.Context())
+		w.fails = nil
+		c.Round(t.Context())
+		if len(w.conditions) != 1 {
+			t.Errorf("conditions: %q", w.conditions)
+		}
+	})
+}
+
+// measured returns the metric by policy.
+func measured(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(missing)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]float64
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if out == nil {
+				out = map[string]float64{}
+			}
+			out[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+func TestTheCheckIsRepeatedUntilTheOperatorStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		c := w.check(t)
+		c.Clock = clock.RealClock{} // of the bubble
+		rounds := 0
+		c.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				rounds++
+				return nil
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Start(ctx) }()
+		time.Sleep(3*interval + time.Second)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if rounds != 2*4 || len(w.conditions) != 1 {
+			t.Errorf("%d requests; conditions: %q", rounds, w.conditions)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fromvpa_test
+
+import (
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/fromvpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func specOf(t testing.TB, text string) (spec map[string]any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+const ofWeb = "targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n"
+
+func TestWhatBecomesOfFields(t *testing.T) {
+	const policies = ofWeb + "updatePolicy: {updateMode: InPlace}\nresourcePolicy:\n  containerPolicies:\n"
+	for name, tc := range map[string]struct {
+		spec   string
+		want   string // the spec of the scaler as JSON, without deploymentName
+		doubts string
+	}{
+		"nothing but a target":      {ofWeb, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"}}`, ""},
+		"off":                       {ofWeb + `updatePolicy: {updateMode: "Off"}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, ""},
+		"initial":                   {ofWeb + `updatePolicy: {updateMode: Initial, minReplicas: 3}`, `{"updatePolicy":{"updateMode":"Initial"}}`, ""},
+		"auto":                      {ofWeb + `updatePolicy: {updateMode: Auto, minReplicas: 1}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate","minReplicas":1}}`, ""},
+		"in place":                  {ofWeb + `updatePolicy: {updateMode: InPlace, evictAfterOOMSeconds: 60}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"}}`, ""},
+		"evictions that are raises": {ofWeb + `updatePolicy: {minReplicas: 1, evictionRequirements: [{resources: [cpu], changeRequirement: TargetHigherThanRequests}]}`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"}}`, ""},
+		"a mode of the future":      {ofWeb + `updatePolicy: {updateMode: Tomorrow}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.updatePolicy.updateMode"},
+		"a mode that is no string":  {ofWeb + `updatePolicy: {updateMode: false}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.updatePolicy.updateMode"},
+		"a field of the future":     {ofWeb + `maxPods: 3`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.maxPods"},
+		"too few replicas":          {ofWeb + `updatePolicy: {minReplicas: -1}`, `{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.updatePolicy.minReplicas"},
+		"another recommender":       {ofWeb + `recommenders: [{name: mine}]`, `{"updatePolicy":{"updateMode":"InPlace","fallback":"Recreate"}}`, ""},
+		"bounds": {
+			policies + "  - {containerName: app, minAllowed: {cpu: 100m, memory: 64Mi}, maxAllowed: {cpu: 2, memory: 1Gi, ephemeral-storage: 1Gi}}",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"100m","memory":"64Mi"},"maxAllowed":{"cpu":"2","memory":"1Gi"}}]}}`, "",
+		},
+		"amounts are rounded up to what a scaler accepts": {
+			policies + `  - {containerName: app, minAllowed: {cpu: 1500u, memory: "1"}}`,
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","minAllowed":{"cpu":"2m","memory":"1Ki"}}]}}`, "",
+		},
+		"bounds that exclude each other": {
+			policies + "  - {containerName: app, minAllowed: {cpu: 3}, maxAllowed: {cpu: 2}}",
+			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","maxAllowed":{"cpu":"2"}}]}}`, "spec.resourcePolicy.containerPolicies[0].minAllowed",
+		},
+		"a bound that is out of range": {
+			policies + `  - {containerName: app, maxAllowed: {memory: "-1"}}`,
+			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.memory",
+		},
+		"a bound that takes an hour to compare": {
+			policies + `  - {containerName: app, maxAllowed: {cpu: 1e999999999}}`,
+			`{"updatePolicy":{"updateMode":"Recommend"},"resourcePolicy":{"containerPolicies":[{"containerName":"app"}]}}`, "spec.resourcePolicy.containerPolicies[0].maxAllowed.cpu",
+		},
+		"a container left alone": {
+			policies + `  - {containerName: proxy, mode: "Off"}`,
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"proxy","mode":"Off"}]}}`, "",
+		},
+		"no resource at all": {
+			policies + `  - {containerName: "*", controlledResources: []}`,
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","mode":"Off"}]}}`, "",
+		},
+		"one resource, twice": {
+			policies + `  - {containerName: app, controlledResources: [memory, memory], controlledValues: RequestsOnly}`,
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledResources":["memory"],"controlledValues":"RequestsOnly"}]}}`, "",
+		},
+		"a container twice": {
+			policies + "  - {containerName: app, maxAllowed: {cpu: 1}}\n  - {containerName: app, maxAllowed: {cpu: 2}}",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","maxAllowed":{"cpu":"1"}}]}}`, "",
+		},
+		"a container of no name": {
+			policies + "  - {maxAllowed: {cpu: 1}}",
+			`{"updatePolicy":{"updateMode":"Recommend"}}`, "spec.resourcePolicy.containerPolicies[0]",
+		},
+		"a boost for all containers": {
+			ofWeb + "updatePolicy: {updateMode: InPlace}\nstartupBoost: {cpu: {type: Factor, factor: 2, durationSeconds: 30}}",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"*","startupBoost":{"cpu":{"type":"Factor","factor":2,"durationSeconds":30}}}]}}`, "",
+		},
+		"a boost, but CPU is not managed": {
+			policies + "  - {containerName: app, controlledResources: [memory], startupBoost: {cpu: {type: Quantity, quantity: 1}}}",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","controlledResources":["memory"]}]}}`, "",
+		},
+		"a boost of a container": {
+			policies + "  - {containerName: app, startupBoost: {cpu: {type: Quantity, quantity: 1}}}",
+			`{"updatePolicy":{"updateMode":"InPlace","fallback":"Wait"},"resourcePolicy":{"containerPolicies":[{"containerName":"app","startupBoost":{"cpu":{"type":"Quantity","quantity":"1"}}}]}}`, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := fromvpa.Of("shop", "web", specOf(t, tc.spec))
+			if i.Scaler == nil {
+				t.Fatalf("skipped: %s", i.Skipped)
+			}
+			if i.Scaler.Spec.DeploymentName != "web" {
+				t.Errorf("for Deployment %q", i.Scaler.Spec.DeploymentName)
+			}
+			i.Scaler.Spec.DeploymentName = ""
+			got, err := json.Marshal(i.Scaler.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(specOf(t, tc.want), specOf(t, string(got))); diff != "" {
+				t.Errorf("want(-), got(+):\n%s", diff)
+			}
+			if doubts := strings.Join(i.Doubts, " "); doubts != tc.doubts {
+				t.Errorf("doubts %q, want %q", doubts, tc.doubts)
+			}
+		})
+	}
+}
+
+// Two long names that begin alike lead to two scalers: one would overwrite the other when they are applied.
+func TestLongNamesStayApart(t *testing.T) {
+	names := map[string]string{}
+	for _, name := range []string{
+		"web", strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 64) + "b", strings.Repeat("a.", 40) + "a", strings.Repeat("a-", 40) + "a",
+	} {
+		i := fromvpa.Of("shop", name, specOf(t, ofWeb))
+		short := i.Scaler.Name
+		if other, isTaken := names[short]; isTaken {
+			t.Errorf("%s and %s are both imported as %s", name, other, short)
+		}
+		names[short] = name
+		if len(name) <= 63 && short != name {
+			t.Errorf("%s is imported as %s", name, short)
+		}
+		if len(short) > 63 || len(validation.IsDNS1123Subdomain(short)) > 0 || fromvpa.Of("shop", name, specOf(t, ofWeb)).Scaler.Name != short {
+			t.Errorf("%s is imported as %q", name, short)
+		}
+	}
+}
+
+func TestTargetsWithoutAScaler(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{}`: "spec.targetRef names nothing",
+		`{"targetRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db"}}`:                                        `spec.targetRef names "StatefulSet" of "apps/v1": a scaler sizes Deployments only`,
+		`{"targetRef":{"apiVersion":"example.com/v1","kind":"Deployment","name":"web"}}`:                                 `spec.targetRef names "Deployment" of "example.com/v1": a scaler sizes Deployments only`,
+		`{"targetRef":{"apiVersion":"autoscaling.verticalscaler.io/v1beta1","kind":"ScaledDeployment","name":"orders"}}`: `spec.targetRef names ScaledDeployment "orders": set its spec.scaling instead`,
+		`{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment"}}`:                                                     `spec.targetRef.name "" is not the name of a Deployment`,
+		`{"targetRef":"web"}`: "spec.targetRef names nothing",
+	} {
+		if i := fromvpa.Of("shop", "web", specOf(t, spec)); i.Scaler != nil || i.Skipped != want {
+			t.Errorf("%s: %q, want %q", spec, i.Skipped, want)
+		}
+	}
+}
+
+func TestTheText(t *testing.T) {
+	for _, name := range []string{"plain", "untidy", "skipped"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := fromvpa.Of("shop", name, specOf(t, string(text))).YAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".out.yaml")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("want(-), got(+):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzOf imports specs that anyone may have written: the API server accepts the scaler, each field is
+// explained, and the comments hold nothing but comments.
+func FuzzOf(f *testing.F) {
+	for _, name := range []string{"plain", "untidy", "skipped"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name+".in.yaml"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(name, string(text))
+	}
+	f.Add("a", ofWeb+`"x\nkind: Pod": 1`)
+	f.Add("a", `targetRef: {apiVersion: apps/v1, kind: Deployment, name: "web\nkind: Pod"}`)
+	f.Add("a", `targetRef: {apiVersion: apps/v1, kind: Deployment, name: "\x7f"}`)
+	f.Add(strings.Repeat("a.", 100)+"a", ofWeb)
+	f.Add("a", ofWeb+"resourcePolicy: {containerPolicies: null}")
+	schema, err := crdschema.OfCRD(filepath.Join("..", "..", ".."), "autoscaling.verticalscaler.io_verticalscalers.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, text string) {
+		var spec map[string]any
+		if yaml.Unmarshal([]byte(text), &spec) != nil || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return // no object that an API server has
+		}
+		i := fromvpa.Of("shop", name, spec)
+		out, err := i.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object map[string]any
+		document, err := yaml.YAMLToJSON([]byte(out))
+		if err == nil {
+			err = utiljson.Unmarshal(document, &object) // with whole numbers as such
+		}
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if i.Scaler == nil {
+			if len(object) > 0 {
+				t.Fatalf("skipped, and yet:\n%s", out)
+			}
+			return
+		}
+		var scaler v1beta1.VerticalScaler
+		if err := yaml.UnmarshalStrict([]byte(out), &scaler); err != nil || scaler.Kind != "VerticalScaler" || len(object) != 4 {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if len(i.Doubts) > 0 && scaler.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeRecommend {
+			t.Errorf("changes pods in spite of %q", i.Doubts)
+		}
+		for field := range spec {
+			if !strings.Contains(out, "# spec."+strings.TrimSpace(field)) && strings.IndexFunc(field, isStrange) < 0 && !isEmpty(spec[field]) {
+				t.Errorf("nothing about %q:\n%s", field, out)
+			}
+		}
+		if refusals := schema.Refusals(&unstructured.Unstructured{Object: object}); len(refusals) > 0 {
+			t.Errorf("the API server refuses it: %q\n%s", refusals, out)
+		}
+	})
+}
+
+// isStrange says that a character is not in the names of fields and objects.
+func isStrange(c rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", c)
+}
+
+// isEmpty says that a value holds nothing but nulls.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(of any) bool { return !isEmpty(of) })
+	case []any:
+		return !slices.ContainsFunc(v, func(of any) bool { return !isEmpty(of) })
+	}
+	return false
+}

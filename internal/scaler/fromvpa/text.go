@@ -1,0 +1,87 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fromvpa
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// width is the number of columns of the comments.
+const width = 100
+
+// YAML is the scaler as a document of YAML, below comments that say what becomes of each field.
+func (i Import) YAML() (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# VerticalPodAutoscaler %s\n", printable(i.Namespace+"/"+i.Name))
+	if i.Scaler == nil {
+		comment(&out, "", "skipped: "+i.Skipped)
+		return out.String(), nil
+	}
+	for _, note := range i.Notes {
+		value := ""
+		if note.Value != "" {
+			value = ": " + shortened(note.Value)
+		}
+		comment(&out, "", printable(note.Field)+value)
+		comment(&out, "  ", "-> "+note.Result)
+	}
+	if len(i.Doubts) > 0 {
+		comment(&out, "", "updateMode is Recommend, because not all fields could be imported: see "+strings.Join(printables(i.Doubts), ", "))
+	}
+	text, err := yaml.Marshal(i.Scaler)
+	if err != nil {
+		return "", fmt.Errorf("encoding VerticalScaler %s/%s: %w", i.Namespace, i.Name, err)
+	}
+	out.Write(text)
+	return out.String(), nil
+}
+
+// comment writes text as a comment, wrapped between words. Lines after the first are indented.
+func comment(out *strings.Builder, indent, text string) {
+	line := "# " + indent
+	isFirst := true
+	for word := range strings.FieldsSeq(printable(text)) {
+		if !isFirst && len(line)+1+len(word) > width {
+			out.WriteString(line + "\n")
+			line, isFirst = "#    "+indent, true
+		}
+		if !isFirst {
+			line += " "
+		}
+		line += word
+		isFirst = false
+	}
+	out.WriteString(line + "\n")
+}
+
+// maxValue is the number of bytes of a value that a comment shows.
+const maxValue = 160
+
+func shortened(value string) string {
+	if len(value) > maxValue {
+		return strings.ToValidUTF8(value[:maxValue], "") + "..."
+	}
+	return value
+}
+
+// printable is text without what could end a comment: names and values are those of others.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if !strconv.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+func printables(list []string) (out []string) {
+	for _, text := range list {
+		out = append(out, printable(text))
+	}
+	return out
+}
