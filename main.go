@@ -6,19 +6,29 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
+	// Mozilla's certificate authorities, for a Prometheus with a public certificate. The image has no others. The system's
+	// authorities take precedence where there are some.
+	_ "golang.org/x/crypto/x509roots/fallback"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/tracing"
 )
 
 // version is set by the linker.
 var version = "devel"
+
+// tracesTimeout is how long an operator that ends tries to send its last traces.
+const tracesTimeout = 3 * time.Second
 
 func main() {
 	if err := run(); err != nil {
@@ -41,14 +51,26 @@ func run() error {
 		return nil
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+	if err := app.LimitMemory(os.Getenv); err != nil {
+		return err
+	}
 
 	c, err := config.Load(*path)
 	if err != nil {
 		return err
 	}
+	c.Version = version
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding a cluster: %w", err)
 	}
-	return app.Run(ctrl.SetupSignalHandler(), restConfig, c)
+	ctx := ctrl.SetupSignalHandler()
+	stopTraces, err := tracing.Start(ctx, os.Getenv, version)
+	if err != nil {
+		return err
+	}
+	err = app.Run(ctx, restConfig, c)
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesTimeout)
+	defer cancel()
+	return errors.Join(err, stopTraces(sending))
 }

@@ -77,6 +77,7 @@ func deploymentFor(owner *v1beta1.ScaledDeployment, scalers *fieldpath.Set) (*un
 		}
 	}
 	omitResources(template.Spec.Containers, scalers)
+	omitResources(template.Spec.InitContainers, scalers)
 	out, err := ownedDocument(owner, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(owner)},
 		Spec:       appsv1.DeploymentSpec{Replicas: owner.Spec.Replicas, Selector: selectorOf(owner), Template: *template},

@@ -73,20 +73,32 @@ func (r *Reconciler) scalerOf(ctx context.Context, owner *v1beta1.ScaledDeployme
 
 // deploymentsOf returns the Deployments that the owner controls, by UID. The cache may
 // lack a Deployment that we have just created, so the API server is asked before another
-// one is created.
+// one is created. It is asked for those with our label, which a Deployment has from its
+// creation: the question is repeated each minute while the API server rejects the
+// Deployment, and the namespace may have thousands of others. A Deployment whose label was
+// removed later is found in the cache.
 func (r *Reconciler) deploymentsOf(ctx context.Context, owner *v1beta1.ScaledDeployment) ([]appsv1.Deployment, error) {
-	cached, err := inventory.DeploymentsOf(ctx, r.Client, owner)
+	found, err := inventory.DeploymentsOf(ctx, r.Client, owner)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(cached, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
-		return cached, nil
+	if slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Name == deploymentName(owner) }) {
+		return found, nil
 	}
 	var live appsv1.DeploymentList
-	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace)); err != nil {
+	ours := client.MatchingLabels{v1beta1.ScaledDeploymentLabel: owner.Name}
+	if err := r.Live.List(ctx, &live, client.InNamespace(owner.Namespace), ours); err != nil {
 		return nil, fmt.Errorf("listing the Deployments of %s/%s: %w", owner.Namespace, owner.Name, err)
 	}
-	return slices.DeleteFunc(live.Items, func(d appsv1.Deployment) bool { return !metav1.IsControlledBy(&d, owner) }), nil
+	for i := range live.Items {
+		current := &live.Items[i]
+		if !metav1.IsControlledBy(current, owner) {
+			continue
+		}
+		found = slices.DeleteFunc(found, func(d appsv1.Deployment) bool { return d.UID == current.UID })
+		found = append(found, *current)
+	}
+	return found, nil
 }
 
 // foreignObject reads the object with that name. It describes an object that the owner

@@ -31,7 +31,7 @@ func TestEveryConditionHasADocumentedReason(t *testing.T) {
 		{deployment: aDeployment(), scaledBy: "load"},
 		{deployment: aDeployment(), scaler: &v1beta1.VerticalScaler{}},
 		{deployment: aDeployment(), scaler: sized},
-		{deployment: aDeployment(withCondition("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, ""))},
+		{deployment: aDeployment(withCondition("Progressing", "False", v1beta1.ReasonProgressDeadlineExceeded, "late"))},
 		{deployment: aDeployment(withCondition("ReplicaFailure", "True", "FailedCreate", ""))},
 		{deployment: aDeployment(withReplicas(4, 2, 3))},
 	}

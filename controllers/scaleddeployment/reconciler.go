@@ -5,6 +5,7 @@ package scaleddeployment
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,16 @@ import (
 // or a webhook would accept it now.
 const rejectedRetry = time.Minute
 
+const (
+	// ownedPolicy is part of the name of the admission policy that compares what is written with
+	// the ScaledDeployment, of which the API server may still have an older version.
+	ownedPolicy = "operator-owned"
+	// policyDelay is how long a rejection by that policy is not reported, and retried like a
+	// conflict. The API server learns of a change within milliseconds, as the operator does, and
+	// of a new kind within 30 seconds.
+	policyDelay = 40 * time.Second
+)
+
 // Reconciler creates and updates the Deployments and VerticalScalers that
 // ScaledDeployments ask for.
 type Reconciler struct {
@@ -45,6 +56,15 @@ type Reconciler struct {
 	conflicts queue.Conflicts
 	// ineffective maps an objectKey to the last attempt that the API server modified.
 	ineffective sync.Map
+	// compared maps the key of an owner to the first rejection by ownedPolicy.
+	compared sync.Map
+}
+
+// comparison is a rejection by ownedPolicy.
+type comparison struct {
+	uid        types.UID
+	generation int64
+	since      time.Time
 }
 
 // scope carries the values of one reconcile from phase to phase.
@@ -96,6 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil // The garbage collector deletes what the owner controls.
 	}
 	end := s.classify(r.run(ctx, s))
+	if end == rejected && r.mayBeOutdated(s) {
+		end = conflicted
+	}
 	r.recordChanges(s) // Changes are made, even if a later phase failed.
 	switch end {
 	case conflicted:
@@ -155,6 +178,25 @@ func (s *scope) classify(err error) outcome {
 	return settled
 }
 
+// mayBeOutdated says whether the API server may have rejected a write because its admission
+// policy has compared it with an older version of the owner.
+func (r *Reconciler) mayBeOutdated(s *scope) bool {
+	if !strings.Contains(s.rejection.Message, ownedPolicy) {
+		return false
+	}
+	key := client.ObjectKeyFromObject(s.owner)
+	now := comparison{uid: s.owner.UID, generation: s.owner.Generation, since: s.now}
+	first, ok := now, false
+	if before, found := r.compared.Load(key); found {
+		first, ok = before.(comparison)
+	}
+	if !ok || first.uid != now.uid || first.generation != now.generation {
+		r.compared.Store(key, now)
+		return true
+	}
+	return s.now.Sub(first.since) < policyDelay
+}
+
 // reject notes why a user must act. The first rejection of a reconcile is reported.
 func (s *scope) reject(rejection apierror.Rejection) {
 	if s.rejection.Reason == "" {
@@ -179,6 +221,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 func (r *Reconciler) forget(owner types.NamespacedName) {
 	r.written.Forget(owner)
 	r.conflicts.Forget(owner)
+	r.compared.Delete(owner)
 	for _, kind := range []string{deploymentKind.Kind, scalerKind.Kind} {
 		r.ineffective.Delete(objectKey{kind, owner})
 	}

@@ -244,6 +244,49 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 }
 
+// The admission policy may know an older version of the owner than the operator does.
+func TestARejectionByThePolicyIsReportedOnceThePolicyKnowsTheOwner(t *testing.T) {
+	denied := apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web",
+		errors.New("ValidatingAdmissionPolicy 'verticalscaler-operator-owned' with binding 'verticalscaler-operator-owned' denied request: no"))
+	s := newFixture(t, anOwner(), interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return denied
+		},
+	})
+	expect := func(reported bool) {
+		t.Helper()
+		owner, result, err := s.reconcile()
+		c := meta.FindStatusCondition(owner.Status.Conditions, "Stalled")
+		if got := c != nil && c.Status == metav1.ConditionTrue && c.Reason == "Rejected" && c.ObservedGeneration == owner.Generation; err != nil || got != reported {
+			t.Errorf("Reconcile() = %+v, %v; condition %+v, reported: want %t", result, err, c, reported)
+		}
+		if soon := result.RequeueAfter <= 5*time.Second; soon == reported {
+			t.Errorf("retried in %s", result.RequeueAfter)
+		}
+	}
+	after := func(d time.Duration) {
+		s.reconciler.Clock = clocktesting.NewFakePassiveClock(noon.Add(d))
+	}
+	expect(false)
+	after(39 * time.Second)
+	expect(false)
+	after(41 * time.Second)
+	expect(true)
+	after(time.Minute)
+	expect(true)
+
+	// A change of the owner is another chance.
+	var owner v1beta1.ScaledDeployment
+	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &owner); err != nil {
+		t.Fatal(err)
+	}
+	owner.Generation++
+	if err := s.Update(t.Context(), &owner); err != nil {
+		t.Fatal(err)
+	}
+	expect(false)
+}
+
 // Another client keeps writing the object. The operator retries conflicts in a row less and less often,
 // whether they are about the Deployment or the status.
 func TestConflictsBackOff(t *testing.T) {

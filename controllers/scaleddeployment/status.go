@@ -67,7 +67,36 @@ func conditionsOf(s *scope) []metav1.Condition {
 	if s.owner.Spec.Scaling != nil {
 		now = append(now, sizedCondition(s.scaler))
 	}
+	now = append(now, deploymentConditions(s)...)
 	return conditions.Merge(before, now, s.owner.Generation, s.now)
+}
+
+// deploymentConditions repeats what the Deployment reports, so that kubectl wait works as on a
+// Deployment. They are absent while there is none, or while it is replaced, and stay if it could not be
+// read.
+func deploymentConditions(s *scope) (out []metav1.Condition) {
+	for _, kind := range []string{v1beta1.ConditionAvailable, v1beta1.ConditionProgressing} {
+		switch {
+		case s.deployment == nil && s.err != nil:
+			if last := meta.FindStatusCondition(s.owner.Status.Conditions, kind); last != nil {
+				out = append(out, *last)
+			}
+		case s.deployment == nil || s.waiting != "":
+		default:
+			out = append(out, repeated(s.deployment, kind)...)
+		}
+	}
+	return out
+}
+
+// repeated is the condition of the Deployment; none if it has none of the type.
+func repeated(d *appsv1.Deployment, kind string) []metav1.Condition {
+	for _, c := range d.Status.Conditions {
+		if string(c.Type) == kind && c.Reason != "" {
+			return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message}}
+		}
+	}
+	return nil
 }
 
 // state is the state of the workload in kstatus terms.

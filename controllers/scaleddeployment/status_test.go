@@ -132,8 +132,19 @@ func TestConditions(t *testing.T) {
 			scope: scope{deployment: aDeployment(withReplicas(3, 3, 1))},
 			want:  []string{"Ready False Progressing: Deployment web: 1 of 3 pods are available", "Reconciling True Progressing: Deployment web: 1 of 3 pods are available", "Stalled False OperatingNormally: No action required"},
 		},
+		"the conditions of the Deployment are repeated": {
+			scope: scope{deployment: aDeployment(
+				withCondition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
+				withCondition("Progressing", "False", "ProgressDeadlineExceeded", "late"),
+				withCondition("Foreign", "True", "Any", "thing"),
+			)},
+			want: []string{
+				"Ready False ProgressDeadlineExceeded: Deployment web: late", "Reconciling False OperatingNormally: No change in progress", "Stalled True ProgressDeadlineExceeded: Deployment web: late",
+				"Available True MinimumReplicasAvailable: Deployment has minimum availability.", "Progressing False ProgressDeadlineExceeded: late",
+			},
+		},
 		"a replacement": {
-			scope: scope{deployment: aDeployment(), waiting: "waiting for a deletion"},
+			scope: scope{deployment: aDeployment(withCondition("Available", "True", "MinimumReplicasAvailable", "")), waiting: "waiting for a deletion"},
 			want:  []string{"Ready False Replacing: waiting for a deletion", "Reconciling True Replacing: waiting for a deletion", "Stalled False OperatingNormally: No action required"},
 		},
 		"a rejection outranks the rollout": {
@@ -332,5 +343,34 @@ func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
 	(&Reconciler{Recorder: recorder}).recordRejection(&rejected)
 	if n := len(recorder.Events); n > 0 {
 		t.Errorf("recorded %d times more", n)
+	}
+}
+
+// kubectl wait must not see a Deployment that is gone, nor lose one that only could not be read.
+func TestTheConditionsOfTheDeploymentGoWithIt(t *testing.T) {
+	owner := anOwner()
+	available := aDeployment(withCondition("Available", "True", "MinimumReplicasAvailable", "enough"))
+	owner.Status.Conditions = conditionsOf(&scope{owner: owner, now: noon, deployment: available})
+	for name, tc := range map[string]struct {
+		scope scope
+		want  bool
+	}{
+		"it is there":          {scope{deployment: available}, true},
+		"it could not be read": {scope{err: errors.New("timeout")}, true},
+		"it is gone":           {scope{}, false},
+		"it is replaced":       {scope{deployment: available, waiting: "waiting for a deletion"}, false},
+		"it reports nothing":   {scope{deployment: aDeployment()}, false},
+	} {
+		if name == "it is gone" {
+			tc.scope.rejection = apierror.Rejection{Reason: "Rejected", Message: "no"}
+		}
+		tc.scope.owner, tc.scope.now = owner, noon.Add(time.Hour)
+		c := meta.FindStatusCondition(conditionsOf(&tc.scope), "Available")
+		if (c != nil) != tc.want {
+			t.Errorf("%s: Available is %+v", name, c)
+		}
+		if c != nil && !c.LastTransitionTime.Time.Equal(noon.Truncate(time.Second)) {
+			t.Errorf("%s: Available since %s", name, c.LastTransitionTime)
+		}
 	}
 }

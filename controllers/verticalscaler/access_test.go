@@ -72,15 +72,15 @@ func TestClusterAccessComesAndGoes(t *testing.T) {
 		return p.status
 	}
 	vs.Status = pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, 0)
-	if again := pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, time.Hour); !scaler.EqualStatus(vs.Status, again) {
-		t.Errorf("an hour later (-before +after):\n%s", cmp.Diff(vs.Status, again))
+	if again := pass(scaler.ClusterAccess{Namespaces: []string{"shop"}}, time.Minute); !scaler.EqualStatus(vs.Status, again) {
+		t.Errorf("a minute later (-before +after):\n%s", cmp.Diff(vs.Status, again))
 	}
 	for name, access := range map[string]scaler.ClusterAccess{"all namespaces": {}, "another": {Namespaces: []string{"bank", "shop"}}} {
-		if scaler.EqualStatus(vs.Status, pass(access, time.Hour)) {
+		if scaler.EqualStatus(vs.Status, pass(access, time.Minute)) {
 			t.Errorf("%s: the status stays", name)
 		}
 	}
-	vs.Status = pass(scaler.ClusterAccess{}, time.Hour)
+	vs.Status = pass(scaler.ClusterAccess{}, time.Minute)
 	if c := meta.FindStatusCondition(vs.Status.Conditions, "ClusterAccess"); c != nil {
 		t.Errorf("with all namespaces, ClusterAccess is still %+v", c)
 	}

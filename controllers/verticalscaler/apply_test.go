@@ -26,14 +26,33 @@ func TestResizePatch(t *testing.T) {
 		Sizes: []plan.Size{
 			{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(2000, 0)}},
 			{Container: "log", Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: 1<<20 + 1}}},
+			{Container: "proxy", Resources: workload.Resources{Requests: amounts(30, 0)}},
 		},
-	})
+	}, workload.Pod{Containers: []workload.Container{{Name: "proxy", IsSidecar: true}, {Name: "app"}, {Name: "log"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"uid":"uid","resourceVersion":"7"},"spec":{"initContainers":[` +
+		`{"name":"proxy","resources":{"requests":{"cpu":"30m"}}}],"containers":[` +
+		`{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"250m","memory":"640Mi"}}},` +
+		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}]}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("resizePatch() (-want +got):\n%s", diff)
+	}
+}
+
+func TestResizePatchOfPodLevelResources(t *testing.T) {
+	got, err := resizePatch(plan.Resize{
+		Pod: "web-1", UID: "uid", ResourceVersion: "7",
+		Sizes:    []plan.Size{{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640)}}},
+		PodLevel: workload.Resources{Requests: amounts(500, 1024), Limits: amounts(0, 2048)},
+	}, workload.Pod{Containers: []workload.Container{{Name: "app"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"metadata":{"uid":"uid","resourceVersion":"7"},"spec":{"containers":[` +
-		`{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":"250m","memory":"640Mi"}}},` +
-		`{"name":"log","resources":{"requests":{"memory":"1048577"}}}]}}`
+		`{"name":"app","resources":{"requests":{"cpu":"250m","memory":"640Mi"}}}],` +
+		`"resources":{"limits":{"memory":"2Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("resizePatch() (-want +got):\n%s", diff)
 	}
@@ -45,7 +64,7 @@ func TestAResizeKeepsWhatItDoesNotName(t *testing.T) {
 	patch, err := resizePatch(plan.Resize{
 		Pod: "web-1", UID: "uid", ResourceVersion: "7",
 		Sizes: []plan.Size{{Container: "app", Resources: workload.Resources{Requests: amounts(250, 640), Limits: amounts(500, 0)}}},
-	})
+	}, workload.Pod{Containers: []workload.Container{{Name: "app"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (r *Reconciler) templateWriters(ctx context.Context, key types.NamespacedNa
 	}
 	for i := range found.Items {
 		d := &found.Items[i]
-		leaves := contestedLeaves(d.Spec.Template.Spec.Containers, sizes)
+		leaves := contestedLeaves(&d.Spec.Template.Spec, sizes)
 		more, err := ownership.WritersOf(d.ManagedFields, ownership.InTemplate, leaves, Name)
 		if err != nil {
 			return nil, false, err
@@ -94,7 +94,7 @@ func (r *Reconciler) podWriters(ctx context.Context, key types.NamespacedName, s
 		resizes := slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
 			return entry.Subresource != resizeSubresource
 		})
-		leaves := contestedLeaves(pod.Spec.Containers, sizes)
+		leaves := contestedLeaves(&pod.Spec, sizes)
 		more, err := ownership.WritersOf(resizes, ownership.InPod, leaves, Name)
 		if err != nil {
 			return nil, false, err
@@ -127,7 +127,8 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, key t
 }
 
 // contestedLeaves are the entries of the sizes that differ from the containers' values.
-func contestedLeaves(containers []corev1.Container, sizes []plan.Size) (leaves []ownership.Leaf) {
+func contestedLeaves(spec *corev1.PodSpec, sizes []plan.Size) (leaves []ownership.Leaf) {
+	containers := workload.LongRunning(spec)
 	for _, size := range sizes {
 		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == size.Container })
 		if i < 0 {
@@ -139,7 +140,7 @@ func contestedLeaves(containers []corev1.Container, sizes []plan.Size) (leaves [
 		} {
 			for name, wanted := range has[1] {
 				if found, ok := has[0][name]; ok && !quantity.Equal(found, wanted) {
-					leaves = append(leaves, ownership.Leaf{Container: size.Container, List: list, Resource: string(name)})
+					leaves = append(leaves, ownership.Leaf{Container: size.Container, List: list, Resource: string(name), IsSidecar: workload.IsSidecar(&containers[i])})
 				}
 			}
 		}

@@ -31,7 +31,7 @@ func TestOnlyWhatDiffersIsContested(t *testing.T) {
 		}},
 		{Container: "gone", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 300}}},
 	}
-	got := contestedLeaves(containers, wanted)
+	got := contestedLeaves(&corev1.PodSpec{Containers: containers}, wanted)
 	slices.SortFunc(got, func(a, b ownership.Leaf) int { return cmp.Compare(a.List, b.List) })
 	want := []ownership.Leaf{{Container: "app", List: "limits", Resource: "cpu"}, {Container: "app", List: "requests", Resource: "cpu"}}
 	if diff := gocmp.Diff(want, got); diff != "" {

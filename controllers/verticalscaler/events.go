@@ -25,6 +25,7 @@ const (
 	eventApplied  = "Applied"  // all pods have the decided sizes
 	eventBlocked  = "Blocked"  // the sizes cannot be applied, and a user must act
 	eventConflict = "Conflict" // another scaler names the same Deployment
+	eventNotFound = "NotFound" // a name in the spec matches nothing
 )
 
 // actionSize is the action of all these events.
@@ -34,6 +35,7 @@ const actionSize = "Size"
 // the same content is written, even if the step failed: the decision stands.
 func (r *Reconciler) recordEvents(s *scope) {
 	before, after := s.scaler.Status.Conditions, s.status.Conditions
+	r.recordUnmatched(s)
 	if s.plan.Decided && s.plan.Decision != nil {
 		kind, what := corev1.EventTypeNormal, eventDecided
 		if s.plan.Reverted != "" {
@@ -53,6 +55,19 @@ func (r *Reconciler) recordEvents(s *scope) {
 			kind = eventConflict
 		}
 		r.recordEvent(s, corev1.EventTypeWarning, kind, stalled.Reason+": "+stalled.Message)
+	}
+}
+
+// recordUnmatched records a name in the spec that matches nothing, once.
+func (r *Reconciler) recordUnmatched(s *scope) {
+	for _, kind := range []string{v1beta1.ConditionTargetFound, v1beta1.ConditionContainersFound} {
+		c := meta.FindStatusCondition(s.status.Conditions, kind)
+		if c == nil || c.Reason != namesWithoutMatch[kind] {
+			continue
+		}
+		if was := meta.FindStatusCondition(s.scaler.Status.Conditions, kind); was == nil || was.Reason != c.Reason || was.Message != c.Message {
+			r.recordEvent(s, corev1.EventTypeWarning, eventNotFound, c.Reason+": "+c.Message)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
@@ -44,7 +43,7 @@ func TestEvents(t *testing.T) {
 		"a user must act":       {checkout(), aScope(qos...), []string{"Warning Blocked QoSChange: pod a: …"}},
 		"a user must still act": {checkout(stalledBefore), aScope(qos...), nil},
 		"another scaler is first": {
-			checkout(), &scope{now: noon, observation: observation{winner: "elder", deployment: &appsv1.Deployment{}}},
+			checkout(), &scope{now: noon, standing: standing{winner: "elder"}},
 			[]string{"Warning Conflict Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two"},
 		},
 		"what was decided stands where the step failed": {

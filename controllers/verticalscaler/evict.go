@@ -16,6 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
@@ -41,7 +42,7 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	defer cancel()
 	err := r.Client.SubResource("eviction").Create(limited, pod, eviction)
 	if err == nil {
-		countAction("evict", "done")
+		r.countDone(client.ObjectKeyFromObject(s.scaler), "evict", metrics.Evicted)
 		r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) { what.evicted, what.at = true, s.now })
 		s.evicted = step.Pod
 		log.FromContext(ctx).Info("Evicted pod", "Pod", step.Pod, "reason", s.plan.Decision.Reason, "message", s.plan.Verdict.Message)

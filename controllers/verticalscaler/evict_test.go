@@ -45,7 +45,7 @@ func toEvict() plan.Situation {
 			Name: name, UID: types.UID(name), ResourceVersion: "7", Current: true, Running: true, Ready: true, QoS: "Burstable",
 			Created: noon.Add(-2 * time.Hour), Started: noon.Add(-2 * time.Hour), Resized: noon.Add(-time.Hour),
 			Containers: []workload.Container{large}, Actual: map[string]workload.Resources{"app": app.Resources},
-			Resize: workload.Resize{Infeasible: true, Message: "no room"},
+			Resize: workload.Resize{Infeasible: true, Message: "no room", Since: noon.Add(-time.Minute)},
 		})
 	}
 	return s

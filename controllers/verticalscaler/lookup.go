@@ -26,13 +26,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-const (
-	// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
-	claimIndex = "status.claim"
-	// targetIndex indexes scalers by the Deployment that their spec names, to find several
-	// scalers of one Deployment.
-	targetIndex = "spec.target"
-)
+// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
+const claimIndex = "status.claim"
 
 // lookup finds the scalers of a Deployment in the cache.
 //
@@ -46,7 +41,7 @@ type lookup struct {
 	reader client.Reader
 }
 
-// newLookup adds the indexes to the scalers' informer.
+// newLookup adds the index to the scalers' informer.
 func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 	informer, err := c.GetInformer(ctx, &v1beta1.VerticalScaler{})
 	if err != nil {
@@ -58,30 +53,26 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 		}
 		return &lookup{indexer: shared.GetIndexer()}, nil
 	}
-	for name, values := range map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, targetIndex: targetValues} {
-		if err := c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
-			if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-				return values(vs)
-			}
-			return nil
-		}); err != nil {
-			return nil, fmt.Errorf("indexing scalers by %s: %w", name, err)
+	err = c.IndexField(ctx, &v1beta1.VerticalScaler{}, claimIndex, func(obj client.Object) []string {
+		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+			return claimValues(vs)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("indexing scalers by %s: %w", claimIndex, err)
 	}
 	return &lookup{reader: c}, nil
 }
 
 func indexers() toolscache.Indexers {
-	index := func(values func(*v1beta1.VerticalScaler) []string) toolscache.IndexFunc {
-		return func(obj any) ([]string, error) {
-			vs, ok := obj.(*v1beta1.VerticalScaler)
-			if !ok {
-				return nil, fmt.Errorf("indexing a %T as a scaler", obj)
-			}
-			return values(vs), nil
+	return toolscache.Indexers{claimIndex: func(obj any) ([]string, error) {
+		vs, ok := obj.(*v1beta1.VerticalScaler)
+		if !ok {
+			return nil, fmt.Errorf("indexing a %T as a scaler", obj)
 		}
-	}
-	return toolscache.Indexers{claimIndex: index(claimValues), targetIndex: index(targetValues)}
+		return claimValues(vs), nil
+	}}
 }
 
 func claimValues(s *v1beta1.VerticalScaler) []string {
@@ -91,31 +82,21 @@ func claimValues(s *v1beta1.VerticalScaler) []string {
 	return nil
 }
 
-func targetValues(s *v1beta1.VerticalScaler) []string { return []string{scaler.Claim(s)} }
-
-// claimants are the scalers whose status claims the Deployment.
+// claimants are the scalers whose status claims the Deployment. At rest, that is the one that
+// sizes it.
 func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
-	return l.keys(ctx, claimIndex, deployment)
-}
-
-// rivals are the scalers whose spec names the Deployment.
-func (l *lookup) rivals(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
-	return l.keys(ctx, targetIndex, deployment)
-}
-
-func (l *lookup) keys(ctx context.Context, index string, deployment types.NamespacedName) []types.NamespacedName {
-	keys, err := l.lookUp(ctx, index, deployment)
+	keys, err := l.lookUp(ctx, deployment)
 	if err != nil {
 		// The resync makes up for a lost event.
-		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment, "index", index)
+		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment)
 		return nil
 	}
 	return keys
 }
 
-func (l *lookup) lookUp(ctx context.Context, index string, deployment types.NamespacedName) ([]types.NamespacedName, error) {
+func (l *lookup) lookUp(ctx context.Context, deployment types.NamespacedName) ([]types.NamespacedName, error) {
 	if l.indexer != nil {
-		found, err := l.indexer.IndexKeys(index, deployment.String())
+		found, err := l.indexer.IndexKeys(claimIndex, deployment.String())
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +109,7 @@ func (l *lookup) lookUp(ctx context.Context, index string, deployment types.Name
 	}
 	var scalers v1beta1.VerticalScalerList
 	if err := l.reader.List(ctx, &scalers, client.InNamespace(deployment.Namespace),
-		client.MatchingFields{index: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{claimIndex: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	keys := make([]types.NamespacedName, len(scalers.Items))
@@ -153,23 +134,6 @@ func (l *lookup) ofPod(ctx context.Context, pod client.Object) []reconcile.Reque
 	return requests(l.claimants(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}))
 }
 
-// ofRival maps a scaler to the other scalers of the same Deployment, because their precedence
-// may have changed.
-func (l *lookup) ofRival(ctx context.Context, obj client.Object) []reconcile.Request {
-	vs, ok := obj.(*v1beta1.VerticalScaler)
-	if !ok {
-		return nil
-	}
-	self := client.ObjectKeyFromObject(vs)
-	var others []types.NamespacedName
-	for _, key := range l.rivals(ctx, scaler.Target(vs)) {
-		if key != self {
-			others = append(others, key)
-		}
-	}
-	return requests(others)
-}
-
 // ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a
 // ScaledDeployment does not name the Deployment, and is mapped to all scalers of the namespace.
 func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
@@ -188,7 +152,7 @@ func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
 	}
 }
 
-// ofNamespace maps an object to all scalers of its namespace.
+// ofNamespace maps an object to the scalers of its namespace, except those that stand back.
 func ofNamespace(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		var scalers v1beta1.VerticalScalerList
@@ -198,10 +162,19 @@ func ofNamespace(reader client.Reader) func(context.Context, client.Object) []re
 		}
 		var keys []types.NamespacedName
 		for i := range scalers.Items {
-			keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+			if !standsBack(&scalers.Items[i]) {
+				keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+			}
 		}
 		return requests(keys)
 	}
+}
+
+// standsBack reports whether what surrounds its Deployment does not concern the scaler: it claims
+// none, and has nothing to restore. A new scaler gets its claim from its first reconcile, and then
+// another one.
+func standsBack(vs *v1beta1.VerticalScaler) bool {
+	return scaler.RecordedClaim(vs) == "" && vs.Status.OriginalResources == nil && len(vs.Finalizers) == 0
 }
 
 // ofQuota maps a ResourceQuota to the scalers of its namespace that may wait for one.

@@ -50,15 +50,11 @@ func TestALookupCopiesNoScaler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lookup{indexer: manyScalers(t, tc.n, tc.shared)}
-			for which, lookUp := range map[string]func(context.Context, types.NamespacedName) []types.NamespacedName{
-				"claimants": l.claimants, "rivals": l.rivals,
-			} {
-				if got, want := len(lookUp(t.Context(), tc.target)), max(1, tc.shared); got != want {
-					t.Fatalf("%d %s, not %d", got, which, want)
-				}
-				if got := testing.AllocsPerRun(100, func() { lookUp(context.Background(), tc.target) }); got > tc.most {
-					t.Errorf("%s: %v allocations, more than %v", which, got, tc.most)
-				}
+			if got, want := len(l.claimants(t.Context(), tc.target)), max(1, tc.shared); got != want {
+				t.Fatalf("%d claimants, not %d", got, want)
+			}
+			if got := testing.AllocsPerRun(100, func() { l.claimants(context.Background(), tc.target) }); got > tc.most {
+				t.Errorf("%v allocations, more than %v", got, tc.most)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,9 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -40,8 +43,12 @@ import (
 // functions are the real ones. There is no resync: what only the net would catch
 // counts as lost.
 //
-// Wherever the world comes to rest, every scaler must claim its Deployment and must
-// have seen its latest generation, or its absence.
+// Several scalers may name one Deployment. The operator's order of them is kept by a
+// handler of its own, which may be late, and then any scaler in the queue may be next.
+//
+// Wherever the world comes to rest, the first scaler of each Deployment must claim it
+// and must have seen its latest generation, or its absence. The others must claim
+// nothing, and must say what keeps them.
 
 // A step is something that a user does.
 type step struct {
@@ -118,6 +125,114 @@ func TestNoEventIsLostInAnyOrder(t *testing.T) {
 	}
 }
 
+// Scalers of one Deployment take over from each other, whatever the order of the changes, however
+// late the operator's order of them is, and whichever of them is reconciled first. Only two are told
+// which one comes first; the others are refused.
+func TestTheNextScalerTakesOverInAnyOrder(t *testing.T) {
+	web := createDeployment("web")
+	cases := map[string]struct {
+		given []step // what has come to rest before
+		users [][]step
+		crash bool
+	}{
+		"all but the last of four equally old ones are deleted": {
+			given: []step{web, createTwin("a", "web"), createTwin("b", "web"), createTwin("c", "web"), createTwin("d", "web")},
+			users: [][]step{{deleteScaler("a")}, {deleteScaler("b")}, {deleteScaler("c")}},
+		},
+		"equally old ones are created in any order, and the first is deleted": {
+			given: []step{web, createTwin("c", "web")},
+			users: [][]step{{createTwin("b", "web")}, {createTwin("a", "web"), deleteScaler("a")}},
+		},
+		"the first leaves and comes back, while the second is deleted": {
+			given: []step{web, createScaler("a", "web"), createScaler("b", "web"), createScaler("c", "web")},
+			users: [][]step{{retarget("a", "api"), retarget("a", "web")}, {deleteScaler("b")}},
+		},
+		"the first is deleted and recreated, and is the youngest then": {
+			given: []step{web, createScaler("a", "web"), createScaler("b", "web"), createScaler("c", "web")},
+			users: [][]step{{deleteScaler("a"), createScaler("a", "web")}, {retarget("b", "api")}},
+		},
+		"an older one joins and leaves again, while the first is deleted": {
+			given: []step{web, createScaler("elder", "api"), createScaler("a", "web"), createScaler("b", "web")},
+			users: [][]step{{retarget("elder", "web"), deleteScaler("elder")}, {deleteScaler("a")}},
+		},
+		"two move on to another Deployment, which has one": {
+			given: []step{web, createDeployment("api"), createScaler("a", "web"), createScaler("b", "api"), createScaler("c", "web")},
+			users: [][]step{{retarget("a", "api")}, {retarget("c", "api")}},
+		},
+		"the status of the first and of the second is wiped": {
+			given: []step{web, createScaler("a", "web"), createScaler("b", "web"), createScaler("c", "web")},
+			users: [][]step{{wipeStatus("a"), deleteScaler("a")}, {wipeStatus("b")}, {changeDeployment("web")}},
+		},
+		"one that stands back claims the Deployment by force": {
+			given: []step{web, createScaler("a", "web"), createScaler("b", "web")},
+			users: [][]step{{forge("b", "ns/web")}, {changeDeployment("web"), deleteScaler("a")}},
+			crash: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.users, tc.crash)
+			w.contenders = newContenders(2)
+			for _, given := range tc.given {
+				given.do(w)
+				w.rest()
+			}
+			w.late = true
+			states, lost := explore(w)
+			if lost != "" {
+				t.Error(lost)
+			}
+			if states < 50 {
+				t.Errorf("only %d states were reached: the world does not move", states)
+			}
+			t.Logf("%d states", states)
+		})
+	}
+}
+
+// Scalers that stand back are not reconciled for what happens to the Deployment, and a new one behind
+// all others triggers none of them.
+func TestOnlyTheFirstScalerIsTriggered(t *testing.T) {
+	w := newWorld(t, nil, false)
+	createDeployment("web").do(w)
+	for i := range 50 {
+		createScaler(fmt.Sprintf("s-%02d", i), "web").do(w)
+	}
+	w.rest()
+	for _, tc := range []struct {
+		step step
+		want int // reconciles
+	}{
+		{changeDeployment("web"), 1},
+		{createScaler("t", "web"), 1},
+		{deleteScaler("s-40"), 1},             // itself
+		{deleteScaler("s-05"), 1 + 1},         // and the one that is no longer refused
+		{deleteScaler("s-00"), 1 + 2 + 6 + 1}, // and the next first, also for its claim; those that name it; one that is no longer refused
+		{retarget("s-45", "other"), 2},        // itself, also for its claim
+		{deleteDeployment("web"), 1},
+	} {
+		tc.step.do(w)
+		if got := w.rest(); got != tc.want {
+			t.Errorf("%s: %d reconciles, want %d", tc.step.name, got, tc.want)
+		}
+		if lost := w.lost(); lost != "" {
+			t.Errorf("%s: %s", tc.step.name, lost)
+		}
+	}
+}
+
+// rest does all that the system does by itself, in the first order, and counts the reconciles.
+func (w *world) rest() (reconciles int) {
+	for moves := w.systemMoves(); len(moves) > 0; moves = w.systemMoves() {
+		if strings.HasPrefix(moves[0].name, "reconcile") {
+			reconciles++
+		}
+		moves[0].do(w)
+	}
+	return reconciles
+}
+
 // The common choice for the scalers' watch loses events. If the world did not
 // notice, it would prove nothing.
 func TestTheWorldNoticesAnEventThatIsLost(t *testing.T) {
@@ -132,7 +247,7 @@ func TestTheWorldNoticesAnEventThatIsLost(t *testing.T) {
 
 // world is one state. Objects in it are never changed, only replaced.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	users [][]step
 	crash bool // a crash may still happen
 
@@ -146,6 +261,10 @@ type world struct {
 	written  *ownwrites.Memory // the operator's memory of its own writes
 
 	scalerWatch predicate.Predicate
+
+	indexer    toolscache.Indexer // of the cache; nil if each look-up makes its own, so that states share none
+	contenders *contenders
+	late       bool // the order of the scalers may be late, and the queue has no order
 }
 
 // theNoon is the time in the world, which stands still.
@@ -153,15 +272,11 @@ var theNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 type watchEvent struct{ before, after client.Object }
 
-func newWorld(t *testing.T, users [][]step, crash bool) *world {
+func newWorld(t testing.TB, users [][]step, crash bool) *world {
 	t.Helper()
-	scalerWatch, err := scalerPredicate()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &world{
-		written: &ownwrites.Memory{},
-		t:       t, users: users, crash: crash, scalerWatch: scalerWatch,
+		written: &ownwrites.Memory{}, contenders: newContenders(maxContenders),
+		t: t, users: users, crash: crash, scalerWatch: scalerPredicate(),
 		stored: map[string]client.Object{}, caches: map[string]client.Object{}, watches: map[string][]watchEvent{},
 	}
 }
@@ -218,21 +333,33 @@ func (w *world) systemMoves() (moves []step) {
 			moves = append(moves, step{"deliver " + kind, func(w *world) { w.deliver(kind) }})
 		}
 	}
-	if len(w.queue) > 0 {
-		moves = append(moves, step{"reconcile " + w.queue[0].Name, (*world).reconcile})
+	for i, key := range w.queue {
+		if i == 0 || w.late {
+			moves = append(moves, step{"reconcile " + key.Name, func(w *world) { w.reconcile(i) }})
+		}
 	}
 	return moves
 }
+
+// ranking is the watch of the handler that keeps the order of the scalers.
+const ranking = "ranking"
 
 // deliver brings the next event of a watch into the cache, and then to the handlers,
 // in that order, as informers do.
 func (w *world) deliver(kind string) {
 	e := w.watches[kind][0]
 	w.watches[kind] = w.watches[kind][1:]
+	if kind == ranking {
+		w.rank(e)
+		return
+	}
 	if e.after == nil {
 		delete(w.caches, keyOf(e.before))
 	} else {
 		w.caches[keyOf(e.after)] = e.after
+	}
+	if vs, ok := e.after.(*v1beta1.VerticalScaler); ok && w.indexer != nil {
+		w.index(w.indexer, vs)
 	}
 	w.handle(e)
 }
@@ -249,11 +376,36 @@ func (w *world) handle(e watchEvent) {
 		if passes(w.scalerWatch, e) {
 			w.enqueue(client.ObjectKeyFromObject(subject))
 		}
-		w.handleMapped(e, rivalryPredicate(), func(obj client.Object) []reconcile.Request { return l.ofRival(ctx, obj) })
+		if w.late {
+			w.watches[ranking] = append(w.watches[ranking], e)
+		} else {
+			w.rank(e)
+		}
 	case *appsv1.Deployment:
 		w.handleMapped(e, deploymentPredicate(), func(obj client.Object) []reconcile.Request { return l.ofDeployment(ctx, obj) })
 	}
 }
+
+// rank brings an event to the real handler that keeps the order of the scalers.
+func (w *world) rank(e watchEvent) {
+	ctx, q, h := context.Background(), worldQueue{w: w}, w.contenders.handler()
+	switch {
+	case e.before == nil:
+		h.Create(ctx, event.CreateEvent{Object: e.after}, q)
+	case e.after == nil:
+		h.Delete(ctx, event.DeleteEvent{Object: e.before}, q)
+	default:
+		h.Update(ctx, event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}, q)
+	}
+}
+
+// worldQueue is the queue as a handler sees it.
+type worldQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	w *world
+}
+
+func (q worldQueue) Add(request reconcile.Request) { q.w.enqueue(request.NamespacedName) }
 
 // handleMapped maps the old and the new object, as EnqueueRequestsFromMapFunc does.
 func (w *world) handleMapped(e watchEvent, p predicate.Predicate, mapped func(client.Object) []reconcile.Request) {
@@ -286,10 +438,10 @@ func (w *world) enqueue(key types.NamespacedName) {
 	}
 }
 
-// reconcile runs the real Reconciler once on the cache.
-func (w *world) reconcile() {
-	key := w.queue[0]
-	w.queue = w.queue[1:]
+// reconcile runs the real Reconciler once on the cache, for that place of the queue.
+func (w *world) reconcile(i int) {
+	key := w.queue[i]
+	w.queue = slices.Delete(w.queue, i, i+1)
 	r := &Reconciler{
 		Client:       worldClient{w: w},
 		Histories:    &checkpoint.Store{Client: worldClient{w: w}},
@@ -297,9 +449,10 @@ func (w *world) reconcile() {
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
 		ResyncPeriod: time.Hour,
 		lookup:       w.lookup(),
+		contenders:   w.contenders,
 		written:      w.written,
 	}
-	result, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+	result, err := r.Reconcile(log.IntoContext(context.Background(), logr.Discard()), reconcile.Request{NamespacedName: key})
 	if err != nil {
 		w.t.Fatalf("after %s: %v", strings.Join(w.trace, ", "), err)
 	}
@@ -312,24 +465,35 @@ func (w *world) reconcile() {
 // lists everything.
 func (w *world) restart() {
 	w.crash = false
-	w.queue, w.written = nil, &ownwrites.Memory{}
+	w.queue, w.written, w.contenders = nil, &ownwrites.Memory{}, newContenders(w.contenders.most)
 	w.watches = map[string][]watchEvent{}
 	w.caches = maps.Clone(w.stored)
 	for _, key := range slices.Sorted(maps.Keys(w.caches)) {
 		w.handle(watchEvent{after: w.caches[key]})
 	}
+	// The first reconcile waits until all handlers have had the initial list.
+	for len(w.watches[ranking]) > 0 {
+		w.deliver(ranking)
+	}
 }
 
 func (w *world) lookup() *lookup {
+	if w.indexer != nil {
+		return &lookup{indexer: w.indexer}
+	}
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
 	for _, obj := range w.caches {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-			if err := indexer.Add(vs); err != nil {
-				w.t.Fatal(err)
-			}
+			w.index(indexer, vs)
 		}
 	}
 	return &lookup{indexer: indexer}
+}
+
+func (w *world) index(indexer toolscache.Indexer, vs *v1beta1.VerticalScaler) {
+	if err := indexer.Update(vs); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // lost says what is not as it should be in a world at rest.
@@ -339,14 +503,21 @@ func (w *world) lost() string {
 		if !ok {
 			continue
 		}
-		if got, want := scaler.RecordedClaim(vs), scaler.Claim(vs); got != want {
-			return fmt.Sprintf("scaler %s claims %q, not %q", vs.Name, got, want)
-		}
 		if got, want := vs.Status.ObservedGeneration, vs.Generation; got != want {
 			return fmt.Sprintf("scaler %s has observed generation %d of %d", vs.Name, got, want)
 		}
-		if got, want := meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionStalled), w.winner(vs) != vs.Name; got != want {
-			return fmt.Sprintf("scaler %s stands back: %v, though %s comes first", vs.Name, got, w.winner(vs))
+		before := w.before(vs)
+		if got, want := saysItStandsBack(vs), w.mustSay(before); got != want {
+			return fmt.Sprintf("scaler %s says %q, not %q: %v come first", vs.Name, got, want, before)
+		}
+		if len(before) > 0 {
+			if claim := scaler.RecordedClaim(vs); claim != "" || vs.Status.Target != nil {
+				return fmt.Sprintf("scaler %s, which stands back, claims %q and has seen %+v", vs.Name, claim, vs.Status.Target)
+			}
+			continue
+		}
+		if got, want := scaler.RecordedClaim(vs), scaler.Claim(vs); got != want {
+			return fmt.Sprintf("scaler %s claims %q, not %q", vs.Name, got, want)
 		}
 		d, exists := w.stored["Deployment/"+vs.Spec.DeploymentName].(*appsv1.Deployment)
 		switch target := vs.Status.Target; {
@@ -359,14 +530,51 @@ func (w *world) lost() string {
 	return ""
 }
 
-func (w *world) winner(vs *v1beta1.VerticalScaler) string {
-	best := vs
+// before names the stored scalers that take precedence over this one, in their order.
+func (w *world) before(vs *v1beta1.VerticalScaler) (names []string) {
+	age := func(s *v1beta1.VerticalScaler) string {
+		return fmt.Sprintf("%020d %s", s.CreationTimestamp.Unix(), s.Name)
+	}
 	for _, obj := range w.stored {
-		if rival, ok := obj.(*v1beta1.VerticalScaler); ok && rival.Spec.DeploymentName == vs.Spec.DeploymentName && comesBefore(rival, best) {
-			best = rival
+		if other, ok := obj.(*v1beta1.VerticalScaler); ok && other.Spec.DeploymentName == vs.Spec.DeploymentName && age(other) < age(vs) {
+			names = append(names, age(other))
 		}
 	}
-	return best.Name
+	slices.Sort(names)
+	for i := range names {
+		_, names[i], _ = strings.Cut(names[i], " ")
+	}
+	return names
+}
+
+// mustSay is what a scaler behind these must say.
+func (w *world) mustSay(before []string) string {
+	switch {
+	case len(before) == 0:
+		return ""
+	case len(before) >= w.contenders.most:
+		return "too many"
+	}
+	return before[0]
+}
+
+// saysItStandsBack is the scaler that a status names as the first one; "too many" if it names none,
+// and empty if the scaler does not stand back.
+func saysItStandsBack(vs *v1beta1.VerticalScaler) string {
+	stalled := meta.FindStatusCondition(vs.Status.Conditions, v1beta1.ConditionStalled)
+	if stalled == nil || stalled.Reason != v1beta1.ReasonConflict {
+		return ""
+	}
+	if name, ok := strings.CutPrefix(stalled.Message, "VerticalScaler "); ok {
+		name, _, _ = strings.Cut(name, ",")
+		return name
+	}
+	return "too many"
+}
+
+// clone shares the tree of the order until one of the two changes it.
+func (c *contenders) clone() *contenders {
+	return &contenders{most: c.most, known: maps.Clone(c.known), ordered: c.ordered.Clone()}
 }
 
 func (w *world) clone() *world {
@@ -378,6 +586,7 @@ func (w *world) clone() *world {
 		c.watches[kind] = slices.Clone(events)
 	}
 	c.written = w.written.Clone()
+	c.contenders = w.contenders.clone()
 	c.queue, c.trace = slices.Clone(w.queue), slices.Clone(w.trace)
 	return &c
 }
@@ -394,7 +603,7 @@ func (w *world) key() string {
 		switch o := obj.(type) {
 		case *v1beta1.VerticalScaler:
 			fmt.Fprintf(&b, "%s/%s/%d/%s/%s/%d/%v/%v,", o.Name, o.UID, o.Generation, o.Spec.DeploymentName, scaler.RecordedClaim(o), o.Status.ObservedGeneration,
-				o.Status.Target, meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionStalled))
+				o.Status.Target, saysItStandsBack(o))
 		case *appsv1.Deployment:
 			fmt.Fprintf(&b, "%s/%s/%d,", o.Name, o.UID, o.Generation)
 		default:
@@ -413,6 +622,10 @@ func (w *world) key() string {
 			fmt.Fprintf(&b, "%v,", w.written.Clone().IsNewerThan(vs, theNoon))
 		}
 	}
+	w.contenders.ordered.Ascend(func(c contender) bool {
+		fmt.Fprintf(&b, "|%s of %s", c.name, c.deployment.Name)
+		return true
+	})
 	for _, kind := range slices.Sorted(maps.Keys(w.watches)) {
 		b.WriteString("|" + kind)
 		for _, e := range w.watches[kind] {
@@ -463,6 +676,15 @@ func (w *world) newMeta(name string) metav1.ObjectMeta {
 func createScaler(name, target string) step {
 	return step{"create scaler " + name, func(w *world) {
 		w.put(&v1beta1.VerticalScaler{ObjectMeta: w.newMeta(name), Spec: v1beta1.VerticalScalerSpec{DeploymentName: target}})
+	}}
+}
+
+// createTwin creates a scaler that is as old as all others made by it.
+func createTwin(name, target string) step {
+	return step{"create scaler " + name, func(w *world) {
+		vs := &v1beta1.VerticalScaler{ObjectMeta: w.newMeta(name), Spec: v1beta1.VerticalScalerSpec{DeploymentName: target}}
+		vs.CreationTimestamp = metav1.Unix(500, 0)
+		w.put(vs)
 	}}
 }
 

@@ -64,6 +64,9 @@ type remembered struct {
 	// sizes is what the resized containers of the pod had after it.
 	sizes    map[string]workload.Resources
 	rejected []rejectedUntil
+	// withdrawals is how many resizes of the pod were withdrawn in a row.
+	withdrawals int
+	withdrawnAt time.Time
 	// evicted says that the pod was evicted, at that time.
 	evicted bool
 	// eviction is the last rejected eviction of the Deployment's pods.
@@ -102,6 +105,31 @@ func (m remembered) rejectedAt(now time.Time) (rejected []plan.RejectedResize) {
 		}
 	}
 	return rejected
+}
+
+const (
+	// leastWithdrawal is how long a withdrawn resize is not repeated, at first. Twice the grace of a
+	// Deferred resize is less, so that the parts of the size have their turns in the meantime.
+	leastWithdrawal = 30 * time.Minute
+	// mostWithdrawal is the longest such time. Each withdrawal doubles it.
+	mostWithdrawal = 2 * time.Hour
+)
+
+// reject notes that a resize is not to be repeated until then.
+func (m *remembered) reject(resize plan.RejectedResize, now, until time.Time) {
+	m.rejected = slices.DeleteFunc(m.rejected, func(old rejectedUntil) bool { return !now.Before(old.until) })
+	m.rejected = append(m.rejected, rejectedUntil{resize, until})
+}
+
+// withdraw notes that a resize was withdrawn, and when it may be repeated. Withdrawals are in a row
+// if each one follows while the longest time since the one before has not passed twice.
+func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
+	if now.Sub(m.withdrawnAt) > 2*mostWithdrawal {
+		m.withdrawals = 0
+	}
+	wait := min(leastWithdrawal<<min(m.withdrawals, 8), mostWithdrawal)
+	m.withdrawals, m.withdrawnAt = m.withdrawals+1, now
+	m.reject(resize, now, now.Add(wait))
 }
 
 // remember changes what is remembered of a pod.

@@ -4,28 +4,39 @@
 package verticalscaler
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 var (
-	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "verticalscaler_actions_total",
-		Help: "Changes asked of the API server, by kind (resize, rollout, evict, restore) and outcome (done, conflict, failed, Frozen, or the reason of the rejection).",
-	}, []string{"action", "outcome"})
+	actions = metrics.NewCounter(metrics.Metric{
+		Name:      "verticalscaler_actions_total",
+		Help:      "Changes asked of the API server, by kind (resize, rollout, evict, restore) and outcome (done, conflict, failed, Frozen, or the reason of the rejection).",
+		Labels:    []string{"action", "outcome"},
+		Stability: metrics.Beta,
+	}, []string{"resize", "done"}, []string{"rollout", "done"}, []string{"evict", "done"}, []string{"restore", "done"})
 
-	asks = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "verticalscaler_budget_asks_total",
-		Help: "Changes asked of the budget, by outcome: granted, queued (counted once for each wait; granted later).",
-	}, []string{"outcome"})
+	asks = metrics.NewCounter(metrics.Metric{
+		Name:      "verticalscaler_budget_asks_total",
+		Help:      "Changes asked of the budget, by outcome: granted, queued (counted once for each wait; granted later).",
+		Labels:    []string{"outcome"},
+		Stability: metrics.Beta,
+	}, []string{"granted"}, []string{"queued"})
 
-	waiting = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "verticalscaler_budget_waiting",
-		Help: "Scalers whose next change waits for the budget.",
-	})
+	waiting = metrics.NewGauge(metrics.Metric{
+		Name:      "verticalscaler_budget_waiting",
+		Help:      "Scalers whose next change waits for the budget.",
+		Stability: metrics.Beta,
+	}).WithLabelValues()
 )
-
-func init() { metrics.Registry.MustRegister(actions, asks, waiting) }
 
 // countAsk counts a change asked of the budget.
 func countAsk(granted, isNew bool, now int) {
@@ -39,3 +50,104 @@ func countAsk(granted, isNew bool, now int) {
 }
 
 func countAction(action, outcome string) { actions.WithLabelValues(action, outcome).Inc() }
+
+// countDone counts a change that the API server has accepted.
+func (r *Reconciler) countDone(key types.NamespacedName, action string, event metrics.Event) {
+	countAction(action, "done")
+	r.Metrics.Count(key, event)
+}
+
+// countReverts counts the changes that this reconcile has reverted, or found undone.
+func (r *Reconciler) countReverts(key types.NamespacedName, s *scope) {
+	if s.plan.Reverted != "" {
+		r.Metrics.Count(key, metrics.Regressed)
+	}
+	var before int32
+	if d := s.scaler.Status.Decision; d != nil {
+		before = d.Reverts
+	}
+	if d := s.status.Decision; d != nil && d.Reverts > before {
+		r.Metrics.Count(key, metrics.Undone)
+	}
+}
+
+// killEvent is what an OOM kill counts as: whether the container had less memory than the original
+// pod template gives it.
+func killEvent(s plan.Situation, kill workload.OOMKill) metrics.Event {
+	c, _ := s.Deployment.Container(kill.Container)
+	original := originalOf(s, c)
+	if template := cmp.Or(original.Limits.MemoryBytes, original.Requests.MemoryBytes); kill.HitBytes > 0 && kill.HitBytes < template {
+		return metrics.KilledLowered
+	}
+	return metrics.KilledOriginal
+}
+
+// measuredState is the state of the scaler, by the conditions that were just written.
+func measuredState(s *scope) metrics.State {
+	return metrics.State{
+		Reason:  scaler.ReasonInShort(s.status.Conditions),
+		Ready:   meta.IsStatusConditionTrue(s.status.Conditions, v1beta1.ConditionReady),
+		Stalled: meta.IsStatusConditionTrue(s.status.Conditions, v1beta1.ConditionStalled),
+		Waiting: s.isWaiting(),
+	}
+}
+
+// measuredSizes are the sizes of the pods; nil if the reconcile failed before it had a plan.
+func measuredSizes(s *scope) *metrics.Sizes {
+	if s.observation.deployment == nil && s.err == nil || !s.standing.isFirst() {
+		return &metrics.Sizes{}
+	}
+	if !s.isPlanned() {
+		return nil
+	}
+	situation := s.observation.situation
+	out := &metrics.Sizes{Pods: s.plan.Progress.Pods, PodsAtSize: s.plan.Progress.PodsAtSize}
+	for _, c := range situation.Deployment.Containers {
+		measured := metrics.Container{Name: c.Name}
+		for _, r := range situation.Recommendations {
+			if r.Name == c.Name {
+				measured.Target, measured.LowerBound, measured.UpperBound = r.Target, r.LowerBound, r.UpperBound
+			}
+		}
+		measured.Request = furthestRequests(situation, c.Name, measured.Target, nil)
+		out.Containers = append(out.Containers, measured)
+		original := originalOf(situation, c)
+		for _, pod := range situation.Pods {
+			in, ok := pod.Container(c.Name)
+			if !ok || !pod.Running || pod.Terminating {
+				continue
+			}
+			out.Requested = sum(out.Requested, in.Requests)
+			out.Recommended = sum(out.Recommended, cover(in.Requests, measured.Target))
+			out.Original = sum(out.Original, cover(original.Limits, original.Requests))
+		}
+	}
+	return out
+}
+
+// isWaiting reports whether a change is due and waits for something else than a user's consent.
+func (s *scope) isWaiting() bool {
+	switch s.plan.Verdict.Reason {
+	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonPaused:
+		return false
+	}
+	return s.plan.Verdict.State == plan.Waiting && (s.plan.Decision != nil || s.postponed != nil)
+}
+
+// originalOf are a container's resources in the user's pod template: the recorded ones where the
+// operator has taken over the template.
+func originalOf(s plan.Situation, c workload.Container) workload.Resources {
+	out := c.Resources
+	for _, o := range s.Originals {
+		if o.Container != c.Name {
+			continue
+		}
+		if o.CPU {
+			out.Requests.CPUMillis, out.Limits.CPUMillis = o.Requests.CPUMillis, o.Limits.CPUMillis
+		}
+		if o.Memory {
+			out.Requests.MemoryBytes, out.Limits.MemoryBytes = o.Requests.MemoryBytes, o.Limits.MemoryBytes
+		}
+	}
+	return out
+}

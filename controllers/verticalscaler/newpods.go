@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/operator-framework/operator-lib/prune"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,10 +80,10 @@ func (r *Reconciler) planUnsized(s *scope, err error) error {
 		message = "The API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36: use another updateMode"
 	case errors.Is(err, errNoPolicy):
 		reason = v1beta1.ReasonAdmissionUnavailable
-		message = "MutatingAdmissionPolicy " + admission.PolicyName + " does not exist: install config/components/new-pods"
+		message = "MutatingAdmissionPolicy " + admission.PolicyName + " does not exist: apply dist/new-pods.yaml"
 	case rejection.Reason != "":
 		reason = rejection.Reason
-		message = "The operator lacks the permissions of config/components/new-pods, so the API server does not size new pods: " + rejection.Message
+		message = "The operator lacks the permissions of dist/new-pods.yaml, so the API server does not size new pods: " + rejection.Message
 	default:
 		return err
 	}
@@ -176,37 +177,75 @@ func (s sweeper) Start(ctx context.Context) error {
 }
 
 // sweepBindings deletes, once, the bindings of scalers that were deleted while no operator was
-// running. A binding is cluster-scoped, so a scaler cannot own it. It remembers the bindings of
-// the other scalers, so that they go with their scalers, whatever a reconcile has seen of them.
+// running. A binding is cluster-scoped, so a scaler cannot own it.
 func (r *Reconciler) sweepBindings(ctx context.Context) error {
 	if r.admitted.swept.Load() {
 		return nil
 	}
-	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Live.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); meta.IsNoMatchError(err) {
-		r.admitted.swept.Store(true) // An API server without these policies has no bindings.
-		return nil
-	} else if apierror.Of(err).Reason != "" {
-		// The right belongs to an optional component. If it comes later, the next binding sweeps.
-		log.FromContext(ctx).V(1).Info("Cannot list leftover bindings", "message", apierror.Of(err).Message)
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("listing the bindings: %w", err)
+	leftovers, err := prune.NewPruner(bindings{r.Client, r}, bindingKind, r.leftoverBindings, prune.WithLabels(admission.Labels()))
+	if err != nil {
+		return fmt.Errorf("creating the pruner of bindings: %w", err)
 	}
-	for i := range bindings.Items {
-		key, ours := admission.ScalerOf(&bindings.Items[i])
-		// In a namespace that is not watched, the error is another one.
-		err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{})
-		if ours && err == nil {
-			r.admitted.exists(key)
-		}
-		if !ours || !apierrors.IsNotFound(err) {
-			continue
-		}
-		if err := r.deleteBinding(ctx, key); err != nil {
-			return err
-		}
+	_, err = leftovers.Prune(ctx)
+	switch rejection := apierror.Of(err); {
+	case meta.IsNoMatchError(err): // An API server without these policies has no bindings.
+	case rejection.Reason != "":
+		// The right belongs to an optional component. If it comes later, the next binding sweeps.
+		log.FromContext(ctx).V(1).Info("Cannot sweep leftover bindings", "message", rejection.Message)
+		return nil
+	case err != nil:
+		return fmt.Errorf("sweeping the bindings: %w", err)
 	}
 	r.admitted.swept.Store(true)
 	return nil
+}
+
+// bindings is the client of the pruner. It lists from the API server, because a pruner asks for unstructured objects,
+// which are not cached.
+type bindings struct {
+	client.Client
+	reconciler *Reconciler
+}
+
+// Delete deletes a binding. Several reconciles may sweep at the same time, so it may be deleted already.
+func (b bindings) Delete(ctx context.Context, obj client.Object, _ ...client.DeleteOption) error {
+	binding, err := asBinding(obj)
+	if err != nil {
+		return err
+	}
+	scaler, _ := admission.ScalerOf(binding)
+	return b.reconciler.deleteBinding(ctx, scaler)
+}
+
+func asBinding(obj client.Object) (*admissionv1.MutatingAdmissionPolicyBinding, error) {
+	binding, ok := obj.(*admissionv1.MutatingAdmissionPolicyBinding)
+	if !ok {
+		return nil, fmt.Errorf("%T %s is not a binding", obj, obj.GetName())
+	}
+	return binding, nil
+}
+
+var bindingKind = admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding")
+
+// leftoverBindings returns the bindings whose scalers do not exist. It remembers the bindings of the
+// other scalers, so that they go with their scalers, whatever a reconcile has seen of them.
+func (r *Reconciler) leftoverBindings(ctx context.Context, found []client.Object) (leftovers []client.Object, err error) {
+	for _, obj := range found {
+		binding, err := asBinding(obj)
+		if err != nil {
+			return nil, err
+		}
+		key, isOurs := admission.ScalerOf(binding)
+		if !isOurs {
+			continue
+		}
+		// In a namespace that is not watched, the error is another one.
+		switch err := r.Client.Get(ctx, key, &v1beta1.VerticalScaler{}); {
+		case err == nil:
+			r.admitted.exists(key)
+		case apierrors.IsNotFound(err):
+			leftovers = append(leftovers, binding)
+		}
+	}
+	return leftovers, nil
 }

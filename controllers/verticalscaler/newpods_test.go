@@ -5,11 +5,13 @@ package verticalscaler
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -39,6 +41,8 @@ func sizeFor(t *testing.T, r *Reconciler, vs *v1beta1.VerticalScaler, s *scope) 
 	_, err := r.sizeNewPods(t.Context(), s)
 	return err
 }
+
+var bindingResource = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}
 
 func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -94,7 +98,7 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 	t.Run("what was left behind is swept up at the start, and the others go with their scalers", func(t *testing.T) {
 		failures := 1
 		r := reconciler(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if _, ok := list.(*admissionv1.MutatingAdmissionPolicyBindingList); ok && failures > 0 {
+			if list.GetObjectKind().GroupVersionKind() == bindingKind && failures > 0 {
 				failures--
 				return apierrors.NewTooManyRequestsError("busy")
 			}
@@ -111,6 +115,40 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}
 		if err := r.forget(t.Context(), key); err != nil || len(bindings(r)) > 0 {
 			t.Errorf("after the deletion of a scaler that was not reconciled: %v, bindings of %v", err, bindings(r))
+		}
+	})
+	t.Run("several reconciles sweep at the same time, and leave alone what is not ours", func(t *testing.T) {
+		foreign, alike := admission.Binding(gone, selector), admission.Binding(gone, selector)
+		foreign.Name, foreign.Spec.ParamRef.Name = "foreign", "foreign"
+		foreign.Labels = nil
+		alike.Name, alike.Spec.ParamRef.Name = "alike", "alike" // a copy with our labels
+		faster := 0
+		r := reconciler(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
+			if faster++; faster == 1 { // another reconcile deletes it first
+				if err := c.Delete(ctx, obj.DeepCopyObject().(client.Object)); err != nil {
+					return err
+				}
+			}
+			return c.Delete(ctx, obj, options...)
+		}}, admission.Policy(), foreign, alike, admission.Binding(gone, selector), admission.Binding(types.NamespacedName{Namespace: "shop", Name: "gone-too"}, selector), admission.Binding(key, selector))
+		if err := r.sweepBindings(t.Context()); err != nil || !r.admitted.swept.Load() {
+			t.Errorf("swept %t, %v", r.admitted.swept.Load(), err)
+		}
+		got := bindings(r)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"alike", vs.Name, "foreign"}, got); diff != "" {
+			t.Errorf("bindings of (-want +got):\n%s", diff)
+		}
+		if !r.admitted.isBound(key) || r.admitted.isBound(gone) {
+			t.Error("it remembers the wrong bindings")
+		}
+	})
+	t.Run("what may not be deleted is left for later, and blocks nothing", func(t *testing.T) {
+		r := reconciler(interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			return apierrors.NewForbidden(bindingResource, "x", nil)
+		}}, admission.Policy(), admission.Binding(gone, selector))
+		if err := r.sweepBindings(t.Context()); err != nil || r.admitted.swept.Load() {
+			t.Errorf("swept %t, %v", r.admitted.swept.Load(), err)
 		}
 	})
 	t.Run("while changes are frozen, new pods get what they have been getting", func(t *testing.T) {

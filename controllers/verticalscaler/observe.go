@@ -24,11 +24,8 @@ import (
 
 // observation is everything that a reconcile needs to know.
 type observation struct {
-	// deployment is the target; nil while it does not exist.
+	// deployment is the target; nil while it does not exist, or while another scaler sizes it.
 	deployment *appsv1.Deployment
-	// winner names the scaler that sizes the Deployment instead of this one; empty
-	// if this one does.
-	winner string
 	// situation is the input of the plan. The learn phase adds the recommendations.
 	situation plan.Situation
 	// judgesQuotas says that the situation has all the ResourceQuotas.
@@ -41,19 +38,18 @@ type observation struct {
 }
 
 // observe is a phase: it reads the target and its surroundings from the cache. The reconcile
-// is done if there is no Deployment to size.
+// is done if there is no Deployment for this scaler to size.
 func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err error) {
 	key, o := client.ObjectKeyFromObject(s.scaler), &s.observation
-	if o.winner, err = r.winnerOver(ctx, s.scaler); err != nil {
-		return false, err
-	}
-	if o.deployment, err = r.deploymentOf(ctx, s.scaler); err != nil {
-		return false, err
-	}
-	if o.winner != "" {
+	if s.standing.isFirst() {
+		o.deployment, err = r.deploymentOf(ctx, s.scaler)
+	} else {
 		r.Histories.Forget(key) // No usage is collected for this scaler meanwhile.
 	}
-	if o.deployment == nil || o.winner != "" {
+	if err != nil {
+		return false, err
+	}
+	if o.deployment == nil {
 		if deferralFrom(s.unreleased) == nil {
 			r.dequeue(key)
 		}
@@ -126,6 +122,7 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()
 	}
+	s.Ceilings = r.Ceilings
 	return judgesQuotas, nil
 }
 
@@ -180,40 +177,4 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 		}
 	}
 	return undone, nil
-}
-
-// winnerOver names the scaler that takes precedence among those of the same Deployment: the
-// oldest, then the first by name. It is empty if that is this one.
-func (r *Reconciler) winnerOver(ctx context.Context, vs *v1beta1.VerticalScaler) (string, error) {
-	first := vs
-	rivals, err := r.lookup.lookUp(ctx, targetIndex, scaler.Target(vs))
-	if err != nil {
-		return "", fmt.Errorf("looking up the scalers of Deployment %s: %w", scaler.Target(vs), err)
-	}
-	for _, key := range rivals {
-		if key == client.ObjectKeyFromObject(vs) {
-			continue
-		}
-		var rival v1beta1.VerticalScaler
-		if err := r.Client.Get(ctx, key, &rival); err != nil {
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			return "", fmt.Errorf("reading scaler %s: %w", key, err)
-		}
-		if rival.Spec.DeploymentName == vs.Spec.DeploymentName && comesBefore(&rival, first) {
-			first = &rival
-		}
-	}
-	if first == vs {
-		return "", nil
-	}
-	return first.Name, nil
-}
-
-func comesBefore(a, b *v1beta1.VerticalScaler) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }

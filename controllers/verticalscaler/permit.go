@@ -90,6 +90,9 @@ func (r *Reconciler) dequeue(scaler client.ObjectKey) {
 // deferBy makes the plan wait. Nothing is decided: when the step may be taken, the newest
 // recommendation counts.
 func (s *scope) deferBy(why *deferral) {
+	if s.postponed == nil {
+		s.postponed = s.plan.Decision
+	}
 	s.plan = s.plan.Postponed(s.observation.situation, why.reason, why.message)
 	s.keepsNewPods = true
 }

@@ -159,7 +159,7 @@ func (p *plant) restart() {
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
 		Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
-		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())},
+		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}, contenders: newContenders(maxContenders),
 	}
 }
 

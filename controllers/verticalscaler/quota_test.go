@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 func team(hard, used string) *corev1.ResourceQuota {
@@ -58,10 +59,17 @@ func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	vs := func(namespace, name string) *v1beta1.VerticalScaler {
-		return &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		s := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}}
+		scaler.RecordClaim(&s.Status, scaler.Claim(s))
+		return s
 	}
+	behind := vs("shop", "behind")
+	scaler.DropClaim(&behind.Status)
+	restoring := vs("shop", "restoring") // behind another scaler, and not done yet
+	scaler.DropClaim(&restoring.Status)
+	restoring.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web"}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		vs("shop", "waiting"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
+		behind, restoring, vs("shop", "waiting"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
 	).Build()
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
 	var memory quotaMemory
@@ -70,7 +78,7 @@ func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 	memory.remember(key("failed"), "Applied")
 	memory.forget(key("failed")) // as at the start of a reconcile
 	got := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
-	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
+	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("restoring")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
@@ -46,6 +47,7 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 			}),
 		},
 		{none, found(func(p *scope) { p.status.Recommendation = nil })},
+		{none, found(func(p *scope) { p.observation.situation.Pods = nil })},
 		{
 			none,
 			found(planned(v1beta1.ReasonNoRecommendation, "There is no recommendation yet")),
@@ -58,9 +60,13 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 		},
 		{
 			none,
-			found(func(p *scope) { p.observation.winner, p.plan = "elder", plan.Plan{} }),
+			found(func(p *scope) {
+				p.standing, p.observation, p.plan = standing{winner: "elder"}, observation{}, plan.Plan{}
+			}),
 			found(func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} }),
-			found(func(p *scope) { p.observation, p.plan = observation{winner: "elder"}, plan.Plan{} }),
+			found(func(p *scope) {
+				p.standing, p.observation, p.plan = standing{refused: true}, observation{}, plan.Plan{}
+			}),
 			found(func(p *scope) { p.observation = observation{deployment: &appsv1.Deployment{}} }),
 		},
 		{none, found(func(p *scope) { p.err = apierrors.NewInternalError(errors.New("etcd")) })},
@@ -68,6 +74,16 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 			none,
 			found(func(p *scope) { p.access = scaler.ClusterAccess{Namespaces: []string{"shop"}} }),
 			found(func(p *scope) { p.access = scaler.ClusterAccess{NodesForbidden: true} }),
+		},
+		{
+			none,
+			found(func(p *scope) { p.frozen = "ConfigMap a/b freezes changes" }),
+			func(s *v1beta1.VerticalScaler, _ *scope) {
+				s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: "aap"}}}
+			},
+			func(s *v1beta1.VerticalScaler, _ *scope) {
+				s.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDeploymentNotFound}}
+			},
 		},
 	}
 	said := map[string][]string{}
@@ -77,7 +93,7 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 			step(vs, p)
 		}
 		completeFor(vs, p)
-		if n := len(p.status.Conditions); n < 6 {
+		if n := len(p.status.Conditions); n < 7 {
 			t.Fatalf("there are %d conditions", n)
 		}
 		for _, c := range p.status.Conditions {
@@ -94,7 +110,7 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 		t.Error("no place in internal/scaler gives a reason: the test looks for the wrong thing")
 	}
 	for _, site := range append(conditionsOfAccess, reasons.Sites(t, ".", api)...) {
-		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "../../internal/scaler/") {
+		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "names.go:") && !strings.HasPrefix(site.At, "../../internal/scaler/") {
 			continue // steps that were tried; they have tests of their own
 		}
 		places++

@@ -24,12 +24,14 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -71,15 +73,20 @@ type Reconciler struct {
 	FreezeAPI corev1client.ConfigMapsGetter
 	// Nodes knows the size of the largest node; nil if nodes are not read.
 	Nodes *inventory.Nodes
+	// Ceilings bound what requests are raised to. The zero value bounds nothing.
+	Ceilings plan.Ceilings
 	// VPAs knows the VerticalPodAutoscalers; nil if they are not watched.
 	VPAs *inventory.VPAs
+	// Metrics has the state of the scalers, for Prometheus; nil for none.
+	Metrics *metrics.Scalers
 
-	lookup    *lookup
-	pods      podMemory
-	admitted  admissionMemory
-	quotas    quotaMemory
-	written   *ownwrites.Memory
-	conflicts queue.Conflicts
+	lookup     *lookup
+	contenders *contenders
+	pods       podMemory
+	admitted   admissionMemory
+	quotas     quotaMemory
+	written    *ownwrites.Memory
+	conflicts  queue.Conflicts
 }
 
 // UsageProblems reports what keeps a scaler's usage from being complete.
@@ -93,6 +100,8 @@ type scope struct {
 	now    time.Time
 	access scaler.ClusterAccess
 
+	// standing says which scaler sizes the Deployment.
+	standing standing
 	// status is the status to write.
 	status v1beta1.VerticalScalerStatus
 	// unreleased says why the original values of a Deployment could not be restored; nil if
@@ -106,8 +115,12 @@ type scope struct {
 	policy plan.Policy
 	// plan is what to do. It has no verdict until the plan phase.
 	plan plan.Plan
+	// postponed is the decision that waits for permission; nil if none does.
+	postponed *plan.Decision
 	// keepsNewPods says that new pods get the same sizes as before.
 	keepsNewPods bool
+	// frozen says why an administrator has frozen all changes; empty for no freeze.
+	frozen string
 
 	// changes are the sizes that this reconcile has changed, for the log.
 	changes []change
@@ -130,6 +143,8 @@ type phase func(ctx context.Context, s *scope) (done bool, err error)
 
 // Reconcile moves one Deployment a step closer to its recommendation.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	ctx, span := startTrace(ctx, request)
+	defer span.End()
 	var vs v1beta1.VerticalScaler
 	if err := r.Client.Get(ctx, request.NamespacedName, &vs); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -148,6 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.result(s)
 	}
 	r.quotas.forget(request.NamespacedName)
+	s.standing = r.contenders.standingOf(&vs)
 	s.classify(r.run(ctx, s))
 	if s.outcome == conflicted {
 		return r.result(s)
@@ -157,6 +173,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.result(s)
 	}
 	r.acknowledge(request.NamespacedName, s.undone)
+	r.Metrics.Record(request.NamespacedName, measuredState(s), measuredSizes(s))
+	r.countReverts(request.NamespacedName, s)
 	if s.outcome == settled {
 		r.quotas.remember(request.NamespacedName, s.plan.Verdict.Reason)
 	}
@@ -166,8 +184,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // run runs the phases in order.
 func (r *Reconciler) run(ctx context.Context, s *scope) error {
-	for _, phase := range []phase{r.restorePrevious, r.claim, r.observe, r.learn, r.plan, r.sizeNewPods, r.apply} {
-		if done, err := phase(ctx, s); err != nil {
+	for _, phase := range []struct {
+		name string
+		run  phase
+	}{
+		{"restorePrevious", r.restorePrevious},
+		{"claim", r.claim},
+		{"observe", r.observe},
+		{"learn", r.learn},
+		{"plan", r.plan},
+		{"sizeNewPods", r.sizeNewPods},
+		{"apply", r.apply},
+	} {
+		if done, err := traced(ctx, s, phase.name, phase.run); err != nil {
 			return err
 		} else if done {
 			break
@@ -178,7 +207,8 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 
 // claim is a phase: it puts the scaler's claim of its Deployment into the status. Nothing
 // on a Deployment changes before the status claims it, so that a restarted operator finds
-// what it has changed.
+// what it has changed. A scaler behind another one claims nothing, once it has restored
+// what it has changed before: no event of the Deployment concerns it.
 func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error) {
 	if err := r.deleteUnusedBinding(ctx, s.scaler, &s.status); err != nil {
 		return false, err
@@ -186,7 +216,11 @@ func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error)
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
 		s.requeueAfter = staleCacheRetry // The finalizer is removed after the status is written.
 	}
-	scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
+	if s.standing.isFirst() || s.status.OriginalResources != nil {
+		scaler.RecordClaim(&s.status, scaler.Claim(s.scaler))
+	} else {
+		scaler.DropClaim(&s.status)
+	}
 	return false, nil
 }
 
@@ -204,7 +238,9 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	var recs []recommend.Container
 	r.Histories.With(client.ObjectKeyFromObject(s.scaler), func(histories history.Histories) {
 		histories.Retain(containers)
-		recordOOMKills(histories, *situation, s.now, r.Params.History)
+		for _, kill := range recordOOMKills(histories, *situation, s.now, r.Params.History) {
+			r.Metrics.Count(client.ObjectKeyFromObject(s.scaler), killEvent(*situation, kill))
+		}
 		recs = scaler.Recommendations(&s.scaler.Spec, containers, histories, s.status.Recommendation, r.Params)
 	})
 	situation.Recommendations = recs
@@ -215,8 +251,9 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 	return false, s.noteUnsaved(ctx, r.Histories.Save(ctx, s.scaler, recs, s.now))
 }
 
-// recordOOMKills adds the OOM kills that the pods report to the history, the oldest first.
-func recordOOMKills(histories history.Histories, situation plan.Situation, now time.Time, params history.Params) {
+// recordOOMKills adds the OOM kills that the pods report to the history, the oldest first. It
+// returns those that are new.
+func recordOOMKills(histories history.Histories, situation plan.Situation, now time.Time, params history.Params) (added []workload.OOMKill) {
 	kills := map[string][]history.Kill{}
 	for _, pod := range situation.Pods {
 		for _, kill := range pod.Kills {
@@ -235,9 +272,12 @@ func recordOOMKills(histories history.Histories, situation plan.Situation, now t
 		}
 		slices.SortStableFunc(list, func(a, b history.Kill) int { return a.At.Compare(b.At) })
 		for _, kill := range list {
-			container.RecordKill(kill, now, params)
+			if container.RecordKill(kill, now, params) {
+				added = append(added, workload.OOMKill{Container: name, At: kill.At, Termination: kill.Termination, HitBytes: kill.HitBytes})
+			}
 		}
 	}
+	return added
 }
 
 // plan is a phase: it decides what to do.
@@ -247,10 +287,11 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) (done bool, err error) 
 		return true, nil //nolint:nilerr // the plan reports it
 	}
 	s.policy = scaler.PlanPolicy(s.scaler, s.observation.situation.Deployment)
+	s.frozen, _ = r.Freeze.Announced(s.scaler.Namespace)
 	if scaler.IsPaused(s.scaler) {
 		r.dequeue(client.ObjectKeyFromObject(s.scaler))
 		s.policy.Suspended, s.keepsNewPods = true, true
-		s.plan = s.next().Paused(s.observation.situation, v1beta1.ReasonPaused, "The annotation "+v1beta1.PausedAnnotation+" is set")
+		s.plan = s.next().Paused(s.observation.situation, v1beta1.ReasonPaused, scaler.PauseMessage(s.scaler))
 		return true, nil
 	}
 	s.plan = s.next()
@@ -334,7 +375,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 		return reconcile.Result{}, s.err
 	case settled:
 	}
-	for _, sooner := range []time.Duration{s.requeueAfter, s.plan.Verdict.RequeueAfter} {
+	for _, sooner := range []time.Duration{s.requeueAfter, s.plan.Verdict.RequeueAfter, untilUnmatchedStalls(s)} {
 		if sooner > 0 {
 			after = min(after, sooner)
 		}
@@ -355,6 +396,7 @@ func (r *Reconciler) resync(uid types.UID) time.Duration {
 func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error {
 	r.Histories.Forget(key)
 	r.written.Forget(key)
+	r.Metrics.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
 	r.conflicts.Forget(key)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -27,7 +28,7 @@ import (
 // resize resizes one pod, all its containers at once. The pod must still be the one that
 // the plan saw.
 func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) error {
-	patch, err := resizePatch(step)
+	patch, err := resizePatch(step, podOf(s.observation.situation, step.UID))
 	if err != nil {
 		return err
 	}
@@ -43,10 +44,13 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 		countAction("resize", actionOutcome(err))
 		return fmt.Errorf("resizing pod %s: %w", step.Pod, err)
 	}
-	countAction("resize", "done")
+	r.countDone(client.ObjectKeyFromObject(s.scaler), "resize", metrics.Resized)
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
 		what.generation, what.at = pod.Generation, s.now
 		what.sizes = resourcesIn(workload.ReadPod(pod, true).Containers, step.Sizes)
+		if step.Withdraws != nil {
+			what.withdraw(*step.Withdraws, s.now)
+		}
 	})
 	s.changes = append(s.changes, changesOf(s.observation.situation, step)...)
 	log.FromContext(ctx).Info("Resized pod in place", "Pod", step.Pod, "reason", causeOf(s.plan), "sizes", formatChanges(s.changes))
@@ -58,8 +62,7 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror.Rejection) {
 	rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
-		what.rejected = slices.DeleteFunc(what.rejected, func(old rejectedUntil) bool { return !s.now.Before(old.until) })
-		what.rejected = append(what.rejected, rejectedUntil{rejected, s.now.Add(r.rejectionPeriod(s, rejection.Reason))})
+		what.reject(rejected, s.now, s.now.Add(r.rejectionPeriod(s, rejection.Reason)))
 	})
 	situation := &s.observation.situation
 	situation.RejectedResizes = maps.Clone(situation.RejectedResizes)
@@ -86,9 +89,18 @@ func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 // lateQuota is how long a quota may take to arrive in the cache.
 const lateQuota = 10 * time.Second
 
-// resizePatch is a strategic merge patch of the containers' resources, with the identity of
-// the pod as the precondition.
-func resizePatch(step plan.Resize) ([]byte, error) {
+// podOf is the pod with that UID that the plan has seen.
+func podOf(s plan.Situation, uid types.UID) workload.Pod {
+	i := slices.IndexFunc(s.Pods, func(pod workload.Pod) bool { return pod.UID == uid })
+	if i < 0 {
+		return workload.Pod{}
+	}
+	return s.Pods[i]
+}
+
+// resizePatch is a strategic merge patch of the resources of the pod's containers, and of the pod-level
+// ones if the pod has some, with the identity of the pod as the precondition.
+func resizePatch(step plan.Resize, pod workload.Pod) ([]byte, error) {
 	type container struct {
 		Name      string                      `json:"name"`
 		Resources corev1.ResourceRequirements `json:"resources"`
@@ -99,18 +111,27 @@ func resizePatch(step plan.Resize) ([]byte, error) {
 			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 		Spec struct {
-			Containers []container `json:"containers"`
+			InitContainers []container                  `json:"initContainers,omitempty"`
+			Containers     []container                  `json:"containers,omitempty"`
+			Resources      *corev1.ResourceRequirements `json:"resources,omitempty"`
 		} `json:"spec"`
 	}
 	body.Metadata.UID, body.Metadata.ResourceVersion = step.UID, step.ResourceVersion
 	for _, size := range step.Sizes {
-		body.Spec.Containers = append(body.Spec.Containers, container{
+		list := &body.Spec.Containers
+		if c, _ := pod.Container(size.Container); c.IsSidecar {
+			list = &body.Spec.InitContainers
+		}
+		*list = append(*list, container{
 			Name: size.Container,
 			Resources: corev1.ResourceRequirements{
 				Requests: resourceList(size.Requests),
 				Limits:   resourceList(size.Limits),
 			},
 		})
+	}
+	if step.PodLevel != (workload.Resources{}) {
+		body.Spec.Resources = &corev1.ResourceRequirements{Requests: resourceList(step.PodLevel.Requests), Limits: resourceList(step.PodLevel.Limits)}
 	}
 	patch, err := json.Marshal(body)
 	if err != nil {

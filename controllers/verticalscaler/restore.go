@@ -25,8 +25,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // release restores the original values of a scaler that is being deleted, and removes the
@@ -67,13 +69,9 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *scope) (done bool, 
 }
 
 func (r *Reconciler) restoreUnmanaged(ctx context.Context, s *scope) error {
-	winner, err := r.winnerOver(ctx, s.scaler)
-	if err != nil {
-		return err
-	}
 	original := s.status.OriginalResources
 	keeps := original != nil && original.DeploymentName == s.scaler.Spec.DeploymentName &&
-		scaler.WritesTemplate(&s.scaler.Spec) && winner == ""
+		scaler.WritesTemplate(&s.scaler.Spec) && s.standing.isFirst()
 	if keeps || scaler.IsPaused(s.scaler) {
 		return nil
 	}
@@ -157,7 +155,7 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 		if err != nil {
 			return fmt.Errorf("restoring the original values of Deployment %s: %w", key, err)
 		}
-		countAction("restore", "done")
+		r.countDone(client.ObjectKeyFromObject(vs), "restore", metrics.Restored)
 		log.FromContext(ctx).Info("Restored the original values of the pod template", "Deployment", key)
 	}
 	return r.releaseOwnership(ctx, &deployment)
@@ -167,13 +165,13 @@ func (r *Reconciler) restore(ctx context.Context, vs *v1beta1.VerticalScaler, or
 // are none. A value that was not set is removed.
 func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, owned *fieldpath.Set) []byte {
 	var containers []containerPatch
-	for _, c := range d.Spec.Template.Spec.Containers {
+	for _, c := range workload.LongRunning(&d.Spec.Template.Spec) {
 		for _, h := range original.Containers {
 			if c.Name != h.ContainerName {
 				continue
 			}
 			if resources := restoredResources(c, h, owned); resources != nil {
-				containers = append(containers, containerPatch{c.Name, resources})
+				containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(&c)})
 			}
 		}
 	}

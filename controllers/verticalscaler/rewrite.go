@@ -22,8 +22,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // takeOver records the original values of the template before the first rewrite: first the
@@ -97,7 +99,7 @@ func (r *Reconciler) rewrite(ctx context.Context, s *scope, step plan.Rewrite) e
 		countAction("rollout", actionOutcome(err))
 		return err
 	}
-	countAction("rollout", "done")
+	r.countDone(client.ObjectKeyFromObject(s.scaler), "rollout", metrics.RolledOut)
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
 		what.generation, what.at = deployment.Generation, s.now
 	})
@@ -139,14 +141,14 @@ func (r *Reconciler) patchTemplate(ctx context.Context, s *scope, step plan.Rewr
 func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Original, owned *fieldpath.Set) ([]byte, error) {
 	var containers []containerPatch
 	var leaves []ownership.Leaf
-	for _, c := range d.Spec.Template.Spec.Containers {
+	for _, c := range workload.LongRunning(&d.Spec.Template.Spec) {
 		size := plan.Size{Container: c.Name}
 		if i := slices.IndexFunc(sizes, func(size plan.Size) bool { return size.Container == c.Name }); i >= 0 {
 			size = sizes[i]
 		}
 		resources, ours := rewrittenResources(c, size, originals, owned)
 		if len(resources) > 0 {
-			containers = append(containers, containerPatch{c.Name, resources})
+			containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(&c)})
 		}
 		leaves = append(leaves, ours...)
 	}
@@ -171,7 +173,7 @@ func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Ori
 		{"limits", c.Resources.Limits, resourceList(size.Limits)},
 	} {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			leaf := ownership.Leaf{Container: c.Name, List: list.name, Resource: string(name)}
+			leaf := ownership.Leaf{Container: c.Name, List: list.name, Resource: string(name), IsSidecar: workload.IsSidecar(&c)}
 			value, isWritten := list.written[name]
 			_, isFound := list.found[name]
 			switch {
@@ -194,6 +196,8 @@ func rewrittenResources(c corev1.Container, size plan.Size, originals []plan.Ori
 type containerPatch struct {
 	Name      string                    `json:"name"`
 	Resources map[string]map[string]any `json:"resources"`
+
+	isSidecar bool
 }
 
 // templatePatch is a strategic merge patch of exactly this version of the Deployment. The
@@ -206,12 +210,25 @@ func templatePatch(d *appsv1.Deployment, containers []containerPatch, managed []
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": metadata,
-		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}},
+		"spec":     map[string]any{"template": map[string]any{"spec": byList(containers)}},
 	})
 	if err != nil {
 		panic(err) // strings, maps and managed fields always encode
 	}
 	return patch
+}
+
+// byList puts native sidecars into the list of init containers.
+func byList(containers []containerPatch) map[string][]containerPatch {
+	out := map[string][]containerPatch{}
+	for _, c := range containers {
+		list := "containers"
+		if c.isSidecar {
+			list = "initContainers"
+		}
+		out[list] = append(out[list], c)
+	}
+	return out
 }
 
 func isRecorded(held []plan.Original, container string, resource corev1.ResourceName) bool {

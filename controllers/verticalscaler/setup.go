@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 
-	pausepredicate "github.com/operator-framework/operator-lib/predicate"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -55,15 +54,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	scalerChanges, err := scalerPredicate()
-	if err != nil {
-		return err
-	}
+	r.contenders = newContenders(maxContenders)
 	all := ofNamespace(mgr.GetCache())
 	building := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerChanges)).
-		Watches(&v1beta1.VerticalScaler{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofRival), builder.WithPredicates(rivalryPredicate())).
+		For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
+		Watches(&v1beta1.VerticalScaler{}, r.contenders.handler()).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofDeployment), builder.WithPredicates(deploymentPredicate())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.lookup.ofPod), builder.WithPredicates(podPredicate())).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(limitRangePredicate())).
@@ -86,6 +82,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 			return fmt.Errorf("adding the sweep of bindings: %w", err)
 		}
 	}
+	if r.Metrics != nil {
+		if err := mgr.Add(r.Metrics); err != nil {
+			return fmt.Errorf("adding the metrics about scalers: %w", err)
+		}
+	}
 	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("building the controller: %w", err)
 	}
@@ -93,28 +94,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wak
 }
 
 // scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
-// triggers a reconcile that sees all Deployment events from before the claim was in the index.
-func scalerPredicate() (predicate.Predicate, error) {
-	// A paused scaler is reconciled only if it was just paused or deleted.
-	notPaused, err := pausepredicate.NewPause[client.Object](v1beta1.PausedAnnotation)
-	if err != nil {
-		return nil, fmt.Errorf("making the pause predicate: %w", err)
-	}
+// triggers a reconcile that sees all Deployment events from before the claim was in the index. A
+// status that was wiped is written again, with or without a claim.
+func scalerPredicate() predicate.Predicate {
+	// A paused scaler is reconciled only if it was just paused, for another reason, or deleted.
+	notPaused := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		vs, ok := o.(*v1beta1.VerticalScaler)
+		return ok && !scaler.IsPaused(vs)
+	})
 	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after)
+		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||
+			after.Status.ObservedGeneration < before.Status.ObservedGeneration
 	})
 	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return scaler.IsPaused(before) != scaler.IsPaused(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+		return pauseOf(before) != pauseOf(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	})
-	return predicate.Or(urgent, predicate.And(notPaused, changed)), nil
+	return predicate.Or(urgent, predicate.And(notPaused, changed))
 }
 
-// rivalryPredicate passes the changes that may decide which of several scalers of one
-// Deployment takes precedence.
-func rivalryPredicate() predicate.Predicate {
-	return updates(func(before, after *v1beta1.VerticalScaler) bool {
-		return before.Spec.DeploymentName != after.Spec.DeploymentName
-	})
+// pauseOf says why the scaler is paused; empty if it is not.
+func pauseOf(vs *v1beta1.VerticalScaler) string {
+	if !scaler.IsPaused(vs) {
+		return ""
+	}
+	return scaler.PauseMessage(vs)
 }
 
 // deploymentPredicate passes changes of what the reconciler reads of a Deployment.

@@ -83,8 +83,8 @@ func (t *budgetSource) wait(ctx context.Context, at time.Time) {
 	}
 }
 
-// freezeSource watches the freeze switch and triggers a reconcile of all scalers when it
-// changes.
+// freezeSource watches the freeze switch and triggers a reconcile of all scalers that do not stand
+// back when it changes.
 type freezeSource struct {
 	freeze  *freeze.Switch
 	api     corev1client.ConfigMapsGetter
@@ -105,7 +105,9 @@ func (t *freezeSource) Start(ctx context.Context, queue workqueue.TypedRateLimit
 			return
 		}
 		for i := range all.Items {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+			if !standsBack(&all.Items[i]) {
+				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+			}
 		}
 	})
 }

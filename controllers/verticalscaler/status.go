@@ -4,7 +4,6 @@
 package verticalscaler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -46,6 +46,9 @@ func completeStatus(s *scope) {
 	status.ObservedGeneration = s.scaler.Generation
 	o := s.observation
 	switch {
+	case !s.standing.isFirst():
+		status.Target, status.Summary, status.Recommendation = nil, nil, nil
+		status.Decision, status.RevertedChanges = nil, nil
 	case s.err != nil && o.deployment == nil:
 		// The reconcile failed before it read the Deployment: the last known status stands.
 	case o.deployment == nil:
@@ -53,9 +56,6 @@ func completeStatus(s *scope) {
 	default:
 		d := workload.ReadDeployment(o.deployment)
 		status.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
-		if o.winner != "" {
-			status.Summary, status.Recommendation, status.Decision, status.RevertedChanges = nil, nil, nil, nil
-		}
 		if s.isPlanned() { // else the decision stands
 			status.Decision = scaler.APIDecision(s.plan.Decision)
 			status.RevertedChanges = scaler.APIRevertedChanges(s.plan.RevertedChanges)
@@ -76,15 +76,24 @@ func completeStatus(s *scope) {
 		status.History = status.History[:min(len(status.History), maxHistory)]
 	}
 	status.Conditions = conditionsOf(s)
+	if status.Summary == nil {
+		status.Summary = &v1beta1.Summary{}
+	}
+	status.Summary.Reason = scaler.ReasonInShort(status.Conditions)
 }
 
 // conditionsOf returns all conditions. A condition whose status is unchanged keeps its
 // transition time.
 func conditionsOf(s *scope) []metav1.Condition {
 	target, provided, applied := targetFound(s), recommendationProvided(s), applied(s)
-	stalled := stalled(s, target, provided)
+	containers, isUnmatched := containersFound(s)
+	stalled := stalled(s, target, provided, containers)
+	changing := changing(s, stalled)
 	all := []metav1.Condition{
-		ready(s, target, provided, applied, stalled), target, provided, applied, reconciling(s, stalled), stalled,
+		ready(s, target, provided, applied, stalled), target, provided, applied, changing, reconciling(s, changing, stalled), stalled,
+	}
+	if isUnmatched {
+		all = append(all, containers)
 	}
 	if c, ok := s.access.Condition(); ok {
 		all = append(all, c)
@@ -95,9 +104,12 @@ func conditionsOf(s *scope) []metav1.Condition {
 func targetFound(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionTargetFound, Status: metav1.ConditionFalse}
 	switch o := s.observation; {
-	case o.winner != "":
+	case s.standing.refused:
 		c.Reason = v1beta1.ReasonConflict
-		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", o.winner, scaler.Target(s.scaler))
+		c.Message = fmt.Sprintf("More than %d VerticalScalers name Deployment %s, and the oldest one sizes it: delete the others", maxContenders, scaler.Target(s.scaler))
+	case !s.standing.isFirst():
+		c.Reason = v1beta1.ReasonConflict
+		c.Message = fmt.Sprintf("VerticalScaler %s, which is older, sizes Deployment %s: delete one of the two", s.standing.winner, scaler.Target(s.scaler))
 	case o.deployment == nil && s.err != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonUnknown, "The Deployment has not been read yet"
 	case o.deployment == nil:
@@ -105,16 +117,30 @@ func targetFound(s *scope) metav1.Condition {
 		c.Message = fmt.Sprintf("Waiting for Deployment %s to be created", scaler.Target(s.scaler))
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1beta1.ReasonDeploymentFound
-		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(s.scaler))
+		c.Message = fmt.Sprintf("Deployment %s is found", scaler.Target(s.scaler)) + injected(s.observation.situation.Injected())
 	}
 	return c
+}
+
+// mostInjected is how many injected containers a message names.
+const mostInjected = 3
+
+// injected says which containers are not sized because the pod template does not have them.
+func injected(names []string) string {
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > mostInjected:
+		names = append(slices.Clone(names[:mostInjected]), "and more")
+	}
+	return ". Not sized, because they are in the pods and not in the pod template: " + strings.Join(names, ", ")
 }
 
 func recommendationProvided(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionRecommendationProvided, Status: metav1.ConditionFalse}
 	provided := s.status.Recommendation != nil
 	switch problems := s.observation.problems; {
-	case s.observation.deployment == nil || s.observation.winner != "":
+	case s.observation.deployment == nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1beta1.ReasonWaitingForDeployment, "Usage is collected once the Deployment exists"
 	case problems.Outage != "":
 		c.Reason = v1beta1.ReasonMetricsUnavailable
@@ -127,10 +153,12 @@ func recommendationProvided(s *scope) metav1.Condition {
 		c.Message = "Usage of running pods is missing: " + problems.Incomplete + checkMetrics
 	case provided:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonEnoughHistory, "There is enough usage for a recommendation"
+	case s.isPlanned() && s.observation.situation.AlivePods() == 0:
+		c.Reason, c.Message = v1beta1.ReasonNoPods, "No usage is collected while the Deployment has no running pods"
 	default:
 		c.Reason, c.Message = v1beta1.ReasonCollectingHistory, "Collecting usage; the first recommendation takes a few minutes"
 	}
-	if past := s.observation.problems.Past; past != "" && s.observation.deployment != nil && s.observation.winner == "" {
+	if past := s.observation.problems.Past; past != "" && s.observation.deployment != nil {
 		c.Message += "; past usage is not loaded yet: " + past
 	}
 	return c
@@ -142,10 +170,10 @@ const checkMetrics = ". Check metrics-server and the kubelets of their nodes"
 func applied(s *scope) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionApplied, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonUnknown}
 	switch {
+	case !s.standing.isFirst():
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
 	case s.observation.deployment == nil && s.err == nil:
 		c.Reason, c.Message = v1beta1.ReasonWaitingForDeployment, "There is no Deployment to size"
-	case s.observation.winner != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonConflict, "Another scaler sizes the Deployment"
 	case !s.isPlanned():
 		c.Message = unfinished
 	default:
@@ -162,27 +190,59 @@ func applied(s *scope) metav1.Condition {
 // is in the log, because its text may change with each retry.
 const unfinished = "The last reconcile failed and is retried; see the operator's log"
 
-// reconciling is True while pods are being changed, but never together with Stalled: a user
-// either waits or acts.
-func reconciling(s *scope, stalled metav1.Condition) metav1.Condition {
+// changing is True while pods are changed, but never together with Stalled: a user either waits or
+// acts.
+func changing(s *scope, stalled metav1.Condition) metav1.Condition {
 	if s.plan.Verdict.State == plan.Changing && stalled.Status != metav1.ConditionTrue {
-		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: s.plan.Verdict.Reason, Message: s.plan.Verdict.Message}
+		return metav1.Condition{Type: v1beta1.ConditionChanging, Status: metav1.ConditionTrue, Reason: s.plan.Verdict.Reason, Message: s.plan.Verdict.Message}
 	}
-	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
+	return metav1.Condition{Type: v1beta1.ConditionChanging, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
+}
+
+// reconciling is True while pods are changed because the spec was edited, and until the reconcile of
+// an edit succeeds. Changes that follow usage do not count, as an HPA that scales is not in progress
+// either: GitOps tools would wait for them.
+func reconciling(s *scope, changing, stalled metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue}
+	switch {
+	case stalled.Status == metav1.ConditionTrue || !isForNewSpec(s.scaler):
+	case changing.Status == metav1.ConditionTrue:
+		c.Reason, c.Message = changing.Reason, changing.Message
+		return c
+	case s.err != nil && !s.isPlanned():
+		c.Reason, c.Message = v1beta1.ReasonUnknown, unfinished
+		return c
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonOperatingNormally, "No change of the spec is being applied"
+	return c
+}
+
+// isForNewSpec reports whether a change in progress is what an edit of the spec asks for: this is the
+// first reconcile since the edit, or none since has found the edit applied or waiting.
+func isForNewSpec(vs *v1beta1.VerticalScaler) bool {
+	return vs.Status.ObservedGeneration != vs.Generation || meta.IsStatusConditionTrue(vs.Status.Conditions, v1beta1.ConditionReconciling)
 }
 
 // stalled is True if a user must act.
-func stalled(s *scope, target, provided metav1.Condition) metav1.Condition {
+func stalled(s *scope, target, provided, containers metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue}
+	isOverdue := func(c metav1.Condition) bool {
+		return unmatchedFor(s.scaler.Status.Conditions, c, s.now) >= unmatchedLimit
+	}
 	switch {
 	case target.Reason == v1beta1.ReasonConflict:
 		c.Reason, c.Message = target.Reason, target.Message
+	case isOverdue(target):
+		c.Reason = v1beta1.ReasonDeploymentNotFound
+		c.Message = fmt.Sprintf("There is no Deployment %s: create it, or correct spec.deploymentName", scaler.Target(s.scaler))
 	case s.plan.Verdict.State.IsStalled():
 		c.Reason, c.Message = s.plan.Verdict.Reason, s.plan.Verdict.Message
 	case s.unsaved.Reason != "":
 		c.Reason, c.Message = s.unsaved.Reason, s.unsaved.Message
 	case provided.Reason == v1beta1.ReasonMetricsUnavailable:
 		c.Reason, c.Message = provided.Reason, provided.Message
+	case isOverdue(containers):
+		c.Reason, c.Message = containers.Reason, containers.Message
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonOperatingNormally, "No action required"
 	}
@@ -205,103 +265,22 @@ func ready(s *scope, target, provided, applied, stalled metav1.Condition) metav1
 		c.Reason, c.Message = v1beta1.ReasonSuspended, "Nothing is changed while the scaler is suspended"
 	case scaler.Mode(&s.scaler.Spec) == v1beta1.UpdateModeRecommend:
 		c.Reason, c.Message = v1beta1.ReasonRecommendOnly, "Recommendations are not applied"
+	case provided.Reason == v1beta1.ReasonNoPods:
+		c.Reason, c.Message = provided.Reason, provided.Message
 	case provided.Status != metav1.ConditionTrue:
 		c.Reason, c.Message = v1beta1.ReasonLearning, provided.Message
+	case s.frozen != "":
+		c.Reason, c.Message = v1beta1.ReasonFrozen, s.frozen
 	default:
 		c.Message = "Operating normally"
 	}
 	return c
 }
 
-// summaryOf is what kubectl get shows: the current and the wanted requests of a pod.
-func summaryOf(s *scope) *v1beta1.Summary {
-	situation := s.observation.situation
-	var now, wanted quantity.Amounts
-	for _, c := range situation.Deployment.Containers {
-		least := leastRequests(situation, c.Name)
-		now = sum(now, least)
-		wanted = sum(wanted, cover(least, wantedRequests(s, c.Name)))
-	}
-	return &v1beta1.Summary{
-		CPU:    arrow(quantity.FormatCPU, now.CPUMillis, wanted.CPUMillis),
-		Memory: arrow(quantity.FormatMemory, now.MemoryBytes, wanted.MemoryBytes),
-		Pods:   fmt.Sprintf("%d/%d", s.plan.Progress.PodsAtSize, s.plan.Progress.Pods),
-	}
-}
-
-func arrow(format func(int64) string, now, wanted int64) string {
-	switch {
-	case wanted == 0 && now == 0:
-		return ""
-	case wanted == 0 || wanted == now:
-		return format(now)
-	}
-	return format(now) + "->" + format(wanted)
-}
-
-// leastRequests are those of the running pods that have the least, so that the arrow
-// stays until the last pod has followed; those of the template without pods.
-func leastRequests(s plan.Situation, container string) quantity.Amounts {
-	c, _ := s.Deployment.Container(container)
-	least, first := c.Requests, true
-	for _, pod := range s.Pods {
-		in, ok := pod.Container(container)
-		if !ok || !pod.Running || !pod.Current || pod.Terminating {
-			continue
-		}
-		if first {
-			least, first = in.Requests, false
-		}
-		least.CPUMillis = min(least.CPUMillis, in.Requests.CPUMillis)
-		least.MemoryBytes = min(least.MemoryBytes, in.Requests.MemoryBytes)
-	}
-	return least
-}
-
-// wantedRequests are the decision's where there is one, else the recommendation's
-// while nothing may be changed. What is applied is as wanted, even where a limit or a
-// LimitRange made it a little different.
-func wantedRequests(s *scope, container string) quantity.Amounts {
-	switch {
-	case s.plan.Verdict.State.IsApplied():
-		return quantity.Amounts{}
-	case s.plan.Decision != nil:
-		return s.plan.Decision.Requests[container]
-	case isDeferred(s.plan.Verdict.Reason):
-		for _, rec := range s.observation.situation.Recommendations {
-			if rec.Name == container {
-				return rec.Target
-			}
-		}
-	}
-	return quantity.Amounts{}
-}
-
-// isDeferred reports whether the reason means that sizes are recommended and not decided.
-func isDeferred(reason string) bool {
-	switch reason {
-	case v1beta1.ReasonRecommendOnly, v1beta1.ReasonSuspended, v1beta1.ReasonWaitingForBudget, v1beta1.ReasonFrozen:
-		return true
-	}
-	return false
-}
-
-func sum(a, b quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
-}
-
-// cover replaces the amounts of a by those that are set in over.
-func cover(a, over quantity.Amounts) quantity.Amounts {
-	return quantity.Amounts{
-		CPUMillis:   cmp.Or(over.CPUMillis, a.CPUMillis),
-		MemoryBytes: cmp.Or(over.MemoryBytes, a.MemoryBytes),
-	}
-}
-
 // formatDecision is a decision in one line, from what to what.
 func formatDecision(s plan.Situation, d *plan.Decision) string {
 	parts := formatRequests(s, d, false)
-	if len(parts) == 0 { // the pods that have the least have it already
+	if len(parts) == 0 { // all pods have it already
 		parts = formatRequests(s, d, true)
 	}
 	return conditions.Truncated(fmt.Sprintf("%s: %s", d.Reason, strings.Join(parts, "; ")))
@@ -318,20 +297,34 @@ func formatDecided(s *scope) string {
 
 func formatRequests(s plan.Situation, d *plan.Decision, all bool) (parts []string) {
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
-		before, after := leastRequests(s, name), d.Requests[name]
+		after := d.Requests[name]
+		before := furthestRequests(s, name, after, nil)
 		if s.Decision != nil {
 			before = cover(before, s.Decision.Requests[name])
 		}
+		var lastGood quantity.Amounts // of a change that another decision interrupts
+		if s.Decision != nil && s.Decision.Verification != nil && d.Reason != plan.DecidedReverted {
+			lastGood = s.Decision.Verification.Good[name]
+		}
 		var words []string
 		if after.CPUMillis > 0 && (all || after.CPUMillis != before.CPUMillis) {
-			words = append(words, "cpu "+arrow(quantity.FormatCPU, before.CPUMillis, after.CPUMillis))
+			words = append(words, "cpu "+arrow(quantity.FormatCPU, before.CPUMillis, after.CPUMillis)+restored(lastGood.CPUMillis, before.CPUMillis, after.CPUMillis))
 		}
 		if after.MemoryBytes > 0 && (all || after.MemoryBytes != before.MemoryBytes) {
-			words = append(words, "memory "+arrow(quantity.FormatMemory, before.MemoryBytes, after.MemoryBytes))
+			words = append(words, "memory "+arrow(quantity.FormatMemory, before.MemoryBytes, after.MemoryBytes)+restored(lastGood.MemoryBytes, before.MemoryBytes, after.MemoryBytes))
 		}
 		if len(words) > 0 {
 			parts = append(parts, name+" "+strings.Join(words, ", "))
 		}
 	}
 	return parts
+}
+
+// restored says that a request was lowered, and is raised to its last good value because another
+// decision interrupts the verification.
+func restored(lastGood, before, after int64) string {
+	if lastGood == 0 || after != lastGood || after <= before {
+		return ""
+	}
+	return " (restored: not verified yet)"
 }

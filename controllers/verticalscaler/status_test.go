@@ -20,7 +20,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -112,7 +111,10 @@ func TestConditions(t *testing.T) {
 	const (
 		found     = "TargetFound=True DeploymentFound: Deployment shop/checkout is found\n"
 		enough    = "RecommendationProvided=True EnoughHistory: There is enough usage for a recommendation\n"
-		atRest    = "Reconciling=False OperatingNormally: No change in progress\n"
+		unedited  = "Reconciling=False OperatingNormally: No change of the spec is being applied\n"
+		unchanged = "Changing=False OperatingNormally: No change in progress\n"
+		atRest    = unchanged + unedited
+		retried   = unchanged + "Reconciling=True Unknown: The last reconcile failed and is retried; see the operator's log\n"
 		noAction  = "Stalled=False OperatingNormally: No action required"
 		undecided = "RecommendationProvided=Unknown WaitingForDeployment: Usage is collected once the Deployment exists\n"
 	)
@@ -127,11 +129,36 @@ func TestConditions(t *testing.T) {
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
 		},
+		"containers that are only in the pods are named": {
+			checkout(), aScope(func(p *scope) {
+				is := func(names ...string) workload.Pod {
+					pod := workload.Pod{Current: true}
+					for _, name := range names {
+						pod.Containers = append(pod.Containers, workload.Container{Name: name, IsSidecar: name != "zeta"})
+					}
+					return pod
+				}
+				old := is("gone")
+				old.Current = false
+				p.observation.situation.Pods = []workload.Pod{is("proxy", "zeta"), is("agent", "log", "proxy"), old}
+			}),
+			"Ready=True OperatingNormally: Operating normally\n" +
+				"TargetFound=True DeploymentFound: Deployment shop/checkout is found. Not sized, because they are in the pods and not in the pod template: agent, log, proxy, and more\n" + enough +
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
+		},
 		"learning is Ready": {
 			checkout(), aScope(planned("NoRecommendation", "There is no recommendation yet"), func(p *scope) { p.status.Recommendation = nil }),
 			"Ready=True Learning: Collecting usage; the first recommendation takes a few minutes\n" + found +
 				"RecommendationProvided=False CollectingHistory: Collecting usage; the first recommendation takes a few minutes\n" +
 				"Applied=False NoRecommendation: There is no recommendation yet\n" + atRest + noAction,
+		},
+		"a Deployment without pods learns nothing": {
+			checkout(), aScope(planned("NoPods", "The Deployment has no running pods"), func(p *scope) {
+				p.status.Recommendation, p.observation.situation.Pods = nil, nil
+			}),
+			"Ready=True NoPods: No usage is collected while the Deployment has no running pods\n" + found +
+				"RecommendationProvided=False NoPods: No usage is collected while the Deployment has no running pods\n" +
+				"Applied=False NoPods: The Deployment has no running pods\n" + atRest + noAction,
 		},
 		"waiting for the Deployment is Ready": {
 			checkout(), &scope{now: noon},
@@ -157,11 +184,22 @@ func TestConditions(t *testing.T) {
 			"Ready=True RecommendOnly: Recommendations are not applied\n" + found + enough +
 				"Applied=False RecommendOnly: updateMode is Recommend\n" + atRest + noAction,
 		},
+		"a freeze is shown where nothing waits for it": {
+			checkout(), aScope(func(p *scope) { p.frozen = "ConfigMap a/b freezes changes: incident 42" }),
+			"Ready=True Frozen: ConfigMap a/b freezes changes: incident 42\n" + found + enough +
+				"Applied=True Applied: All pods have the decided size\n" + atRest + noAction,
+		},
+		"a freeze changes nothing for a suspended scaler": {
+			checkout(func(s *v1beta1.VerticalScaler) { s.Spec.Suspend = true }),
+			aScope(planned("Suspended", "Nothing is changed"), func(p *scope) { p.frozen = "ConfigMap a/b freezes changes" }),
+			"Ready=True Suspended: Nothing is changed while the scaler is suspended\n" + found + enough +
+				"Applied=False Suspended: Nothing is changed\n" + atRest + noAction,
+		},
 		"a change is under way": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State = plan.Changing }),
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
-				"Reconciling=True Resizing: Pods are being resized in place\n" + noAction,
+				"Changing=True Resizing: Pods are being resized in place\nReconciling=True Resizing: Pods are being resized in place\n" + noAction,
 		},
 		"what needs a user is Stalled and not Ready": {
 			checkout(), aScope(planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }),
@@ -170,11 +208,18 @@ func TestConditions(t *testing.T) {
 				"Stalled=True QoSChange: pod a: …",
 		},
 		"another scaler is first": {
-			checkout(), &scope{now: noon, observation: observation{deployment: &appsv1.Deployment{}, winner: "elder"}},
+			checkout(), &scope{now: noon, standing: standing{winner: "elder"}},
 			"Ready=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" +
 				"TargetFound=False Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two\n" + undecided +
 				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +
 				"Stalled=True Conflict: VerticalScaler elder, which is older, sizes Deployment shop/checkout: delete one of the two",
+		},
+		"too many others are first": {
+			checkout(), &scope{now: noon, standing: standing{refused: true}},
+			"Ready=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others\n" +
+				"TargetFound=False Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others\n" + undecided +
+				"Applied=False Conflict: Another scaler sizes the Deployment\n" + atRest +
+				"Stalled=True Conflict: More than 8 VerticalScalers name Deployment shop/checkout, and the oldest one sizes it: delete the others",
 		},
 		"without metrics": {
 			checkout(), aScope(func(p *scope) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }),
@@ -212,18 +257,18 @@ func TestConditions(t *testing.T) {
 			checkout(), &scope{now: noon, err: serverDown},
 			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" +
 				"TargetFound=Unknown Unknown: The Deployment has not been read yet\n" + undecided +
-				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noAction,
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + retried + noAction,
 		},
 		"the reconcile failed before it had a plan": {
 			checkout(), aScope(func(p *scope) { p.plan, p.err = plan.Plan{}, serverDown }),
 			"Ready=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + found + enough +
-				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + atRest + noAction,
+				"Applied=Unknown Unknown: The last reconcile failed and is retried; see the operator's log\n" + retried + noAction,
 		},
 		"the step failed": {
 			checkout(), aScope(planned("Resizing", "Pods are being resized in place"), func(p *scope) { p.plan.Verdict.State, p.err = plan.Changing, serverDown }),
 			"Ready=True OperatingNormally: Operating normally\n" + found + enough +
 				"Applied=False Resizing: Pods are being resized in place\n" +
-				"Reconciling=True Resizing: Pods are being resized in place\n" + noAction,
+				"Changing=True Resizing: Pods are being resized in place\nReconciling=True Resizing: Pods are being resized in place\n" + noAction,
 		},
 	}
 	for name, tc := range cases {
@@ -280,8 +325,8 @@ func TestTransitionTimes(t *testing.T) {
 	})
 	p := aScope(planned("Resizing", "…"), func(p *scope) { p.now, p.plan.Verdict.State = noon.Add(time.Hour), plan.Changing })
 	completeFor(vs, p)
-	changed := map[string]bool{"Applied": true, "Reconciling": true}
-	if len(p.status.Conditions) != 6 {
+	changed := map[string]bool{"Applied": true, "Changing": true, "Reconciling": true}
+	if len(p.status.Conditions) != 7 {
 		t.Errorf("%d conditions: %s", len(p.status.Conditions), formatConditions(p.status.Conditions))
 	}
 	for _, c := range p.status.Conditions {
@@ -336,86 +381,11 @@ func TestADeploymentThatIsGoneEndsWhatWasDecided(t *testing.T) {
 		Decision: &v1beta1.Decision{}, Summary: &v1beta1.Summary{}, Target: &v1beta1.Target{}, Recommendation: &v1beta1.Recommendation{},
 	}}
 	completeFor(checkout(), p)
-	if p.status.Decision != nil || p.status.Summary != nil || p.status.Target != nil {
+	if p.status.Decision != nil || p.status.Summary.Pods != "" || p.status.Target != nil {
 		t.Errorf("status = %+v", p.status)
 	}
 	if p.status.Recommendation == nil {
 		t.Error("the recommendation is gone: a recreated Deployment would start without it")
-	}
-}
-
-func TestSummary(t *testing.T) {
-	cases := map[string]struct {
-		scope *scope
-		want  v1beta1.Summary
-	}{
-		"what is applied shows no arrow": {aScope(), v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"}},
-		"the arrow stays until the last pod has followed": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				p.plan.Progress.PodsAtSize = 1
-				p.observation.situation.Pods[1] = runningPod("b", appContainer(amounts(100, 128)))
-			}),
-			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "1/2"},
-		},
-		"pods that do not count do not keep the arrow": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				old := runningPod("old", appContainer(amounts(1, 1)))
-				old.Current = false
-				p.observation.situation.Pods = append(p.observation.situation.Pods, old)
-			}),
-			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"without pods the template counts": {
-			aScope(planned("NoPods", "…"), func(p *scope) {
-				p.observation.situation.Pods = nil
-				p.plan.Progress.Pods, p.plan.Progress.PodsAtSize = 0, 0
-			}),
-			v1beta1.Summary{CPU: "100m->200m", Memory: "128Mi->256Mi", Pods: "0/0"},
-		},
-		"what only injected containers request does not count": {
-			aScope(planned("Resizing", "…"), func(p *scope) {
-				proxy := workload.Container{Name: "proxy", Resources: workload.Resources{Requests: amounts(100, 128)}}
-				for i := range p.observation.situation.Pods {
-					p.observation.situation.Pods[i].Containers = append(p.observation.situation.Pods[i].Containers, proxy)
-				}
-			}),
-			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"what a LimitRange filled in counts as it is": {
-			aScope(planned("NoRecommendation", "…"), func(p *scope) {
-				p.plan.Decision = nil
-				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
-			}),
-			v1beta1.Summary{CPU: "200m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"what is held back by a hair counts as applied": {
-			aScope(func(p *scope) {
-				p.observation.situation.Pods = []workload.Pod{runningPod("a", appContainer(amounts(199, 256)))}
-			}),
-			v1beta1.Summary{CPU: "199m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"Recommend shows what is recommended": {
-			aScope(planned("RecommendOnly", "…"), func(p *scope) {
-				p.plan.Decision = nil
-				p.observation.situation.Recommendations = []recommend.Container{{Name: "app", Target: amounts(300, 0)}}
-			}),
-			v1beta1.Summary{CPU: "200m->300m", Memory: "256Mi", Pods: "2/2"},
-		},
-		"without any requests nothing is shown": {
-			aScope(planned("NoRecommendation", "…"), func(p *scope) {
-				p.plan.Decision = nil
-				p.observation.situation.Pods = nil
-				p.observation.situation.Deployment.Containers[0].Requests = quantity.Amounts{}
-			}),
-			v1beta1.Summary{Pods: "2/2"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, *summaryOf(tc.scope)); diff != "" {
-				t.Errorf("summaryOf() (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 
@@ -437,7 +407,7 @@ func TestHistory(t *testing.T) {
 	if len(history) != 10 {
 		t.Fatalf("%d entries, want 10", len(history))
 	}
-	if want := "LowerBound: app cpu 200m->312m; log cpu 0m->10m"; history[0].Message != want || !history[0].Time.Time.Equal(noon.Add(12*time.Hour)) {
+	if want := "LowerBound: app cpu 200m->312m; log cpu none->10m"; history[0].Message != want || !history[0].Time.Time.Equal(noon.Add(12*time.Hour)) {
 		t.Errorf("newest = %s %q, want %q", history[0].Time, history[0].Message, want)
 	}
 	p := aScope(func(p *scope) { p.status = vs.Status })
@@ -458,6 +428,13 @@ func TestADecisionReadsTheSameInAnyOrder(t *testing.T) {
 			t.Errorf("sayDecision() = %q, want %q", got, want)
 		}
 		s.Pods[0], s.Pods[1] = s.Pods[1], s.Pods[0]
+	}
+	s.Decision = &plan.Decision{
+		Requests:     map[string]quantity.Amounts{"app": amounts(250, 69)},
+		Verification: &plan.Verification{Good: map[string]quantity.Amounts{"app": amounts(0, 512)}},
+	}
+	if got, want := formatDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 69Mi->512Mi (restored: not verified yet)"; got != want {
+		t.Errorf("sayDecision() = %q, want %q", got, want)
 	}
 	s.Decision = &plan.Decision{Requests: map[string]quantity.Amounts{"app": amounts(250, 0)}}
 	if got, want := formatDecision(s, d), "ScaleUp: app cpu 250m->300m, memory 256Mi->512Mi"; got != want {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue says how both controllers queue and retry: no object that hangs, fails or meets
-// conflicts keeps the others waiting for long.
+// conflicts keeps the others waiting for long, and no namespace keeps the other namespaces waiting.
 package queue
 
 import (
@@ -35,6 +35,7 @@ func Options(workers int) controller.Options {
 		// The priority queue starves the initial list: a hundred of its scalers were not
 		// reconciled in ten seconds while fifty others kept changing.
 		UsePriorityQueue: ptr.To(false),
+		NewQueue:         newQueue,
 		RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstFailure, longestFailure),
 	}
 }

@@ -1,0 +1,223 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/gitops"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// reconciled is the scaler after a reconcile that finds p.
+func reconciled(vs *v1beta1.VerticalScaler, p *scope) *v1beta1.VerticalScaler {
+	p.status = *vs.Status.DeepCopy()
+	if p.status.Recommendation == nil {
+		p.status.Recommendation = &v1beta1.Recommendation{}
+	}
+	completeFor(vs, p)
+	out := vs.DeepCopy()
+	out.Status = p.status
+	return out
+}
+
+func is(state plan.State, reason string) func(*scope) {
+	return func(p *scope) { p.plan.Verdict = state.Because(reason, "…") }
+}
+
+// Every state of a scaler, right after an edit of its spec and in the days after that.
+func TestKStatus(t *testing.T) {
+	const current, inProgress, failed = kstatus.CurrentStatus, kstatus.InProgressStatus, kstatus.FailedStatus
+	noDeployment := func(p *scope) { p.observation, p.plan = observation{}, plan.Plan{} }
+	misspelt := func(p *scope) { // the scaler names app
+		p.observation.situation.Pods = []workload.Pod{runningPod("a", workload.Container{Name: "web"})}
+	}
+	cases := map[string]struct {
+		scope           func(*scope)
+		edited, settled kstatus.Status
+	}{
+		"learning":           {is(plan.Waiting, "NoRecommendation"), current, current},
+		"applied":            {is(plan.Applied, "Applied"), current, current},
+		"boosted":            {is(plan.Applied, "Boosted"), current, current},
+		"within bounds":      {is(plan.Applied, "WithinBounds"), current, current},
+		"waiting":            {is(plan.Waiting, "InCooldown"), current, current},
+		"deferred by a node": {is(plan.Waiting, "Deferred"), current, current},
+		"suspended":          {is(plan.Waiting, "Suspended"), current, current},
+		"recommending":       {is(plan.Waiting, "RecommendOnly"), current, current},
+		"frozen":             {func(p *scope) { is(plan.Waiting, "Frozen")(p); p.frozen = "incident" }, current, current},
+		"frozen and applied": {func(p *scope) { p.frozen = "incident" }, current, current},
+		"resizing":           {is(plan.Changing, "Resizing"), inProgress, current},
+		"verifying":          {is(plan.Changing, "Verifying"), inProgress, current},
+		"rolling out":        {is(plan.Changing, "RollingOut"), inProgress, current},
+		"recreating":         {is(plan.Changing, "Recreating"), inProgress, current},
+		"stalled":            {is(plan.Stalled, "QoSChange"), failed, failed},
+		"partly applied":     {is(plan.PartlyApplied, "HPAConflict"), failed, failed},
+		"conflict":           {func(p *scope) { noDeployment(p); p.standing = standing{winner: "elder"} }, failed, failed},
+		"without metrics": {
+			func(p *scope) { p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"} }, failed, failed,
+		},
+		"without metrics while resizing": {func(p *scope) {
+			is(plan.Changing, "Resizing")(p)
+			p.observation.problems = collect.Problems{Outage: "metrics.k8s.io is not served"}
+		}, failed, failed},
+		"with a part of the metrics":     {func(p *scope) { p.observation.problems = collect.Problems{Incomplete: "pod a"} }, current, current},
+		"no Deployment":                  {noDeployment, current, failed},
+		"a policy for another container": {misspelt, current, failed},
+		"a failed reconcile": {
+			func(p *scope) { p.plan, p.err = plan.Plan{}, apierrors.NewInternalError(errors.New("etcd")) }, inProgress, inProgress,
+		},
+		"a failed step": {func(p *scope) {
+			is(plan.Changing, "Resizing")(p)
+			p.err = apierrors.NewInternalError(errors.New("etcd"))
+		}, inProgress, current},
+	}
+	of := func(change func(*scope), at time.Duration) *scope {
+		return aScope(func(p *scope) {
+			p.now = noon.Add(at)
+			change(p)
+		})
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			created := namingContainer("app")
+			if got := gitops.StatusOf(t, created); got != inProgress {
+				t.Errorf("before the first reconcile it is %s", got)
+			}
+			edited := reconciled(created, of(tc.scope, 0))
+			if got := gitops.StatusOf(t, edited); got != tc.edited {
+				t.Errorf("after the first reconcile it is %s, want %s:\n%s", got, tc.edited, formatConditions(edited.Status.Conditions))
+			}
+			// What the spec asks for is done. Hours later, usage leads to the same state, and it lasts.
+			at := reconciled(edited, of(is(plan.Applied, "Applied"), time.Minute))
+			for _, later := range []time.Duration{time.Hour, time.Hour + unmatchedLimit} {
+				at = reconciled(at, of(tc.scope, later))
+			}
+			if got := gitops.StatusOf(t, at); got != tc.settled {
+				t.Errorf("hours later it is %s, want %s:\n%s", got, tc.settled, formatConditions(at.Status.Conditions))
+			}
+		})
+	}
+}
+
+// namingContainer is a new scaler with a policy for a container.
+func namingContainer(name string) *v1beta1.VerticalScaler {
+	return checkout(func(s *v1beta1.VerticalScaler) {
+		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{ContainerName: name}}}
+	})
+}
+
+// The edit of a spec is in progress until it is applied, or waits for something.
+func TestAnEditIsInProgressUntilItIsApplied(t *testing.T) {
+	for end, state := range map[string]plan.State{"Applied": plan.Applied, "OutsideWindow": plan.Waiting} {
+		at := checkout()
+		for i, step := range []struct {
+			scope func(*scope)
+			want  kstatus.Status
+		}{
+			{is(plan.Changing, "Resizing"), kstatus.InProgressStatus},
+			{is(plan.Changing, "Verifying"), kstatus.InProgressStatus},
+			{func(p *scope) { p.plan, p.err = plan.Plan{}, errors.New("etcd") }, kstatus.InProgressStatus},
+			{is(plan.Changing, "Resizing"), kstatus.InProgressStatus},
+			{is(state, end), kstatus.CurrentStatus},
+			{is(plan.Changing, "Resizing"), kstatus.CurrentStatus},
+		} {
+			at = reconciled(at, aScope(step.scope))
+			if got := gitops.StatusOf(t, at); got != step.want {
+				t.Errorf("%s: after reconcile %d it is %s, want %s", end, i, got, step.want)
+			}
+		}
+	}
+}
+
+// TestAFleetIsCurrent simulates a day of 500 scalers that change as often as those in docs/record.md.
+// Flux waits until all objects of a Kustomization are current at once.
+func TestAFleetIsCurrent(t *testing.T) {
+	const (
+		scalers       = 500
+		changesPerDay = 9.64
+		day           = 24 * time.Hour
+		resizing      = 5 * time.Second
+	)
+	random := rand.New(rand.NewPCG(1, 2))
+	pause := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(day) / changesPerDay) }
+	var due timeline
+	fleet := make([]*v1beta1.VerticalScaler, scalers)
+	for i := range fleet {
+		fleet[i] = reconciled(checkout(), aScope())
+		heap.Push(&due, moment{pause(), i, []plan.Verdict{}})
+	}
+	var busy, changes int
+	var allCurrent, last time.Duration
+	isBusy := make([]bool, scalers)
+	for {
+		next, _ := heap.Pop(&due).(moment)
+		if busy == 0 {
+			allCurrent += min(next.at, day) - last
+		}
+		if next.at >= day {
+			break
+		}
+		last = next.at
+		// A change is resized, then verified if it lowers something, then applied.
+		left := next.left
+		if len(left) == 0 {
+			changes++
+			left = []plan.Verdict{plan.Changing.Because("Resizing", "…")}
+			if random.IntN(2) == 0 {
+				left = append(left, plan.Changing.Because("Verifying", "…"))
+			}
+			left = append(left, plan.Applied.Because("Applied", "…"))
+		}
+		vs := reconciled(fleet[next.scaler], aScope(func(p *scope) { p.now, p.plan.Verdict = noon.Add(next.at), left[0] }))
+		fleet[next.scaler] = vs
+		if was, now := isBusy[next.scaler], gitops.StatusOf(t, vs) != kstatus.CurrentStatus; was != now {
+			isBusy[next.scaler] = now
+			busy += map[bool]int{true: 1, false: -1}[now]
+		}
+		wait := map[string]time.Duration{"Resizing": resizing, "Verifying": 2 * time.Minute, "Applied": pause()}[left[0].Reason]
+		heap.Push(&due, moment{next.at + wait, next.scaler, left[1:]})
+	}
+	if changes < scalers*9 || changes > scalers*10 {
+		t.Errorf("%d changes: the simulation is not at the rate of the record", changes)
+	}
+	if share := float64(allCurrent) / float64(day); share < 0.99 {
+		t.Errorf("all %d scalers are current %.1f %% of the time, want 99 %%", scalers, 100*share)
+	}
+}
+
+// moment is when a scaler is reconciled next, and what is left of its change.
+type moment struct {
+	at     time.Duration
+	scaler int
+	left   []plan.Verdict
+}
+
+// timeline is a heap of moments, the earliest first.
+type timeline []moment
+
+func (l timeline) Len() int           { return len(l) }
+func (l timeline) Less(i, j int) bool { return l[i].at < l[j].at }
+func (l timeline) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+
+func (l *timeline) Push(m any) {
+	if m, ok := m.(moment); ok {
+		*l = append(*l, m)
+	}
+}
+
+func (l *timeline) Pop() any {
+	last := (*l)[len(*l)-1]
+	*l = (*l)[:len(*l)-1]
+	return last
+}

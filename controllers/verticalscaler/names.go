@@ -1,0 +1,110 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+// A name in the spec that matches nothing may be ahead of what it names, or it is misspelt. It is
+// reported at once, and needs a user if it still matches nothing after unmatchedLimit. The time is
+// that of the condition, so that a restart of the operator does not begin it again.
+
+// unmatchedLimit is how long a name may match nothing before the scaler is Stalled.
+const unmatchedLimit = 10 * time.Minute
+
+// maxNames is how many names a message lists.
+const maxNames = 5
+
+// namesWithoutMatch are the conditions that report names without a match, by the reason that they
+// have then.
+var namesWithoutMatch = map[string]string{
+	v1beta1.ConditionTargetFound:     v1beta1.ReasonDeploymentNotFound,
+	v1beta1.ConditionContainersFound: v1beta1.ReasonContainerNotFound,
+}
+
+// containersFound is the condition about the containers that the spec names. It is false if there is
+// nothing to report.
+func containersFound(s *scope) (metav1.Condition, bool) {
+	policy := s.scaler.Spec.ResourcePolicy
+	if s.observation.deployment == nil || policy == nil {
+		return metav1.Condition{}, false
+	}
+	known := containerNames(s)
+	var unknown []string
+	for i, c := range policy.ContainerPolicies {
+		if c.ContainerName != v1beta1.AnyContainer && !slices.Contains(known, c.ContainerName) {
+			unknown = append(unknown, fmt.Sprintf("containerPolicies[%d] names %s", i, c.ContainerName))
+		}
+	}
+	if len(unknown) == 0 {
+		return metav1.Condition{}, false
+	}
+	return metav1.Condition{
+		Type: v1beta1.ConditionContainersFound, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonContainerNotFound,
+		Message: fmt.Sprintf("A policy without a container has no effect: %s. Deployment %s has: %s",
+			strings.Join(firstOf(unknown), ", "), scaler.Target(s.scaler), strings.Join(firstOf(known), ", ")),
+	}, true
+}
+
+// containerNames are the names of the containers of the pod template and of the pods, which may have
+// more, in their order.
+func containerNames(s *scope) (names []string) {
+	template := s.observation.deployment.Spec.Template.Spec
+	for _, c := range template.Containers {
+		names = append(names, c.Name)
+	}
+	for _, c := range template.InitContainers {
+		names = append(names, c.Name)
+	}
+	for _, pod := range s.observation.situation.Pods {
+		for _, c := range pod.Containers {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	return names
+}
+
+func firstOf(names []string) []string {
+	if len(names) > maxNames {
+		return append(slices.Clone(names[:maxNames]), "and more")
+	}
+	return names
+}
+
+// unmatchedFor is how long the condition has reported a name without a match: 0 in the reconcile that
+// finds it, and if the condition reports none.
+func unmatchedFor(before []metav1.Condition, now metav1.Condition, at time.Time) time.Duration {
+	was := meta.FindStatusCondition(before, now.Type)
+	if now.Reason == "" || now.Reason != namesWithoutMatch[now.Type] || was == nil || was.Reason != now.Reason || was.Status != now.Status {
+		return 0
+	}
+	return at.Sub(was.LastTransitionTime.Time)
+}
+
+// untilUnmatchedStalls is when to look again whether a name still matches nothing; 0 if no name waits
+// for that.
+func untilUnmatchedStalls(s *scope) (wait time.Duration) {
+	for kind, reason := range namesWithoutMatch {
+		c := meta.FindStatusCondition(s.status.Conditions, kind)
+		if c == nil || c.Reason != reason {
+			continue
+		}
+		if left := c.LastTransitionTime.Add(unmatchedLimit).Sub(s.now); left > 0 && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	return wait
+}

@@ -1,0 +1,141 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/util/jsonpath"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// The README shows what kubectl get prints after four of six pods were resized: less CPU and more
+// memory.
+func TestTheReadmeShowsWhatKubectlGetPrints(t *testing.T) {
+	s := aScope(planned("Resizing", "Pods are being resized in place"), func(s *scope) {
+		s.plan.Verdict.State = plan.Changing
+		s.plan.Decision.Requests = map[string]quantity.Amounts{"app": amounts(310, 640)}
+		s.plan.Progress = plan.Progress{PodsAtSize: 4, Pods: 6}
+		before, after := amounts(500, 512), amounts(310, 640)
+		s.observation.situation.Pods = pods(after, before, after, after, before, after)
+	})
+	vs := checkout(withMode(v1beta1.UpdateModeInPlace), func(vs *v1beta1.VerticalScaler) {
+		vs.CreationTimestamp = metav1.NewTime(noon.Add(-12 * 24 * time.Hour))
+	})
+	completeFor(vs, s)
+	vs.Status = s.status
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(readme), "$ kubectl get vscaler -n shop\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	if diff := cmp.Diff(strings.Split(kubectlGet(t, vs), "\n"), strings.Split(shown, "\n")); diff != "" {
+		t.Errorf("README.md (-printed +shown):\n%s", diff)
+	}
+}
+
+// The quick start of the README waits for a condition and ends in the size of a container.
+func TestTheQuickStartEndsInANumber(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := regexp.MustCompile(`kubectl wait vscaler/web .*--for=condition=(\w+)`).FindStringSubmatch(string(readme))
+	path := regexp.MustCompile(`kubectl get vscaler web [^']*-o jsonpath='([^']+)'`).FindStringSubmatch(string(readme))
+	if condition == nil || path == nil {
+		t.Fatal("the README neither waits for a condition nor prints a number")
+	}
+	vs := checkout()
+	s := aScope(func(s *scope) {
+		s.status.Recommendation.ContainerRecommendations = []v1beta1.ContainerRecommendation{{
+			ContainerName: "app", Target: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("20m")), Memory: ptr.To(resource.MustParse("32Mi"))},
+		}}
+	})
+	completeFor(vs, s)
+	if vs.Status = s.status; meta.FindStatusCondition(vs.Status.Conditions, condition[1]) == nil {
+		t.Errorf("a scaler has no condition %s", condition[1])
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := jsonpath.New("number")
+	if err := number.Parse(path[1]); err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	if err := number.Execute(&printed, object); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`"cpu":"\d+m?","memory":"\d+[KMG]i"`).MatchString(printed.String()) {
+		t.Errorf("the quick start ends in %s", printed.String())
+	}
+}
+
+// kubectlGet is the table of one scaler at noon, with the columns of the CRD.
+func kubectlGet(t *testing.T, vs *v1beta1.VerticalScaler) string {
+	t.Helper()
+	file, err := os.ReadFile("../../config/crd/bases/autoscaling.verticalscaler.io_verticalscalers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(file, &crd); err != nil {
+		t.Fatal(err)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, cells := []string{"NAME"}, []string{vs.Name}
+	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+		if column.Priority > 0 {
+			continue // only with -o wide
+		}
+		path := jsonpath.New(column.Name).AllowMissingKeys(true)
+		if err := path.Parse("{" + column.JSONPath + "}"); err != nil {
+			t.Fatal(err)
+		}
+		var cell bytes.Buffer
+		if err := path.Execute(&cell, object); err != nil {
+			t.Fatal(err)
+		}
+		value := cell.String()
+		if column.Type == "date" {
+			since, err := time.Parse(time.RFC3339, value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = duration.HumanDuration(noon.Sub(since))
+		}
+		names, cells = append(names, strings.ToUpper(column.Name)), append(cells, value)
+	}
+	var out bytes.Buffer
+	table := tabwriter.NewWriter(&out, 6, 4, 3, ' ', 0) // as kubectl aligns
+	fmt.Fprintf(table, "%s\n%s\n", strings.Join(names, "\t"), strings.Join(cells, "\t"))
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}

@@ -1,0 +1,154 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// summaryOf is what kubectl get shows: the current and the wanted requests of a pod. The current
+// request of each container is that of the pod furthest from what is wanted, so that the arrow
+// stays until the last pod has followed, whether the request is raised or lowered.
+func summaryOf(s *scope) *v1beta1.Summary {
+	situation, wanted := s.observation.situation, s.wanted()
+	isStarting := func(pod workload.Pod, container string) bool {
+		boost := s.policy.Containers[container].Boost
+		return boost != nil && !boost.Until(pod, container, s.now).IsZero()
+	}
+	var now, then quantity.Amounts
+	for _, c := range situation.Deployment.Containers {
+		current := furthestRequests(situation, c.Name, wanted.requests[c.Name], isStarting)
+		now = sum(now, current)
+		then = sum(then, cover(current, wanted.requests[c.Name]))
+	}
+	return &v1beta1.Summary{
+		CPU:    wanted.format(quantity.FormatCPU, now.CPUMillis, then.CPUMillis),
+		Memory: wanted.format(quantity.FormatMemory, now.MemoryBytes, then.MemoryBytes),
+		Pods:   fmt.Sprintf("%d/%d", s.plan.Progress.PodsAtSize, s.plan.Progress.Pods),
+	}
+}
+
+// wanted are the requests that a summary points to, by container.
+type wanted struct {
+	requests map[string]quantity.Amounts
+	// isOnlyRecommended says that the operator would not apply them.
+	isOnlyRecommended bool
+}
+
+// wanted are the decided requests. While changes wait for a user or for their turn, they are those
+// that would be decided now. What is applied is as wanted, even where a limit or a LimitRange made
+// it a little different.
+func (s *scope) wanted() wanted {
+	switch reason := s.plan.Verdict.Reason; {
+	case s.plan.Verdict.State.IsApplied():
+		return wanted{}
+	case reason == v1beta1.ReasonRecommendOnly:
+		out := wanted{requests: map[string]quantity.Amounts{}, isOnlyRecommended: true}
+		for _, r := range s.observation.situation.Recommendations {
+			out.requests[r.Name] = r.Target
+		}
+		return out
+	case s.postponed != nil:
+		return wanted{requests: s.postponed.Requests}
+	case reason == v1beta1.ReasonSuspended || reason == v1beta1.ReasonPaused:
+		return wanted{requests: requestsOf(s.decisionIfResumed())}
+	}
+	return wanted{requests: requestsOf(s.plan.Decision)}
+}
+
+// decisionIfResumed is the decision of this reconcile if the scaler were not suspended; nil for none.
+func (s *scope) decisionIfResumed() *plan.Decision {
+	resumed := s.policy
+	resumed.Suspended = false
+	return plan.Next(s.observation.situation, resumed, s.now).Decision
+}
+
+func requestsOf(d *plan.Decision) map[string]quantity.Amounts {
+	if d == nil {
+		return nil
+	}
+	return d.Requests
+}
+
+// format writes "500m->310m", or "500m (310m)" for a request that is only recommended.
+func (w wanted) format(format func(int64) string, now, then int64) string {
+	if w.isOnlyRecommended && now > 0 && then > 0 && now != then {
+		return fmt.Sprintf("%s (%s)", format(now), format(then))
+	}
+	return arrow(format, now, then)
+}
+
+func arrow(format func(int64) string, now, wanted int64) string {
+	switch {
+	case wanted == 0 && now == 0:
+		return ""
+	case wanted == 0 || wanted == now:
+		return format(now)
+	case now == 0:
+		return "none->" + format(wanted)
+	}
+	return format(now) + "->" + format(wanted)
+}
+
+// furthestRequests are, per resource, those of the running pod whose request of the container is
+// furthest from the wanted one, whatever its template; the least if nothing is wanted, and those of
+// the template without pods. CPU that a pod has only while it starts does not count. isStarting is
+// nil if no pod is to be treated as starting.
+func furthestRequests(s plan.Situation, container string, wanted quantity.Amounts, isStarting func(workload.Pod, string) bool) quantity.Amounts {
+	template, _ := s.Deployment.Container(container)
+	var cpu, memory []int64
+	for _, pod := range s.Pods {
+		in, ok := pod.Container(container)
+		if !ok || !pod.Running || pod.Terminating {
+			continue
+		}
+		memory = append(memory, in.Requests.MemoryBytes)
+		amount := in.Requests.CPUMillis
+		if isAbove := wanted.CPUMillis > 0 && amount > wanted.CPUMillis; isAbove && isStarting != nil && isStarting(pod, container) {
+			amount = wanted.CPUMillis
+		}
+		cpu = append(cpu, amount)
+	}
+	return quantity.Amounts{
+		CPUMillis:   furthest(cpu, wanted.CPUMillis, template.Requests.CPUMillis),
+		MemoryBytes: furthest(memory, wanted.MemoryBytes, template.Requests.MemoryBytes),
+	}
+}
+
+// furthest is the amount furthest from the wanted one: the smallest of two that are equally far, and
+// the smallest of all if nothing is wanted. Without amounts, it is the template's.
+func furthest(amounts []int64, wanted, template int64) int64 {
+	if len(amounts) == 0 {
+		return template
+	}
+	out := amounts[0]
+	for _, a := range amounts[1:] {
+		distance, most := max(a-wanted, wanted-a), max(out-wanted, wanted-out)
+		if wanted == 0 {
+			distance, most = -a, -out
+		}
+		if distance > most || distance == most && a < out {
+			out = a
+		}
+	}
+	return out
+}
+
+func sum(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
+}
+
+// cover replaces the amounts of a by those that are set in over.
+func cover(a, over quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{
+		CPUMillis:   cmp.Or(over.CPUMillis, a.CPUMillis),
+		MemoryBytes: cmp.Or(over.MemoryBytes, a.MemoryBytes),
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// edit changes the pods whose names end with one of the letters.
+func (p *plant) edit(letters string, change func(*corev1.Pod)) {
+	p.t.Helper()
+	for _, letter := range letters {
+		var pod corev1.Pod
+		if err := p.server.Get(p.t.Context(), client.ObjectKey{Namespace: "shop", Name: "checkout-1-" + string(letter)}, &pod); err != nil {
+			p.t.Fatal(err)
+		}
+		change(&pod)
+		status := pod.Status.DeepCopy()
+		if err := p.server.Update(p.t.Context(), &pod); err != nil {
+			p.t.Fatal(err)
+		}
+		pod.Status = *status
+		if err := p.server.Status().Update(p.t.Context(), &pod); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// A resize that was withdrawn is asked for again after a while, and not before.
+func TestAWithdrawnResizeIsAskedForAgainLater(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	asked := func(at time.Time, reason string, want ...string) *v1beta1.VerticalScaler {
+		t.Helper()
+		p.clock.SetTime(at)
+		p.resized = nil
+		vs, _, err := p.reconcile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
+			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
+		}
+		return vs
+	}
+	vs := asked(noon, v1beta1.ReasonResizing, "checkout-1-a")
+	before := corev1.PodSpec{}
+	declare := func(pod *corev1.Pod) {
+		before = *pod.Spec.DeepCopy()
+		for _, d := range vs.Status.Decision.Containers {
+			resize(&pod.Spec.Containers[0], corev1.ResourceCPU, d.Requests.CPU)
+			resize(&pod.Spec.Containers[0], corev1.ResourceMemory, d.Requests.Memory)
+		}
+	}
+	p.edit("a", func(pod *corev1.Pod) {
+		declare(pod)
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "no room",
+			ObservedGeneration: pod.Generation + 1, LastTransitionTime: metav1.NewTime(noon),
+		}}
+	})
+	asked(noon.Add(9*time.Minute), v1beta1.ReasonDeferred)
+	asked(noon.Add(12*time.Minute), v1beta1.ReasonResizing, "checkout-1-a")
+	p.edit("a", func(pod *corev1.Pod) {
+		pod.Spec = before
+		pod.Status.Conditions = nil
+	})
+	asked(noon.Add(12*time.Minute), v1beta1.ReasonResizing, "checkout-1-b")
+	p.edit("bc", func(pod *corev1.Pod) {
+		declare(pod)
+		pod.Status.ContainerStatuses[0].Resources = pod.Spec.Containers[0].Resources.DeepCopy()
+	})
+	asked(noon.Add(13*time.Minute), v1beta1.ReasonDeferred)
+	asked(noon.Add(41*time.Minute), v1beta1.ReasonDeferred)
+	asked(noon.Add(43*time.Minute), v1beta1.ReasonResizing, "checkout-1-a")
+}
+
+// The time until a withdrawn resize is asked for again grows, and starts over after a long time without
+// a withdrawal.
+func TestWithdrawalsBackOff(t *testing.T) {
+	var pod remembered
+	withdrawn := plan.RejectedResize{Sizes: []plan.Size{{Container: "app"}}, Reason: v1beta1.ReasonDeferred}
+	var got []string
+	now := noon
+	for range 5 {
+		pod.withdraw(withdrawn, now)
+		until := pod.rejected[len(pod.rejected)-1].until
+		got = append(got, until.Sub(now).String())
+		if len(pod.rejectedAt(until.Add(-time.Second))) == 0 || len(pod.rejectedAt(until)) > 0 {
+			t.Errorf("a withdrawal of %s does not count until %s", now, until)
+		}
+		now = until.Add(11 * time.Minute)
+	}
+	now = now.Add(2 * mostWithdrawal)
+	pod.withdraw(withdrawn, now)
+	got = append(got, pod.rejected[len(pod.rejected)-1].until.Sub(now).String())
+	if diff := cmp.Diff([]string{"30m0s", "1h0m0s", "2h0m0s", "2h0m0s", "2h0m0s", "30m0s"}, got); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+}
