@@ -6,17 +6,24 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -27,6 +34,9 @@ import (
 // needed.
 type cluster struct {
 	config clientcmd.ClientConfig
+	// operatorNamespace is where the operator runs; empty if the user does not say.
+	operatorNamespace string
+	time              serverClock
 }
 
 // newCluster adds kubectl's own flags: --kubeconfig, --context, --namespace and the like.
@@ -34,7 +44,9 @@ func newCluster(root *cobra.Command) *cluster {
 	rules, overrides, flags := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}, root.PersistentFlags()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	return &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+	c := &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+	flags.StringVar(&c.operatorNamespace, "operator-namespace", "", "The namespace of the operator, to see whether it runs. By default it is looked for")
+	return c
 }
 
 // namespace is the value of --namespace, or the namespace of the kubeconfig's context. It works
@@ -51,17 +63,33 @@ func (c *cluster) namespace() (string, error) {
 // saves the discovery requests.
 func (c *cluster) open() (client.Client, error) {
 	config, err := c.config.ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig, or create ~/.kube/config")
+	case err != nil:
 		return nil, err
 	}
+	// The client's library would print a stack trace into commands that run for more than 30
+	// seconds without a logger. Its errors are returned.
+	log.SetLogger(logr.Discard())
+	config.Wrap(c.time.wrap)
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{admissionv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
+	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
+	mapper.Add(vpaKind, meta.RESTScopeNamespace)
+	for _, kind := range bundled {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("ScaledDeployment"), meta.RESTScopeNamespace)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})

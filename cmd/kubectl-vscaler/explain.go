@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,18 +30,23 @@ import (
 )
 
 const explainLong = `Explain a scaler: how its numbers came about, whether they are applied, and if not, what blocks them and how to unblock
-it.
+it. Name the scaler, its Deployment or its ScaledDeployment.
 
 The scaler's status holds the steps from usage to each number. The command calculates them again and reports a difference.
 It changes nothing and reads only from the API server.
 
-The command requires the permission to get the VerticalScaler. It reads the Deployment and its pods if it may, and lists at
-the end what it could not read.
+If a request waits until more usage has been observed, the command says in about how long it is lowered.
+
+The command requires the permission to get the VerticalScaler. It reads the Deployment, its pods and the operator's lease
+if it may, and lists at the end what it could not read.
 
 Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
 
 const explainExample = `  # Why is the recommendation not applied?
   %[1]s explain web -n shop
+
+  # The scaler of a Deployment
+  %[1]s explain deployment/web
 
   # The same as data
   %[1]s explain web -o json | jq -r '.findings[0].advice'`
@@ -47,15 +54,44 @@ const explainExample = `  # Why is the recommendation not applied?
 var explainOutputs = []string{"text", "json", "yaml"}
 
 func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	c := newView(streams, cluster, "explain", func(e explain.Evidence) explanation { return explain.Of(e) })
+	c.Short, c.Long, c.Example = "Explain a scaler's numbers and what blocks them", explainLong, fmt.Sprintf(explainExample, commandName)
+	return c
+}
+
+const historyLong = `Show the last changes of a scaler, newest first. Its status keeps 10.
+
+The command requires the permission to get the VerticalScaler.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+func newHistory(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	c := newView(streams, cluster, "history", func(e explain.Evidence) explanation { return explain.HistoryOf(e.Scaler) })
+	c.Short, c.Long = "Show the last changes of a scaler", historyLong
+	return c
+}
+
+const treeLong = `Show the objects around a scaler: its ScaledDeployment, its Deployment, and the running pods with what they request.
+
+The command requires the permission to get the VerticalScaler. It reads the Deployment, its pods and the operator's lease if it
+may.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+func newTree(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	c := newView(streams, cluster, "tree", func(e explain.Evidence) explanation { return explain.TreeOf(e) })
+	c.Short, c.Long = "Show the objects around a scaler", treeLong
+	return c
+}
+
+// newView creates a command that shows one scaler.
+func newView(streams genericiooptions.IOStreams, cluster *cluster, verb string, view func(explain.Evidence) explanation) *cobra.Command {
 	output := "text"
 	c := &cobra.Command{
-		Use:     "explain NAME",
-		Short:   "Explain a scaler's numbers and what blocks them",
-		Long:    explainLong,
-		Example: fmt.Sprintf(explainExample, commandName),
+		Use: verb + " NAME | TYPE/NAME",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("name one VerticalScaler to explain")}
+				return usageError{errors.New("name one VerticalScaler: NAME or TYPE/NAME")}
 			}
 			return nil
 		},
@@ -63,26 +99,11 @@ func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Com
 			if !slices.Contains(explainOutputs, output) {
 				return usageError{fmt.Errorf("--output %q is not one of %s", output, strings.Join(explainOutputs, ", "))}
 			}
-			namespace, err := cluster.namespace()
+			found, err := explanationOf(c.Context(), cluster, args[0], view)
 			if err != nil {
 				return err
 			}
-			reader, err := cluster.open()
-			if err != nil {
-				return err
-			}
-			evidence, err := evidenceOf(c.Context(), reader, types.NamespacedName{Namespace: namespace, Name: args[0]})
-			if err != nil {
-				return err
-			}
-			switch explanation := explain.Of(evidence); output {
-			case "json":
-				return explanation.WriteJSON(streams.Out)
-			case "yaml":
-				return explanation.WriteYAML(streams.Out)
-			default:
-				return explanation.WriteText(streams.Out, clock.RealClock{}.Now())
-			}
+			return write(streams.Out, found, output)
 		},
 		ValidArgsFunction: func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -101,64 +122,159 @@ func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Com
 // errNotInstalled is the error for a list of a kind that the API server does not serve.
 var errNotInstalled = errors.New("the API server does not serve VerticalScalers: is the operator installed?")
 
-// evidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
-func evidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (e explain.Evidence, err error) {
-	var scaler v1beta1.VerticalScaler
-	if err := c.Get(ctx, name, &scaler); err != nil {
-		if apierrors.IsNotFound(err) {
-			return e, notFound(ctx, c, name)
-		}
-		return e, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
+// explanation is that of a scaler or of a ScaledDeployment.
+type explanation interface {
+	WriteJSON(w io.Writer) error
+	WriteYAML(w io.Writer) error
+	// WriteText writes text, with ages relative to now.
+	WriteText(w io.Writer, now time.Time) error
+}
+
+// explanationOf is the view of the scaler that the user names. A ScaledDeployment without a scaler is
+// explained.
+func explanationOf(ctx context.Context, cluster *cluster, name string, view func(explain.Evidence) explanation) (explanation, error) {
+	names, err := references([]string{name})
+	if err != nil {
+		return nil, err
 	}
-	e.Scaler = &scaler
+	namespace, err := cluster.namespace()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := cluster.open()
+	if err != nil {
+		return nil, err
+	}
+	evidence, owner, err := find(ctx, reader, namespace, names[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case owner != nil:
+		return explain.OfOwned(owner), nil
+	}
+	if evidence.Operators, err = operatorsOf(ctx, reader, cluster.operatorNamespace, namespace); err != nil {
+		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	evidence.Now = cluster.time.Now(clock.RealClock{}.Now())
+	return view(evidence), nil
+}
+
+// write writes an explanation in the format that the user asks for.
+func write(w io.Writer, x explanation, output string) error {
+	switch output {
+	case "json":
+		return x.WriteJSON(w)
+	case "yaml":
+		return x.WriteYAML(w)
+	}
+	var text strings.Builder
+	if err := x.WriteText(&text, clock.RealClock{}.Now()); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, explain.Wrap(text.String(), widthOf(w)))
+	return err
+}
+
+// find reads what explains the scaler that the user names: by its name, else as that of the
+// ScaledDeployment or the Deployment by that name. If a ScaledDeployment has none, it is that.
+func find(ctx context.Context, c client.Reader, namespace string, name reference) (explain.Evidence, *v1beta1.ScaledDeployment, error) {
+	if name.kind == "" || name.kind == scalerKind {
+		evidence, err := evidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.name})
+		if !errors.Is(err, errNoScaler) {
+			return evidence, nil, err
+		}
+	}
+	var none explain.Evidence
+	var scalers v1beta1.VerticalScalerList
+	if err := c.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return none, nil, errNotInstalled
+		}
+		return none, nil, name.notFound(namespace)
+	}
+	var owners v1beta1.ScaledDeploymentList
+	if err := c.List(ctx, &owners, client.InNamespace(namespace)); err != nil {
+		owners.Items = nil // the user may not read them
+	}
+	if name.kind == "" && slices.ContainsFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return d.Name == name.name }) {
+		name.kind = ownerKind
+	}
+	name = name.resolved(scalers.Items, owners.Items)
+	named := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return !name.isScaler(&s) })
+	switch len(named) {
+	case 1:
+		return evidenceFor(ctx, c, &named[0]), nil, nil
+	case 0:
+		if i := slices.IndexFunc(owners.Items, func(d v1beta1.ScaledDeployment) bool { return name.isOwner(&d) }); i >= 0 {
+			return none, &owners.Items[i], nil
+		}
+		return none, nil, name.notFound(namespace)
+	}
+	names := make([]string, len(named))
+	for i, s := range named {
+		names[i] = s.Name
+	}
+	return none, nil, fmt.Errorf("several VerticalScalers name Deployment %s/%s: %s", namespace, name.name, strings.Join(names, ", "))
+}
+
+// widthOf is the number of columns of a terminal; 0 for anything else, which is not wrapped.
+func widthOf(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// errNoScaler is the error for a name that no scaler has.
+var errNoScaler = errors.New("not found")
+
+// evidenceOf reads the objects that explain a scaler. Only the scaler itself is required.
+func evidenceOf(ctx context.Context, c client.Reader, name types.NamespacedName) (explain.Evidence, error) {
+	var scaler v1beta1.VerticalScaler
+	switch err := c.Get(ctx, name, &scaler); {
+	case apierrors.IsNotFound(err):
+		return explain.Evidence{}, fmt.Errorf("VerticalScaler %s %w", name, errNoScaler)
+	case err != nil:
+		return explain.Evidence{}, fmt.Errorf("reading VerticalScaler %s: %w", name, err)
+	}
+	return evidenceFor(ctx, c, &scaler), nil
+}
+
+// evidenceFor reads the other objects that explain a scaler, as far as the user may.
+func evidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalScaler) (e explain.Evidence) {
+	e.Scaler = scaler
 
 	var deployment appsv1.Deployment
-	key := types.NamespacedName{Namespace: name.Namespace, Name: scaler.Spec.DeploymentName}
+	key := types.NamespacedName{Namespace: scaler.Namespace, Name: scaler.Spec.DeploymentName}
 	switch err := c.Get(ctx, key, &deployment); {
 	case apierrors.IsNotFound(err):
-		return e, nil // the scaler's status says so
+		return e // the scaler's status says so
 	case err != nil:
 		e.Missing = append(e.Missing, fmt.Sprintf("The pod template and the pods of Deployment %s: %v", key, err))
-		return e, nil
+		return e
 	}
 	e.Deployment = &deployment
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
 		e.Missing = append(e.Missing, fmt.Sprintf("The pods of Deployment %s: %v", key, err))
-		return e, nil
+		return e
 	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		e.Missing = append(e.Missing, fmt.Sprintf("The pods of Deployment %s: %v", key, err))
-		return e, nil
+		return e
 	}
 	for i := range pods.Items {
 		if pod := workload.ReadPod(&pods.Items[i], true); pod.Running && !pod.Terminating {
 			e.Pods = append(e.Pods, pod)
 		}
 	}
-	return e, nil
-}
-
-// notFound names the scalers of a Deployment by that name, if it may list them.
-func notFound(ctx context.Context, c client.Reader, name types.NamespacedName) error {
-	var scalers v1beta1.VerticalScalerList
-	if err := c.List(ctx, &scalers, client.InNamespace(name.Namespace)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return errNotInstalled
-		}
-		return fmt.Errorf("VerticalScaler %s not found", name)
-	}
-	var others []string
-	for _, s := range scalers.Items {
-		if s.Spec.DeploymentName == name.Name {
-			others = append(others, s.Name)
-		}
-	}
-	if len(others) > 0 {
-		return fmt.Errorf("VerticalScaler %s not found; Deployment %s is named by %s", name, name.Name, strings.Join(others, ", "))
-	}
-	return fmt.Errorf("VerticalScaler %s not found", name)
+	return e
 }
 
 // completeNames completes the names of scalers. It returns quickly, to keep the shell responsive.

@@ -43,7 +43,7 @@ func exitCode(err error) int {
 	if usage := (usageError{}); errors.As(err, &usage) {
 		return exitUsage
 	}
-	if errors.Is(err, errNotReady) {
+	if errors.Is(err, errNotReady) || errors.Is(err, errChecksFailed) {
 		return exitNotReady
 	}
 	return exitFailed

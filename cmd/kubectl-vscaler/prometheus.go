@@ -58,13 +58,19 @@ type pastOptions struct {
 func (o *pastOptions) bind(c *cobra.Command) {
 	o.since, o.step = 8*day, 5*time.Minute
 	flags := c.Flags()
-	flags.StringVar(&o.address, "prometheus", "", "The URL of the Prometheus to read usage from, instead of files. It must scrape the kubelets' cAdvisor metrics.")
+	o.bindServer(c, "The URL of the Prometheus to read usage from, instead of files. It must scrape the kubelets' cAdvisor metrics.")
 	flags.StringVar(&o.deployment, "deployment", "", "The Deployment whose usage to read from Prometheus.")
 	flags.StringVar(&o.scaler, "scaler", "", "The VerticalScaler whose Deployment to read, instead of --deployment.")
 	flags.StringSliceVar(&o.requests, "requests", nil, "The containers to replay and their current requests, such as app=500m/1Gi. No cluster is read then.")
 	flags.DurationVar(&o.since, "since", o.since, "How far back to read usage.")
 	flags.DurationVar(&o.step, "step", o.step, "The resolution of the usage.")
 	flags.StringVar(&o.save, "save", "", "The folder to save the usage to, as tables that can be replayed.")
+}
+
+// bindServer adds the flags that say which Prometheus to ask.
+func (o *pastOptions) bindServer(c *cobra.Command, what string) {
+	flags := c.Flags()
+	flags.StringVar(&o.address, "prometheus", "", what)
 	flags.StringToStringVar(&o.labels, "prometheus-label", nil, "An additional label matcher, such as cluster=east.")
 	flags.StringVar(&o.tokenFile, "prometheus-token-file", "", "The file with the bearer token for Prometheus. The token is sent over https only.")
 	flags.StringVar(&o.caFile, "prometheus-ca-file", "", "The CA bundle (PEM) for Prometheus. Defaults to the CAs of the system.")
@@ -85,12 +91,9 @@ func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Dur
 		}
 		return nil
 	}
-	address, err := url.Parse(o.address)
 	switch {
 	case len(paths) > 0:
 		return errors.New("use either --prometheus or files, not both")
-	case err == nil && (address.RawQuery != "" || address.ForceQuery || address.Fragment != ""):
-		return errors.New("--prometheus must be a URL without ? and #")
 	case (o.deployment == "") == (o.scaler == ""):
 		return errors.New("--prometheus requires either --deployment or --scaler")
 	case o.scaler != "" && len(o.requests) > 0:
@@ -102,13 +105,21 @@ func (o *pastOptions) validate(c *cobra.Command, paths []string, warmUp time.Dur
 	case o.since <= warmUp:
 		return fmt.Errorf("--since %s is not longer than --warm-up %s: nothing would be measured", o.since, warmUp)
 	}
+	if _, err := o.containers(); err != nil {
+		return err
+	}
+	return o.validateServer()
+}
+
+// validateServer checks the flags of bindServer.
+func (o *pastOptions) validateServer() error {
+	if address, err := url.Parse(o.address); err == nil && (address.RawQuery != "" || address.ForceQuery || address.Fragment != "") {
+		return errors.New("--prometheus must be a URL without ? and #")
+	}
 	for name := range o.labels {
 		if !model.LegacyValidation.IsValidLabelName(name) {
 			return fmt.Errorf("--prometheus-label %q is not a valid label name", name)
 		}
-	}
-	if _, err := o.containers(); err != nil {
-		return err
 	}
 	if _, err := o.source(); err != nil {
 		return fmt.Errorf("--prometheus: %w", err)
@@ -157,10 +168,11 @@ func (o *pastOptions) containers() (all []sized, err error) {
 // past is usage from Prometheus.
 type past struct {
 	pastOptions
-	cluster *cluster
-	now     time.Time
-	say     func(string) // shows progress
-	warn    func(string)
+	cluster   *cluster
+	namespace string // "" for that of the command
+	now       time.Time
+	say       func(string) // shows progress
+	warn      func(string)
 }
 
 func (p *past) Traces(ctx context.Context, requests quantity.Amounts) ([]backtest.Trace, error) {
@@ -199,8 +211,10 @@ func (p *past) Traces(ctx context.Context, requests quantity.Amounts) ([]backtes
 
 // target returns the Deployment, its containers and their requests.
 func (p *past) target(ctx context.Context) (name types.NamespacedName, containers []sized, err error) {
-	if name.Namespace, err = p.cluster.namespace(); err != nil {
-		return name, nil, err
+	if name.Namespace = p.namespace; name.Namespace == "" {
+		if name.Namespace, err = p.cluster.namespace(); err != nil {
+			return name, nil, err
+		}
 	}
 	name.Name = p.deployment
 	if containers, err = p.containers(); err != nil || len(containers) > 0 {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -24,7 +25,9 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:          noCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		SuggestionsMinimumDistance: 2,
+		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -33,7 +36,10 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		return usageError{fmt.Errorf("%w: see \"%s --help\"", err, c.CommandPath())}
 	})
 	cluster := newCluster(root)
-	root.AddCommand(newStatus(streams, cluster), newExplain(streams, cluster), newBacktest(streams, cluster))
+	root.AddCommand(newStatus(streams, cluster), newTop(streams, cluster), newExplain(streams, cluster), newDashboard(streams, cluster))
+	root.AddCommand(newHistory(streams, cluster), newTree(streams, cluster), newBacktest(streams, cluster), newImport(streams, cluster))
+	root.AddCommand(newSuspend(streams, cluster), newResume(streams, cluster), newRollback(streams, cluster))
+	root.AddCommand(newCheck(streams, cluster), newSupportBundle(streams, cluster))
 	return root
 }
 
@@ -41,6 +47,9 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return usageError{fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))}
 	}
 	return usageError{fmt.Errorf("unknown command %q: see \"%s --help\"", args[0], c.CommandPath())}
 }

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
@@ -27,23 +28,37 @@ import (
 
 const statusLong = `Show the status of scalers and ScaledDeployments, one line each.
 
-  CPU, MEMORY   the requests of a pod, current -> target
-  PODS          pods at the target size / all pods
+  CPU, MEMORY   the request of a pod -> the decided one, while a pod has another one; in parentheses a request that is
+                only recommended
+  PODS          pods with the decided size / all running pods
   REASON        the reason for the current state; "explain NAME" explains it
+
+The outputs wide, csv, json and yaml also have:
+
   CHANGED       the time since the last decision
   SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
   SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
 
-The command requires the permission to list VerticalScalers. It reads ScaledDeployments and Deployments if it may.
+If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
+OperatorSilent.
 
-Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found a scaler that is not Ready. Scalers
-that are learning, waiting or suspended are Ready.`
+The command requires the permission to list VerticalScalers. It reads ScaledDeployments, Deployments and the
+operator's lease if it may.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
+the operator is silent. Scalers that are learning, waiting or suspended are Ready.`
 
 const statusExample = `  # All scalers of a namespace
   %[1]s status -n shop
 
-  # All namespaces, with advice for each scaler
-  %[1]s status -A -o wide
+  # All namespaces, with advice for each scaler; what saves most comes first
+  %[1]s status -A -o wide --sort-by saved-cores
+
+  # The scaler of a Deployment
+  %[1]s status deployment/web
+
+  # A table for a spreadsheet
+  %[1]s status -A -l team=shop -o csv
 
   # Watch two scalers: a line for each change
   %[1]s status web api --watch
@@ -65,14 +80,17 @@ type statusOptions struct {
 	noHeaders  bool
 	watch      bool
 	check      bool
+	selector   string
+	sortBy     string
+	widths     explain.Widths
 }
 
-var statusOutputs = []string{"table", "wide", "json", "yaml"}
+var statusOutputs = []string{"table", "wide", "csv", "json", "yaml"}
 
 func newStatus(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
 	o := &statusOptions{IOStreams: streams, cluster: cluster, clock: clock.RealClock{}, output: "table"}
 	c := &cobra.Command{
-		Use:               "status [NAME...]",
+		Use:               "status [NAME | TYPE/NAME]...",
 		Short:             "Show the status of scalers",
 		Long:              statusLong,
 		Example:           fmt.Sprintf(statusExample, commandName),
@@ -81,26 +99,32 @@ func newStatus(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show the scalers of all namespaces.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "Show only objects with these labels, such as team=shop,tier!=test.")
+	flags.StringVar(&o.sortBy, "sort-by", "", "Sort by "+strings.Join(explain.SortKeys(), ", ")+". By default, by namespace and name.")
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format: "+strings.Join(statusOutputs, ", ")+".")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "Omit the header of the table.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Watch for changes and print a line for each.")
-	flags.BoolVar(&o.check, "check", false, "Exit with code 3 if a listed scaler is not Ready.")
+	flags.BoolVar(&o.check, "check", false, "Exit with code 3 if a listed object is not Ready, or if the operator is silent.")
+	if err := c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(explain.SortKeys(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that does not exist
+	}
 	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(statusOutputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // a flag that does not exist
 	}
 	return c
 }
 
-func (o *statusOptions) run(ctx context.Context, names []string) error {
-	switch {
-	case !slices.Contains(statusOutputs, o.output):
-		return usageError{fmt.Errorf("--output %q is not one of %s", o.output, strings.Join(statusOutputs, ", "))}
-	case o.everywhere && len(names) > 0:
-		return usageError{errors.New("a name cannot be combined with --all-namespaces")}
-	case o.watch && o.isData():
-		return usageError{errors.New("--watch requires the output table or wide")}
-	case o.watch && o.check:
-		return usageError{errors.New("--check cannot be combined with --watch")}
+func (o *statusOptions) run(ctx context.Context, args []string) error {
+	names, err := references(args)
+	if err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return usageError{fmt.Errorf("--selector: %w", err)}
+	}
+	if err := o.validate(names); err != nil {
+		return err
 	}
 	namespace, err := o.namespace()
 	if err != nil {
@@ -110,10 +134,17 @@ func (o *statusOptions) run(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	r := &statusReader{client: c, namespace: namespace, names: names, warn: warnOnce(o.ErrOut)}
+	r := &statusReader{
+		client: c, namespace: namespace, names: names, selector: selector, sortBy: o.sortBy,
+		needsSavings: o.output != "table" || strings.HasPrefix(o.sortBy, "saved-"), warn: warnOnce(o.ErrOut),
+		operatorNamespace: o.cluster.operatorNamespace, needsOperator: o.check, now: func() time.Time { return o.cluster.time.Now(o.clock.Now()) },
+	}
 	overview, err := r.read(ctx)
 	if err != nil {
 		return err
+	}
+	for _, operator := range overview.Silent(r.now()) {
+		r.warn("the states may be out of date", errors.New(operator.Report(r.now())))
 	}
 	if err := o.write(overview, o.noHeaders); err != nil {
 		return err
@@ -127,6 +158,25 @@ func (o *statusOptions) run(ctx context.Context, names []string) error {
 		return errors.Join(errNotReady, r.missing(overview))
 	}
 	return r.missing(overview)
+}
+
+// validate rejects flags that contradict each other.
+func (o *statusOptions) validate(names []reference) error {
+	switch {
+	case !slices.Contains(statusOutputs, o.output):
+		return usageError{fmt.Errorf("--output %q is not one of %s", o.output, strings.Join(statusOutputs, ", "))}
+	case o.everywhere && len(names) > 0:
+		return usageError{errors.New("a name cannot be combined with --all-namespaces")}
+	case o.selector != "" && len(names) > 0:
+		return usageError{errors.New("a name cannot be combined with --selector")}
+	case o.sortBy != "" && !slices.Contains(explain.SortKeys(), o.sortBy):
+		return usageError{fmt.Errorf("--sort-by %q is not one of %s", o.sortBy, strings.Join(explain.SortKeys(), ", "))}
+	case o.watch && o.isData():
+		return usageError{errors.New("--watch requires the output table or wide")}
+	case o.watch && o.check:
+		return usageError{errors.New("--check cannot be combined with --watch")}
+	}
+	return nil
 }
 
 // namespace is "" for all namespaces.
@@ -144,7 +194,10 @@ func nothingIn(namespace string) string {
 	return "No VerticalScalers found in namespace " + namespace + "."
 }
 
-func (o *statusOptions) isData() bool { return o.output == "json" || o.output == "yaml" }
+// isData reports whether the output is for programs.
+func (o *statusOptions) isData() bool {
+	return slices.Contains([]string{"csv", "json", "yaml"}, o.output)
+}
 
 func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 	switch o.output {
@@ -152,8 +205,11 @@ func (o *statusOptions) write(overview explain.Overview, bare bool) error {
 		return overview.WriteJSON(o.Out)
 	case "yaml":
 		return overview.WriteYAML(o.Out)
+	case "csv":
+		return overview.WriteCSV(o.Out, !bare)
 	}
-	return overview.WriteTable(o.Out, o.clock.Now(), explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare})
+	columns := explain.Columns{Namespace: o.everywhere, Wide: o.output == "wide", Bare: bare, Widths: &o.widths}
+	return overview.WriteTable(o.Out, o.clock.Now(), columns)
 }
 
 // follow writes changes until it is stopped.
@@ -183,14 +239,18 @@ func (o *statusOptions) follow(ctx context.Context, r *statusReader, last explai
 // changed returns the lines of an overview that the previous one did not have.
 func changed(last, now explain.Overview) (news explain.Overview) {
 	seen := map[string]bool{}
+	ofScaler := func(r explain.Row) string {
+		r.Advice = "" // follows from the reason, but for the time that it may name, which passes
+		return said(r)
+	}
 	for _, r := range last.Scalers {
-		seen[said(r)] = true
+		seen[ofScaler(r)] = true
 	}
 	for _, r := range last.ScaledDeployments {
 		seen[said(r)] = true
 	}
 	for _, r := range now.Scalers {
-		if !seen[said(r)] {
+		if !seen[ofScaler(r)] {
 			news.Scalers = append(news.Scalers, r)
 		}
 	}
@@ -214,8 +274,17 @@ func said(row any) string {
 type statusReader struct {
 	client    client.Reader
 	namespace string // "" for all
-	names     []string
+	names     []reference
+	selector  labels.Selector
+	sortBy    string // "" for the API server's order
 	warn      func(what string, err error)
+	// needsOperator says that the user must know if the operator cannot be seen.
+	needsOperator     bool
+	operatorNamespace string
+	now               func() time.Time
+
+	// needsSavings says that the Deployments are read.
+	needsSavings bool
 
 	// versions are the resource versions of the scalers when deployments were read. They are
 	// read again only after a scaler has changed.
@@ -225,37 +294,70 @@ type statusReader struct {
 
 func (r *statusReader) read(ctx context.Context) (out explain.Overview, err error) {
 	var scalers v1beta1.VerticalScalerList
-	if err := r.client.List(ctx, &scalers, client.InNamespace(r.namespace)); err != nil {
+	which := []client.ListOption{client.InNamespace(r.namespace), client.MatchingLabelsSelector{Selector: r.selector}}
+	if err := r.client.List(ctx, &scalers, which...); err != nil {
 		if apierrors.IsNotFound(err) {
 			return out, errNotInstalled
 		}
 		return out, fmt.Errorf("listing VerticalScalers: %w", err)
 	}
 	var owners v1beta1.ScaledDeploymentList
-	if err := r.client.List(ctx, &owners, client.InNamespace(r.namespace)); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.List(ctx, &owners, which...); err != nil && !apierrors.IsNotFound(err) {
 		r.warn("ScaledDeployments are not shown", err)
 	}
-	chosen := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool { return !r.isNamed(s.Name) })
+	for i, name := range r.names {
+		r.names[i] = name.resolved(scalers.Items, owners.Items)
+	}
+	chosen := slices.DeleteFunc(scalers.Items, func(s v1beta1.VerticalScaler) bool {
+		return !r.isNamed(func(name reference) bool { return name.isScaler(&s) })
+	})
 	r.readDeployments(ctx, chosen)
 	out.Scalers = []explain.Row{}
 	for i := range chosen {
 		s := &chosen[i]
-		out.Scalers = append(out.Scalers, explain.RowOf(s, r.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]))
+		deployment := r.deployments[types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}]
+		out.Scalers = append(out.Scalers, explain.RowOf(explain.Evidence{Scaler: s, Deployment: deployment, Now: r.now()}))
 	}
 	for i := range owners.Items {
-		if r.isNamed(owners.Items[i].Name) {
+		if r.isNamed(func(name reference) bool { return name.isOwner(&owners.Items[i]) }) {
 			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners.Items[i]))
 		}
 	}
-	return out, nil
+	out.Sort(r.sortBy)
+	return r.doubt(ctx, out, chosen), nil
 }
 
-func (r *statusReader) isNamed(name string) bool {
-	return len(r.names) == 0 || slices.Contains(r.names, name)
+// doubt adds the operators, and doubts what silent ones have reported.
+func (r *statusReader) doubt(ctx context.Context, out explain.Overview, scalers []v1beta1.VerticalScaler) explain.Overview {
+	if len(out.Scalers)+len(out.ScaledDeployments) == 0 {
+		return out
+	}
+	operators, err := operatorsOf(ctx, r.client, r.operatorNamespace, r.namespace)
+	if err != nil && r.needsOperator {
+		r.warn("whether the operator runs is not known", err)
+	}
+	operators = operators.Serving(scalers...)
+	out.Operators = operators
+	now := r.now()
+	for i := range out.Scalers {
+		out.Scalers[i] = out.Scalers[i].Doubt(operators, now)
+	}
+	for i := range out.ScaledDeployments {
+		out.ScaledDeployments[i] = out.ScaledDeployments[i].Doubt(operators, now)
+	}
+	return out
+}
+
+// isNamed reports whether one of the names is that of an object, or none is given.
+func (r *statusReader) isNamed(isOf func(reference) bool) bool {
+	return len(r.names) == 0 || slices.ContainsFunc(r.names, isOf)
 }
 
 // readDeployments reads the Deployments of the scalers: one by one if scalers are named.
 func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.VerticalScaler) {
+	if !r.needsSavings {
+		return
+	}
 	var versions strings.Builder
 	for i := range scalers {
 		fmt.Fprintln(&versions, scalers[i].UID, scalers[i].ResourceVersion)
@@ -294,9 +396,8 @@ func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.Ve
 func (r *statusReader) missing(o explain.Overview) error {
 	var errs []error
 	for _, name := range r.names {
-		if !slices.ContainsFunc(o.Scalers, func(s explain.Row) bool { return s.Name == name }) &&
-			!slices.ContainsFunc(o.ScaledDeployments, func(s explain.OwnedRow) bool { return s.Name == name }) {
-			errs = append(errs, fmt.Errorf("VerticalScaler %s/%s not found", r.namespace, name))
+		if !slices.ContainsFunc(o.Scalers, name.isRow) && !slices.ContainsFunc(o.ScaledDeployments, name.isOwnedRow) {
+			errs = append(errs, name.notFound(r.namespace))
 		}
 	}
 	return errors.Join(errs...)

@@ -8,10 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +45,8 @@ type apiServer struct {
 	objects   map[string]any // by path, without the query
 	forbidden []string       // beginnings of paths
 	asked     map[string]int
+	conflicts int      // how many patches are refused, as if another writer were faster
+	written   []string // what was asked to be changed: the method, the path with its query, and the body
 }
 
 func (s *apiServer) set(path string, object any) {
@@ -77,6 +82,18 @@ func (s *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 		return
+	}
+	if r.Method == http.MethodPatch && s.conflicts > 0 {
+		s.conflicts--
+		refuse(http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+		return
+	}
+	if page, ok := object.(func(*http.Request) any); ok {
+		object = page(r)
+	}
+	if r.Method != http.MethodGet {
+		body, _ := io.ReadAll(r.Body)
+		s.written = append(s.written, r.Method+" "+r.URL.RequestURI()+" "+string(body))
 	}
 	_ = json.NewEncoder(w).Encode(object)
 }
@@ -134,6 +151,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		ours + "/namespaces/empty/verticalscalers":   v1beta1.VerticalScalerList{TypeMeta: scalers.TypeMeta},
 		ours + "/namespaces/empty/scaleddeployments": v1beta1.ScaledDeploymentList{TypeMeta: owners.TypeMeta},
 	}}
+	s.lastHeard(time.Second)
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","namespace":"shop"}}],
 		"clusters":[{"name":"c","cluster":{"server":%q}}]}`, serve(t, s.answer))
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -142,6 +160,89 @@ func newAPIServer(t *testing.T) *apiServer {
 	}
 	t.Setenv("KUBECONFIG", path)
 	return s
+}
+
+const coordination = "/apis/coordination.k8s.io/v1"
+
+// lastHeard sets the lease of the operator, which was renewed so long ago.
+func (s *apiServer) lastHeard(before time.Duration) { s.lastHeardOf("", before) }
+
+// lastHeardOf is lastHeard of an operator that tells its version, unless that is empty.
+func (s *apiServer) lastHeardOf(version string, before time.Duration) {
+	lease := coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: defaultOperatorNamespace, Name: v1beta1.LeaseName},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-before)}},
+	}
+	if version != "" {
+		lease.Labels = map[string]string{v1beta1.VersionLabel: version}
+	}
+	s.set(coordination+"/leases", coordinationv1.LeaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: lease.APIVersion, Kind: "LeaseList"}, Items: []coordinationv1.Lease{lease},
+	})
+	s.set(coordination+"/namespaces/"+lease.Namespace+"/leases/"+lease.Name, lease)
+}
+
+// A dead operator looks like one, as far as the user may read its lease.
+func TestADeadOperatorIsSeen(t *testing.T) {
+	const (
+		dead    = "web web InPlace 230m 480Mi 2/2 Unknown OperatorSilent"
+		alive   = "web web InPlace 230m 480Mi 2/2 True Applied"
+		warning = "warning: the states may be out of date: The operator in namespace verticalscaler-system was last heard of 5m ago\n"
+		ofAll   = coordination + "/leases"
+		ofOne   = coordination + "/namespaces/" + defaultOperatorNamespace
+		ofUser  = coordination + "/namespaces/shop"
+	)
+	for name, tc := range map[string]struct {
+		before    time.Duration
+		forbidden []string
+		args      []string
+		code      int
+		row       string
+		err       string
+	}{
+		"alive":                            {before: time.Second, row: alive},
+		"dead":                             {before: 5 * time.Minute, row: dead, err: warning},
+		"dead and checked":                 {before: 5 * time.Minute, args: []string{"--check"}, code: 3, row: dead, err: "not all scalers are Ready"},
+		"dead, and only its lease is read": {before: 5 * time.Minute, forbidden: []string{ofAll}, row: dead, err: warning},
+		"dead, in the namespace named":     {before: 5 * time.Minute, args: []string{"--operator-namespace", defaultOperatorNamespace}, row: dead, err: warning},
+		"not in the namespace named":       {before: 5 * time.Minute, args: []string{"--operator-namespace", "ops"}, row: alive},
+		"no rights":                        {before: 5 * time.Minute, forbidden: []string{ofAll, ofOne, ofUser}, row: alive},
+		"no rights, and checked": {
+			before: 5 * time.Minute, forbidden: []string{ofAll, ofOne, ofUser}, args: []string{"--check"}, row: alive,
+			err: "warning: whether the operator runs is not known: reading the lease in namespace verticalscaler-system: you may not; reading the lease in namespace shop: you may not\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServer(t)
+			server.forbidden = tc.forbidden
+			server.lastHeard(tc.before)
+			out, errOut, code := run(t, nil, append([]string{"status", "web", "--no-headers"}, tc.args...)...)
+			if got := strings.Join(words(out), "\n"); code != tc.code || got != tc.row || errOut != tc.err {
+				t.Errorf("exit code %d, want %d: %q, want %q\n%s\nwant\n%s", code, tc.code, errOut, tc.err, got, tc.row)
+			}
+		})
+	}
+	server := newAPIServer(t)
+	server.lastHeard(5 * time.Minute)
+	if out, _, code := run(t, nil, "explain", "web"); code != 0 || !strings.Contains(out, "  OperatorSilent\n") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// The age of a lease is by the API server's clock, not by that of the user's machine.
+func TestTheClockIsThatOfTheServer(t *testing.T) {
+	var c serverClock
+	local := time.Unix(1767225600, 0)
+	for _, tc := range []struct{ ahead, want time.Duration }{{0, 0}, {-time.Second, 0}, {time.Hour, time.Hour}, {-time.Hour, -time.Hour}} {
+		c.note(local.Add(tc.ahead).UTC().Format(http.TimeFormat), local)
+		if got := c.Now(local).Sub(local); got != tc.want {
+			t.Errorf("a server %s ahead: %s", tc.ahead, got)
+		}
+	}
+	if c.note("yesterday", local); c.Now(local).Sub(local) != -time.Hour {
+		t.Error("a date that cannot be read changes the time")
+	}
 }
 
 // words are the lines' words: the width of columns does not matter here.
@@ -154,11 +255,13 @@ func words(text string) (lines []string) {
 
 func TestStatus(t *testing.T) {
 	const (
-		header = "NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON CHANGED SAVED-CORES SAVED-GIB"
-		late   = "late late InPlace - - - True WaitingForDeployment - - -"
-		web    = "web web InPlace 230m 480Mi 2/2 True Applied - 0.54 1.06"
+		header = "NAME DEPLOYMENT MODE CPU MEMORY PODS READY REASON"
+		late   = "late late InPlace - - - True WaitingForDeployment"
+		web    = "web web InPlace 230m 480Mi 2/2 True Applied"
+		wide   = "web web InPlace 230m 480Mi 2/2 True Applied - 0.54 1.06 - Balanced No action needed."
+		table  = "kind,namespace,name,deployment,owner,mode,profile,cpu,memory,pods,ready,reason,changed,saved_cores,saved_gib"
 		owners = "SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED"
-		owner  = "late late 0/0 False NotControlled -"
+		owner  = "late late 0/1 False NotControlled -"
 	)
 	cases := map[string]struct {
 		args      []string
@@ -167,24 +270,46 @@ func TestStatus(t *testing.T) {
 		out       []string
 		err       string
 	}{
-		"a namespace":            {nil, nil, 0, []string{header, late, web, "", owners, owner}, ""},
-		"all namespaces":         {[]string{"-A", "--no-headers"}, nil, 0, []string{"shop " + late, "shop " + web, "", "shop " + owner}, ""},
-		"a name":                 {[]string{"web"}, nil, 0, []string{header, web}, ""},
-		"a name that nobody has": {[]string{"web", "who"}, nil, 1, []string{header, web}, "VerticalScaler shop/who not found"},
-		"an empty namespace":     {[]string{"-n", "empty"}, nil, 0, nil, "No VerticalScalers found in namespace empty.\n"},
-		"checked and Ready":      {[]string{"web", "--check"}, nil, 0, []string{header, web}, ""},
-		"checked and not Ready":  {[]string{"--check", "late", "--no-headers"}, nil, 3, []string{late, "", owner}, "not all scalers are Ready"},
+		"a namespace":                   {nil, nil, 0, []string{header, late, web, "", owners, owner}, ""},
+		"all namespaces":                {[]string{"-A", "--no-headers"}, nil, 0, []string{"shop " + late, "shop " + web, "", "shop " + owner}, ""},
+		"a name":                        {[]string{"web"}, nil, 0, []string{header, web}, ""},
+		"a name that nobody has":        {[]string{"web", "who"}, nil, 1, []string{header, web}, "VerticalScaler shop/who not found"},
+		"an empty namespace":            {[]string{"-n", "empty"}, nil, 0, nil, "No VerticalScalers found in namespace empty.\n"},
+		"checked and Ready":             {[]string{"web", "--check"}, nil, 0, []string{header, web}, ""},
+		"checked and not Ready":         {[]string{"--check", "late", "--no-headers"}, nil, 3, []string{late, "", owner}, "not all scalers are Ready"},
+		"a Deployment":                  {[]string{"deploy/web"}, nil, 0, []string{header, web}, ""},
+		"a type in full":                {[]string{"verticalscalers.autoscaling.verticalscaler.io/web"}, nil, 0, []string{header, web}, ""},
+		"a scaler that shares its name": {[]string{"vscaler/late"}, nil, 0, []string{header, late}, ""},
+		"an owner":                      {[]string{"sdeploy/late"}, nil, 0, []string{owners, owner}, ""},
+		"a Deployment without a scaler": {[]string{"deployment/who"}, nil, 1, nil, "no VerticalScaler of Deployment shop/who found"},
+		"another type":                  {[]string{"pod/web"}, nil, 2, nil, `"pod/web" is not of a type that has a scaler: use vscaler/NAME, deployment/NAME or sdeploy/NAME`},
+		"half a name":                   {[]string{"deploy/"}, nil, 2, nil, `"deploy/" is not a name: use NAME or TYPE/NAME`},
+		"labels":                        {[]string{"-l", "team=shop"}, nil, 0, []string{header, late, web, "", owners, owner}, ""},
+		"labels of no sense":            {[]string{"-l", "a==b==c"}, nil, 2, nil, "--selector: found '==', expected: ',' or 'end of string'"},
+		"labels and a name":             {[]string{"-l", "team=shop", "web"}, nil, 2, nil, "a name cannot be combined with --selector"},
+		"what saves most first":         {[]string{"vscaler/web", "vscaler/late", "--sort-by", "saved-cores"}, nil, 0, []string{header, web, late}, ""},
+		"an order of no sense":          {[]string{"--sort-by", "luck"}, nil, 2, nil, `--sort-by "luck" is not one of name, ready, reason, changed, saved-cores, saved-gib`},
+		"a spreadsheet": {
+			[]string{"-o", "csv"},
+			nil, 0,
+			[]string{
+				table, "VerticalScaler,shop,late,late,,InPlace,Balanced,,,,True,WaitingForDeployment,,,",
+				"VerticalScaler,shop,web,web,,InPlace,Balanced,230m,480Mi,2/2,True,Applied,,0.54,1.063", "ScaledDeployment,shop,late,late,,,,,,0/1,False,NotControlled,,,",
+			},
+			"",
+		},
+		"no Deployments, which only savings need": {nil, []string{apps}, 0, []string{header, late, web, "", owners, owner}, ""},
 		"no Deployments": {
-			nil,
+			[]string{"vscaler/web", "-o", "wide", "--no-headers"},
 			[]string{apps},
 			0,
-			[]string{header, late, strings.Replace(web, "0.54 1.06", "- -", 1), "", owners, owner},
+			[]string{strings.Replace(wide, "0.54 1.06", "- -", 1)},
 			"warning: savings are not shown: you may not\n",
 		},
 		"no ScaledDeployments": {nil, []string{ours + "/namespaces/shop/scaled"}, 0, []string{header, late, web}, "warning: ScaledDeployments are not shown: you may not\n"},
 		"no scalers":           {nil, []string{ours}, 1, nil, "listing VerticalScalers: you may not"},
 		"not installed":        {[]string{"-n", "elsewhere"}, nil, 1, nil, "the API server does not serve VerticalScalers: is the operator installed?"},
-		"a bad output":         {[]string{"-o", "html"}, nil, 2, nil, `--output "html" is not one of table, wide, json, yaml`},
+		"a bad output":         {[]string{"-o", "html"}, nil, 2, nil, `--output "html" is not one of table, wide, csv, json, yaml`},
 		"a name everywhere":    {[]string{"-A", "web"}, nil, 2, nil, "a name cannot be combined with --all-namespaces"},
 		"watching data":        {[]string{"-w", "-o", "json"}, nil, 2, nil, "--watch requires the output table or wide"},
 		"watching for an end":  {[]string{"-w", "--check"}, nil, 2, nil, "--check cannot be combined with --watch"},
@@ -225,11 +350,11 @@ func TestStatusFollows(t *testing.T) {
 				lines <- line
 			}
 		}), ErrOut: &bytes.Buffer{}},
-		cluster: newCluster(&cobra.Command{}), clock: clock, output: "table", noHeaders: true, watch: true,
+		cluster: newCluster(&cobra.Command{}), clock: clock, output: "wide", noHeaders: true, watch: true,
 	}
 	done := make(chan error)
 	go func() { done <- o.run(ctx, nil) }()
-	for _, want := range []string{"late late InPlace", "web web InPlace", "", "late late 0/0"} {
+	for _, want := range []string{"late late InPlace", "web web InPlace", "", "late late 0/1"} {
 		if line := <-lines; !strings.HasPrefix(line, want) {
 			t.Fatalf("%q, want %q", line, want)
 		}
@@ -296,7 +421,7 @@ func TestExplain(t *testing.T) {
 		"waiting":              {[]string{"late"}, nil, 0, []string{"Applied: unknown\n", "action    Create the Deployment"}, "Not included"},
 		"JSON":                 {[]string{"web", "-o", "json"}, nil, 0, []string{`"applied": "True"`, `"advice": "No action needed."`}, ""},
 		"YAML":                 {[]string{"web", "-o", "yaml"}, nil, 0, []string{"applied: \"True\"\n"}, ""},
-		"no name":              {nil, nil, 2, []string{"name one VerticalScaler to explain"}, ""},
+		"no name":              {nil, nil, 2, []string{"name one VerticalScaler: NAME or TYPE/NAME"}, ""},
 		"a bad output":         {[]string{"web", "-o", "table"}, nil, 2, []string{`--output "table" is not one of text, json, yaml`}, ""},
 		"nobody by that name":  {[]string{"who"}, nil, 1, []string{"VerticalScaler shop/who not found"}, ""},
 		"forbidden":            {[]string{"web"}, []string{ours}, 1, []string{"reading VerticalScaler shop/web: you may not"}, ""},
@@ -321,12 +446,73 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestTheDeploymentIsNotTheScaler(t *testing.T) {
+// A scaler is found by what it belongs to.
+func TestExplainFindsTheScaler(t *testing.T) {
+	server := newAPIServer(t)
+	path := ours + "/namespaces/shop/verticalscalers"
+	known := server.objects[path].(v1beta1.VerticalScalerList)
+	list := *known.DeepCopy()
+	list.Items[1].Spec.DeploymentName = "backend"
+	list.Items[1].OwnerReferences = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "orders", Controller: ptr.To(true)}}
+	server.set(path, list)
+	owners := server.objects[ours+"/namespaces/shop/scaleddeployments"].(v1beta1.ScaledDeploymentList)
+	owners.Items = slices.Clone(owners.Items)
+	for name, reason := range map[string]string{"orders": "Available", "bare": "Forbidden"} {
+		owner := v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1beta1.ScaledDeploymentSpec{Replicas: ptr.To[int32](2)}}
+		owner.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "deployments.apps is forbidden"}}
+		owners.Items = append(owners.Items, owner)
+	}
+	server.set(ours+"/namespaces/shop/scaleddeployments", owners)
+	for name, want := range map[string]string{
+		"web": "VerticalScaler shop/web\n", "vscaler/web": "VerticalScaler shop/web\n", "backend": "VerticalScaler shop/web\n",
+		"deploy/backend": "VerticalScaler shop/web\n", "deployment.apps/backend": "VerticalScaler shop/web\n",
+		"orders": "VerticalScaler shop/web\n", "sdeploy/orders": "VerticalScaler shop/web\n",
+		"bare":         "ScaledDeployment shop/bare\n  Owns Deployment bare, which it does not size: spec.scaling is not set.\n\nReady: false; 0 of 2 pods are available\n  Forbidden\n    message   deployments.apps is forbidden\n",
+		"sdeploy/bare": "ScaledDeployment shop/bare\n",
+	} {
+		if out, errOut, code := run(t, nil, "explain", name); code != 0 || !strings.HasPrefix(out, want) {
+			t.Errorf("%s: exit code %d: %s%s", name, code, errOut, out)
+		}
+	}
+	for name, want := range map[string]string{
+		"vscaler/backend": "VerticalScaler shop/backend not found", "sdeploy/web": "ScaledDeployment shop/web not found",
+		"deploy/who": "no VerticalScaler of Deployment shop/who found",
+	} {
+		if _, errOut, code := run(t, nil, "explain", name); code != 1 || errOut != want {
+			t.Errorf("%s: exit code %d: %s, want %s", name, code, errOut, want)
+		}
+	}
+	if out, _, code := run(t, nil, "explain", "bare", "-o", "json"); code != 0 || !strings.Contains(out, `"reason": "Forbidden"`) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func TestWithoutAKubeconfig(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	const want = "no cluster is configured: set KUBECONFIG or --kubeconfig, or create ~/.kube/config"
+	if _, errOut, code := run(t, nil, "status"); code != 1 || errOut != want {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
+
+func TestUnknownCommands(t *testing.T) {
+	for command, want := range map[string]string{
+		"explian": `unknown command "explian": did you mean explain?`, "dance": `unknown command "dance": see "kubectl vscaler --help"`,
+	} {
+		if _, errOut, code := run(t, nil, command); code != 2 || errOut != want {
+			t.Errorf("exit code %d: %s, want %s", code, errOut, want)
+		}
+	}
+}
+
+func TestSeveralScalersOfADeployment(t *testing.T) {
 	server := newAPIServer(t)
 	list := server.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
-	list.Items[0].Spec.DeploymentName = "backend"
+	list.Items[0].Spec.DeploymentName, list.Items[1].Spec.DeploymentName = "backend", "backend"
 	_, errOut, code := run(t, nil, "explain", "backend")
-	if want := "VerticalScaler shop/backend not found; Deployment backend is named by late"; code != 1 || errOut != want {
+	if want := "several VerticalScalers name Deployment shop/backend: late, web"; code != 1 || errOut != want {
 		t.Errorf("exit code %d: %s, want %s", code, errOut, want)
 	}
 }

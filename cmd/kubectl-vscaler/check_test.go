@@ -1,0 +1,130 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiversion "k8s.io/apimachinery/pkg/version"
+)
+
+const (
+	usageAPI = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
+	vpaAPI   = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
+	policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	reviews  = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+)
+
+// ready makes the server one on which all checks are OK.
+func (s *apiServer) ready() {
+	list := func(kind, version string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
+	s.set("/version", apiversion.Info{GitVersion: "v1.37.1"})
+	s.set(usageAPI, map[string]any{"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetricsList", "items": []any{}})
+	s.set(policies, admissionv1.ValidatingAdmissionPolicyList{
+		TypeMeta: list("ValidatingAdmissionPolicyList", "admissionregistration.k8s.io/v1"),
+		Items:    []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "verticalscaler-users"}}},
+	})
+	s.may(true)
+}
+
+func (s *apiServer) may(isAllowed bool) {
+	s.set(reviews, authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
+		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: isAllowed},
+	})
+}
+
+func TestVersionsMayBeOneMinorVersionApart(t *testing.T) {
+	for _, tc := range []struct {
+		operator, plugin string
+		want             checkResult
+	}{
+		{"v0.3.0", "v0.3.0", checkOK},
+		{"v0.3.9", "v0.3.0", checkOK},
+		{"v0.2.0", "v0.3.0", checkOK},
+		{"v0.3.0", "v0.2.0-rc.1", checkOK},
+		{"v0.1.0", "v0.3.0", checkWarned},
+		{"v0.3.0", "v0.1.0", checkWarned},
+		{"v1.0.0", "v0.9.0", checkWarned},
+		{"devel", "devel", checkOK},
+		{"devel", "v0.3.0", checkUnknown},
+		{"v0.3.0", "devel", checkUnknown},
+		{"", "v0.3.0", checkUnknown},
+	} {
+		got := versions(tc.operator, tc.plugin)
+		if got.result != tc.want || !strings.Contains(got.message, tc.plugin) || !strings.Contains(got.message, tc.operator) {
+			t.Errorf("operator %q, plugin %q: %+v, want %s", tc.operator, tc.plugin, got, tc.want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*apiServer)
+		args   []string
+		code   int
+		line   string // of the table
+		err    string
+	}{
+		"a version":          {line: "Kubernetes OK v1.37.1"},
+		"an older version":   {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "v1.35.2-eks"}) }, line: "Kubernetes WARN v1.35.2-eks: the mode Initial and the fallback Recreate need 1.36"},
+		"too old":            {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "v1.33.9"}) }, code: 3, line: "Kubernetes FAIL v1.33.9 is older than 1.34"},
+		"a strange version":  {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "latest"}) }, line: "Kubernetes UNKNOWN the version latest cannot be read"},
+		"the API":            {line: "VerticalScaler API OK autoscaling.verticalscaler.io/v1beta1 is served"},
+		"no API":             {args: []string{"-n", "elsewhere"}, code: 3, line: "VerticalScaler API FAIL autoscaling.verticalscaler.io/v1beta1 is not served: install the operator with dist/install.yaml"},
+		"the operator":       {line: "Operator OK The operator in namespace verticalscaler-system was last heard of "},
+		"a dead operator":    {change: func(s *apiServer) { s.lastHeard(time.Hour) }, code: 3, line: "Operator FAIL The operator in namespace verticalscaler-system was last heard of 60m ago"},
+		"no lease":           {args: []string{"--operator-namespace", "ops"}, line: "Operator WARN no lease is found, so it is not known whether the operator runs"},
+		"no operator":        {args: []string{"--operator-namespace", "ops", "-n", "empty"}, code: 3, line: "Operator FAIL no lease is found: no operator runs, or without leader election"},
+		"no right to leases": {change: func(s *apiServer) { s.forbidden = []string{coordination} }, line: "Operator UNKNOWN reading the lease in namespace verticalscaler-system: you may not; reading the lease in namespace shop: you may not"},
+		"no version":         {line: "Versions UNKNOWN the plugin is devel, and the operator does not tell its version"},
+		"another version":    {change: func(s *apiServer) { s.lastHeardOf("v0.3.0", 0) }, line: "Versions UNKNOWN the plugin is devel, the operator is v0.3.0, which cannot be compared"},
+		"no operator's":      {args: []string{"--operator-namespace", "ops"}, line: "Usage"},
+		"usage":              {line: "Usage (metrics.k8s.io) OK the usage of pods is served"},
+		"no usage":           {change: func(s *apiServer) { delete(s.objects, usageAPI) }, code: 3, line: "Usage (metrics.k8s.io) FAIL metrics.k8s.io is not served: install metrics-server"},
+		"no right to usage":  {change: func(s *apiServer) { s.forbidden = []string{usageAPI} }, line: "Usage (metrics.k8s.io) UNKNOWN you may not"},
+		"policies":           {line: "Admission policies OK they are installed"},
+		"other policies": {change: func(s *apiServer) {
+			s.set(policies, admissionv1.ValidatingAdmissionPolicyList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyList"},
+				Items:    []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}},
+			})
+		}, line: "Admission policies WARN none is installed: apply dist/admission-policies.yaml, so that users can size only what they may change"},
+		"no VPAs": {line: "VerticalPodAutoscalers OK there are none in namespace shop"},
+		"a VPA": {change: func(s *apiServer) {
+			s.set(vpaAPI, map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscalerList", "items": []any{
+				map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": map[string]any{"name": "web"}},
+			}})
+		}, line: "VerticalPodAutoscalers WARN there are 1 in namespace shop: a scaler leaves alone what they size"},
+		"scalers":    {line: "Scalers OK 2 in namespace shop, all Ready"},
+		"a right":    {line: "Right to patch pods/resize OK in namespace shop"},
+		"no right":   {change: func(s *apiServer) { s.may(false) }, line: "Right to create verticalscalers WARN not in namespace shop: you can only look: ask for the ClusterRole verticalscaler-editor"},
+		"no reviews": {change: func(s *apiServer) { s.forbidden = []string{reviews} }, line: "Right to patch deployments UNKNOWN you may not"},
+		"no API server": {
+			change: func(s *apiServer) { s.forbidden = []string{"/"} }, code: 1,
+			err: "asking the API server for its version: unknown",
+		},
+		"an argument": {args: []string{"web"}, code: 2, err: "check takes no arguments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServer(t)
+			server.ready()
+			if tc.change != nil {
+				tc.change(server)
+			}
+			if tc.code == 3 {
+				tc.err = "a check failed"
+			}
+			out, errOut, code := run(t, nil, append([]string{"check"}, tc.args...)...)
+			if code != tc.code || errOut != tc.err || tc.line != "" && !strings.Contains("\n"+strings.Join(words(out), "\n")+"\n", "\n"+tc.line) {
+				t.Errorf("exit code %d, want %d: %q, want %q\n%swant\n%s", code, tc.code, errOut, tc.err, out, tc.line)
+			}
+		})
+	}
+}

@@ -1,0 +1,574 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/cmd/kubectl-vscaler/internal/dashboard"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain/live"
+)
+
+// fleetServer is a cluster with a scaler whose pods differ, and many more in other namespaces.
+type fleetServer struct{ *apiServer }
+
+const (
+	metrics   = "/apis/metrics.k8s.io/v1beta1"
+	otherTeam = 6
+	otherApps = 300
+)
+
+// newFleetServer has the scaler web in the namespace shop: it lowers pods, and verifies the first. One
+// of the pods has no usage. 300 others are in 6 namespaces, in all states.
+func newFleetServer(t *testing.T) fleetServer {
+	t.Helper()
+	s := fleetServer{newAPIServer(t)}
+	q, now := resource.MustParse, time.Now()
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	amounts := func(cpu, memory string) v1beta1.Amounts {
+		return v1beta1.Amounts{CPU: ptr.To(q(cpu)), Memory: ptr.To(q(memory))}
+	}
+	web := s.objects[ours+"/namespaces/shop/verticalscalers/web"].(v1beta1.VerticalScaler)
+	web.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: "True", Reason: "OperatingNormally", LastTransitionTime: ago(50 * time.Hour)},
+		{Type: "Applied", Status: "False", Reason: "Verifying", Message: "1 of 3 pods is verified at 310m, the others follow", LastTransitionTime: ago(80 * time.Second)},
+	}
+	web.Status.Summary = &v1beta1.Summary{CPU: "500m->310m", Memory: "640Mi", Pods: "1/3"}
+	web.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{
+		ContainerName: "app", ObservedSeconds: 8 * 24 * 3600,
+		Target: amounts("310m", "640Mi"), LowerBound: amounts("270m", "600Mi"), UpperBound: amounts("380m", "760Mi"),
+		Reasons: []v1beta1.RecommendationReason{
+			{Resource: "cpu", Code: "RecentPeak", Value: q("269m")},
+			{Resource: "cpu", Code: "SafetyMargin", Margin: "15%", Value: q("310m")},
+			{Resource: "memory", Code: "Peak", Value: q("540Mi")},
+			{Resource: "memory", Code: "OOMFloor", Value: q("640Mi")},
+		},
+	}}}
+	web.Status.Decision = &v1beta1.Decision{
+		Time: ago(2 * time.Minute), Reason: "ScaleDown",
+		Containers:   []v1beta1.ContainerDecision{{ContainerName: "app", Requests: amounts("310m", "640Mi")}},
+		Verification: &v1beta1.Verification{StartTime: ago(80 * time.Second), LastGood: []v1beta1.ContainerDecision{{ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(q("500m"))}}}},
+	}
+	web.Status.RevertedChanges = []v1beta1.RevertedChange{{ContainerName: "app", Resource: "memory", Value: q("512Mi"), LastGood: q("640Mi"), Time: ago(30 * time.Hour), Message: "pod web-1 was OOM-killed"}}
+	web.Status.History = []v1beta1.HistoryEntry{
+		{Time: ago(2 * time.Minute), Message: "ScaleDown: app cpu 500m->310m"}, {Time: ago(31 * time.Hour), Message: "OOMKill: app memory 512Mi->640Mi"},
+	}
+	s.setScaler(web)
+
+	var pods []corev1.Pod
+	var used []map[string]any
+	for i, cpu := range []string{"310m", "500m", "500m"} {
+		pods = append(pods, podOf("shop", "web", i, cpu, "640Mi"))
+		if i < 2 {
+			used = append(used, usageOf(pods[i], now, fmt.Sprintf("%dm", 120+200*i), "410Mi"))
+		}
+	}
+	s.set("/api/v1/namespaces/shop/pods", corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
+	s.set(metrics+"/namespaces/shop/pods", map[string]any{"kind": "PodMetricsList", "items": used})
+
+	states := []metav1.Condition{
+		{Status: "True", Reason: "Applied"}, {Status: "False", Reason: "Resizing"}, {Status: "False", Reason: "QoSChange"}, {Status: "Unknown", Reason: "WaitingForDeployment"}, {Status: "False", Reason: "OfANewerVersion"},
+	}
+	list := s.objects[ours+"/verticalscalers"].(v1beta1.VerticalScalerList)
+	usedBy := map[string][]map[string]any{}
+	for i := range otherApps {
+		namespace, name := fmt.Sprintf("team-%d", i%otherTeam), fmt.Sprintf("app-with-a-rather-long-name-%03d", i)
+		other := v1beta1.VerticalScaler{
+			TypeMeta: web.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"},
+			Spec: v1beta1.VerticalScalerSpec{DeploymentName: name},
+		}
+		applied := states[i%len(states)]
+		applied.Type, applied.Message = "Applied", "A message of the operator about "+name
+		other.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OperatingNormally"}, applied}
+		other.Status.Summary = &v1beta1.Summary{CPU: fmt.Sprintf("%dm->200m", 100+i), Memory: "1Gi", Pods: "1/1"}
+		other.Status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", Target: amounts("200m", "1Gi")}}}
+		list.Items = append(list.Items, other)
+		s.objects[ours+"/namespaces/"+namespace+"/verticalscalers/"+name] = other
+		pods = append(pods, podOf(namespace, name, 0, fmt.Sprintf("%dm", 100+i), "1Gi"))
+		usedBy[namespace] = append(usedBy[namespace], usageOf(pods[len(pods)-1], now, "150m", "900Mi"))
+	}
+	s.set(ours+"/verticalscalers", list)
+	s.set("/api/v1/pods", corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
+	for namespace, used := range usedBy {
+		s.set(metrics+"/namespaces/"+namespace+"/pods", map[string]any{"kind": "PodMetricsList", "items": used})
+	}
+	return s
+}
+
+// setScaler replaces the scaler web.
+func (s fleetServer) setScaler(web v1beta1.VerticalScaler) {
+	s.set(ours+"/namespaces/shop/verticalscalers/web", web)
+	for _, path := range []string{ours + "/verticalscalers", ours + "/namespaces/shop/verticalscalers"} {
+		list := s.object(path).(v1beta1.VerticalScalerList)
+		list.Items = slices.Clone(list.Items)
+		for i := range list.Items {
+			if list.Items[i].Namespace == "shop" && list.Items[i].Name == "web" {
+				list.Items[i] = web
+			}
+		}
+		s.set(path, list)
+	}
+}
+
+func (s fleetServer) object(path string) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[path]
+}
+
+// forbid refuses what begins with the paths.
+func (s fleetServer) forbid(paths ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forbidden = paths
+}
+
+func podOf(namespace, deployment string, i int, cpu, memory string) corev1.Pod {
+	const hash = "5d4f8b9c4"
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("%s-%s-%d", deployment, hash, i), Labels: map[string]string{"pod-template-hash": hash},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: deployment + "-" + hash, Controller: ptr.To(true)}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	p.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)},
+		Limits:   corev1.ResourceList{"memory": resource.MustParse("1Gi")},
+	}}}
+	return p
+}
+
+func usageOf(p corev1.Pod, at time.Time, cpu, memory string) map[string]any {
+	return map[string]any{
+		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace}, "timestamp": at.UTC().Format(time.RFC3339), "window": "15s",
+		"containers": []any{map[string]any{"name": "app", "usage": map[string]any{"cpu": cpu, "memory": memory}}},
+	}
+}
+
+// startDashboard runs the command until stop is called or the test ends, and returns its address.
+func startDashboard(t *testing.T, args ...string) (address string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan string, 10)
+	root := newRoot(genericiooptions.IOStreams{
+		Out:    writer(func(p []byte) { out <- string(p) }),
+		ErrOut: io.Discard,
+	})
+	root.SetArgs(append([]string{"dashboard"}, args...))
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-done
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("the dashboard has ended: %v", err)
+		}
+	})
+	select {
+	case line := <-out:
+		return strings.TrimSpace(line), stop
+	case err := <-done:
+		stopped = true
+		t.Fatalf("the dashboard has not started: %v", err)
+	}
+	return "", nil
+}
+
+func pageAt(t *testing.T, address string) (code int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestTheDashboardShowsWhatTheUserMaySee(t *testing.T) {
+	for name, tc := range map[string]struct {
+		forbidden      []string
+		fleet, details []string // what the pages say
+		absent         string
+	}{
+		"everything": {
+			nil,
+			[]string{"301 of 301 scalers", "team-3/app-with-a-rather-long-name-", "Verifying", "QoSChange"},
+			[]string{"ScaleDown: app cpu 500m-&gt;310m", "15 % more", "120m to 320m", "310m to 500m", "verified at 310m", "512Mi was reverted to 640Mi", "is restored if the changed pods"},
+			"Not included",
+		},
+		"no usage": {[]string{metrics}, []string{"301 of 301 scalers", "The usage of 7 of 7 namespaces: "}, []string{"Usage: ", "310m to 500m", "No usage is known yet"}, "120m"},
+		"no pods":  {[]string{"/api/v1"}, []string{"301 of 301 scalers", "The pods: you may not"}, []string{"Not included", "The pods of Deployment shop/web: you may not", "Target"}, "310m to 500m"},
+		"nothing but scalers": {
+			[]string{"/api/v1", apps, metrics},
+			[]string{"301 of 301 scalers", "The Deployments: you may not"},
+			[]string{"The pod template and the pods of Deployment shop/web: you may not", "Target"},
+			"310m to 500m",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFleetServer(t)
+			s.forbid(tc.forbidden...)
+			// The scaler late has no Deployment, and is not in the namespaces of the others.
+			list := s.object(ours + "/verticalscalers").(v1beta1.VerticalScalerList)
+			list.Items = list.Items[1:]
+			s.set(ours+"/verticalscalers", list)
+			address, _ := startDashboard(t, "-A")
+			code, text := pageAt(t, address)
+			expect(t, "the fleet", code, text, tc.fleet)
+			code, text = pageAt(t, address+"scalers/shop/web")
+			expect(t, "the scaler", code, text, tc.details)
+			if strings.Contains(text, tc.absent) {
+				t.Errorf("the scaler: there is %q in:\n%s", tc.absent, text)
+			}
+		})
+	}
+}
+
+func expect(t *testing.T, what string, code int, text string, want []string) {
+	t.Helper()
+	if code != http.StatusOK {
+		t.Fatalf("%s: status %d: %s", what, code, text)
+	}
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s: there is no %q in:\n%s", what, w, text)
+		}
+	}
+}
+
+func TestTheDashboardShowsOneNamespace(t *testing.T) {
+	newFleetServer(t)
+	address, stop := startDashboard(t, "-n", "shop")
+	if _, text := pageAt(t, address); !strings.Contains(text, "2 of 2 scalers") || !strings.Contains(text, "namespace <b>shop</b>") {
+		t.Error(text)
+	}
+	if code, _ := pageAt(t, address+"scalers/team-0/app-with-a-rather-long-name-000"); code != http.StatusNotFound {
+		t.Errorf("a scaler of another namespace: status %d", code)
+	}
+	if code, _ := pageAt(t, address+"scalers/shop/who"); code != http.StatusNotFound {
+		t.Errorf("a scaler that does not exist: status %d", code)
+	}
+	if code, text := pageAt(t, address+"scalers/shop/web/backtest"); code != http.StatusBadGateway || !strings.Contains(text, "start the command with --prometheus") {
+		t.Errorf("a backtest without Prometheus: status %d", code)
+	}
+	if !strings.HasPrefix(address, "http://127.0.0.1:") {
+		t.Errorf("other machines can connect to %s", address)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheDashboardRefusesToStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args      []string
+		forbidden []string
+		code      int
+		err       string
+	}{
+		"an argument":                {[]string{"web"}, nil, 2, `unexpected argument "web"`},
+		"a port that is none":        {[]string{"--port", "70000"}, nil, 2, "--port must be from 0 to 65535"},
+		"valid for ever":             {[]string{"--expires-after", "9999h"}, nil, 2, "--expires-after must be from 1m to 168h"},
+		"a token without an address": {[]string{"--prometheus-ca-file", "ca"}, nil, 2, "require --prometheus"},
+		"an address with a query":    {[]string{"--prometheus", "http://localhost/?a"}, nil, 2, "without ? and #"},
+		"an address that is none":    {[]string{"--prometheus", "localhost"}, nil, 2, "must be an http or https URL"},
+		"no rights":                  {nil, []string{ours}, 1, "listing VerticalScalers: you may not"},
+		"not installed":              {[]string{"-n", "elsewhere"}, nil, 1, "is the operator installed?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newAPIServer(t).forbidden = tc.forbidden
+			if out, errOut, code := run(t, nil, append([]string{"dashboard"}, tc.args...)...); code != tc.code || !strings.Contains(errOut, tc.err) || out != "" {
+				t.Errorf("exit code %d, want %d: %s%s", code, tc.code, errOut, out)
+			}
+		})
+	}
+}
+
+// Many open pages read the fleet once.
+func TestTheFleetIsReadOnceForAllPages(t *testing.T) {
+	s := newFleetServer(t)
+	address, _ := startDashboard(t, "-A")
+	for range 5 {
+		pageAt(t, address)
+	}
+	if n := s.count(ours + "/verticalscalers"); n != 1 {
+		t.Errorf("the scalers were listed %d times", n)
+	}
+}
+
+// newSource is a source for the namespace shop, with a clock of its own.
+func newSource(t *testing.T, past pastOptions) (*dashboardSource, *testclock.FakePassiveClock) {
+	t.Helper()
+	cluster := newCluster(&cobra.Command{})
+	reader, err := cluster.openLive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := testclock.NewFakePassiveClock(time.Now())
+	reader.clock = clock
+	return &dashboardSource{liveReader: reader, cluster: cluster, past: past, records: map[recordKey]*record{}}, clock
+}
+
+var webName = types.NamespacedName{Namespace: "shop", Name: "web"}
+
+func TestAPlotRemembersWhatWasSeen(t *testing.T) {
+	newFleetServer(t)
+	source, clock := newSource(t, pastOptions{})
+	for range 4 {
+		d, err := source.Scaler(t.Context(), webName, dashboard.Week)
+		if err != nil || d.Span != dashboard.Live {
+			t.Fatalf("span %s without Prometheus: %v", d.Span, err)
+		}
+		clock.SetTime(clock.Now().Add(5 * time.Second))
+	}
+	d, err := source.Scaler(t.Context(), webName, dashboard.Live)
+	if n := len(d.Points("app", "cpu")); err != nil || n != 5 || d.Points("app", "cpu")[n-1].Used != 320 || d.Points("app", "cpu")[n-1].Request != 500 {
+		t.Errorf("%v: %+v", err, d.Points("app", "cpu"))
+	}
+}
+
+func TestRecordsAreLimited(t *testing.T) {
+	source := &dashboardSource{records: map[recordKey]*record{}}
+	at := time.Now()
+	key := func(i int) recordKey {
+		return recordKey{types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)}, dashboard.Live}
+	}
+	first := source.recordOf(key(0), at)
+	for i := range 3 * mostRecords {
+		source.recordOf(key(i+1), at.Add(time.Duration(i)*time.Second))
+		if source.recordOf(key(0), at.Add(time.Duration(i)*time.Second)) != first {
+			t.Fatal("a record that is looked at was dropped")
+		}
+	}
+	if n := len(source.records); n != mostRecords {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestThePastIsAskedForOnce(t *testing.T) {
+	newFleetServer(t)
+	asked, broken := 0, true
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if broken {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		answer(w, r)
+	})
+	source, clock := newSource(t, pastOptions{address: address})
+	look := func() dashboard.Details {
+		t.Helper()
+		d, err := source.Scaler(t.Context(), webName, dashboard.Day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.SetTime(clock.Now().Add(5 * time.Second))
+		return d
+	}
+	if d := look(); len(d.Missing) != 1 || !strings.HasPrefix(d.Missing[0], "Usage of the past: ") {
+		t.Errorf("Prometheus is down, and missing is %q", d.Missing)
+	}
+	before := asked
+	if d := look(); asked != before || len(d.Missing) != 1 {
+		t.Errorf("Prometheus is asked %d times more within seconds; missing is %q", asked-before, d.Missing)
+	}
+	broken = false
+	clock.SetTime(clock.Now().Add(retryPast))
+	d := look()
+	if n := len(d.Points("app", "cpu")); len(d.Missing) != 0 || n < 280 {
+		t.Errorf("%d points of a day; missing is %q", n, d.Missing)
+	}
+	before = asked
+	for range 5 {
+		clock.SetTime(clock.Now().Add(longestGap / 2))
+		look()
+	}
+	if asked != before {
+		t.Errorf("while the page is open, Prometheus is asked %d times", asked-before)
+	}
+	clock.SetTime(clock.Now().Add(2 * longestGap))
+	if look(); asked == before {
+		t.Error("after nobody looked for a while, Prometheus is not asked")
+	}
+}
+
+func TestTheDashboardBacktests(t *testing.T) {
+	t.Setenv("KUBECONFIG", newKubeconfig(t))
+	source, _ := newSource(t, pastOptions{address: serve(t, answer)})
+	var page strings.Builder
+	if err := source.Backtest(t.Context(), types.NamespacedName{Namespace: "shop", Name: "sizer"}, &page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); !strings.Contains(text, "<h2>shop/web/app</h2>") || !strings.Contains(text, "<svg") {
+		t.Error(text)
+	}
+}
+
+// A scaler whose operator has stopped looks fine in its own status.
+func TestTheDashboardShowsThatTheOperatorIsSilent(t *testing.T) {
+	s := newFleetServer(t)
+	s.set(coordination+"/leases", coordinationv1.LeaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
+		Items: []coordinationv1.Lease{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "verticalscaler-system", Name: v1beta1.LeaseName},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("operator-0"), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-90 * time.Second)}},
+		}},
+	})
+	address, _ := startDashboard(t, "-A")
+	code, text := pageAt(t, address)
+	expect(t, "the fleet", code, text, []string{`id="state-OperatorSilent"`, "not Ready"})
+	code, text = pageAt(t, address+"scalers/shop/web")
+	expect(t, "the scaler", code, text, []string{`id="state">OperatorSilent<`, "No operator has reported"})
+}
+
+// pastServer is a Prometheus with 8 days of the pods of the Deployment web. For a day in the middle, there
+// are none. Requests go down from 1 core to 500m on the second day, and in the last hours to 310m on
+// one of the pods. The CPU limit is removed on the fifth day. sizes says who reports these: "kube-state-metrics", "operator" or
+// "nobody"; a "broken" server reports usage only.
+func pastServer(t *testing.T, sizes string) string {
+	t.Helper()
+	now := time.Now()
+	const gone = -1
+	usage := map[string]func(days float64) float64{
+		"container_cpu_usage":          func(days float64) float64 { return 0.2 + 0.1*math.Sin(2*math.Pi*days) },
+		"container_memory_working_set": func(days float64) float64 { return 400*mebi + 100*mebi*math.Sin(2*math.Pi*days) },
+	}
+	declared := []struct {
+		metric, resource string
+		least, most      func(days float64) float64
+	}{
+		{"requests", "cpu", func(days float64) float64 {
+			switch {
+			case days < 1.5:
+				return 1
+			case days < 7.9:
+				return 0.5
+			}
+			return 0.31
+		}, func(days float64) float64 {
+			if days < 1.5 {
+				return 1
+			}
+			return 0.5
+		}},
+		{"requests", "memory", func(float64) float64 { return 640 * mebi }, func(float64) float64 { return 640 * mebi }},
+		{"limits", "cpu", func(days float64) float64 {
+			if days < 4.5 {
+				return 1.5
+			}
+			return gone
+		}, nil},
+		{"limits", "memory", func(float64) float64 { return 1024 * mebi }, nil},
+	}
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		var streams []string
+		add := func(labels string, amount func(days float64) float64) {
+			var points []string
+			for at := number(r, "start"); at <= number(r, "end"); at += number(r, "step") {
+				days := 8 - now.Sub(time.Unix(at, 0)).Hours()/24
+				if value := amount(days); value != gone && (days < 2.5 || days > 3.5) {
+					points = append(points, fmt.Sprintf("[%d,%q]", at, fmt.Sprint(value)))
+				}
+			}
+			streams = append(streams, fmt.Sprintf(`{"metric":{%s},"values":[%s]}`, labels, strings.Join(points, ",")))
+		}
+		for metric, amount := range usage {
+			if strings.Contains(query, metric) {
+				add(`"pod":"web-5d4f8b9c4-bcdfg","container":"app"`, amount)
+			}
+		}
+		isOfPods, isOfOperator := strings.Contains(query, "kube_pod_(init_)?container_resource"), strings.Contains(query, "verticalscaler_container_request")
+		if sizes == "broken" && (isOfPods || isOfOperator) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		for _, of := range declared {
+			amount := of.least
+			if strings.HasPrefix(query, "max") && of.most != nil {
+				amount = of.most
+			}
+			switch {
+			case isOfPods && sizes == "kube-state-metrics":
+				add(fmt.Sprintf(`"__name__":"kube_pod_container_resource_%s","container":"app","resource":%q`, of.metric, of.resource), amount)
+			case isOfOperator && sizes == "operator" && of.metric == "requests":
+				add(fmt.Sprintf(`"target_container":"app","resource":%q`, of.resource), amount)
+			}
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(streams, ","))
+	})
+}
+
+func TestThePastHasRequestsAndLimits(t *testing.T) {
+	for sizes, tc := range map[string]struct {
+		past    dashboard.Past
+		cpu     []string // request and limit in millicores, at the end of each day
+		missing string
+	}{
+		"kube-state-metrics": {dashboard.Past{HasRequests: true, HasLimits: true}, []string{"1000/1500", "500/1500", "0/0", "500/1500", "500/0", "500/0", "500/0", "500/0"}, ""},
+		"operator":           {dashboard.Past{HasRequests: true}, []string{"1000/-1", "500/-1", "0/-1", "500/-1", "500/-1", "500/-1", "500/-1", "500/0"}, ""},
+		"nobody":             {dashboard.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, ""},
+		"broken":             {dashboard.Past{}, []string{"-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "-1/-1", "500/0"}, "Requests and limits of the past: asking Prometheus at http://"},
+	} {
+		t.Run(sizes, func(t *testing.T) {
+			newFleetServer(t)
+			source, clock := newSource(t, pastOptions{address: pastServer(t, sizes)})
+			d, err := source.Scaler(t.Context(), webName, dashboard.Week)
+			if err != nil || d.Past != tc.past {
+				t.Fatalf("%+v: %v", d.Past, err)
+			}
+			if missing := strings.Join(d.Missing, "\n"); !strings.HasPrefix(missing, tc.missing) || tc.missing == "" && missing != "" {
+				t.Errorf("missing is %q", missing)
+			}
+			columns := live.Columns(d.Points("app", "cpu"), clock.Now().Add(-8*24*time.Hour), clock.Now(), 8)
+			var got []string
+			for _, c := range columns {
+				got = append(got, fmt.Sprintf("%d/%d", c.Request, c.Limit))
+			}
+			if diff := cmp.Diff(tc.cpu, got); diff != "" {
+				t.Errorf("requests and limits (-want +got):\n%s", diff)
+			}
+			if used := columns[0].Used; used != 300 {
+				t.Errorf("%d millicores were used at most on the first day, want 300", used)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// unpacked are the files of an archive.
+func unpacked(t *testing.T, archive io.Reader) map[string]string {
+	t.Helper()
+	compressed, err := gzip.NewReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for reader := tar.NewReader(compressed); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimPrefix(header.Name, "vscaler-support/")] = string(content)
+	}
+}
+
+// supported adds what only a bundle reads, with secrets in many places.
+func (s *apiServer) supported() {
+	const core = "/api/v1/namespaces/"
+	list := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind + "List"} }
+	s.ready()
+	vpas(s)
+	event := func(kind, name, message string) corev1.Event {
+		return corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Message: message}
+	}
+	s.set(core+"shop/events", corev1.EventList{TypeMeta: list("Event"), Items: []corev1.Event{
+		event("VerticalScaler", "web", "refused: Authorization: Bearer canary123"), event("Pod", "a", "of a sized pod"), event("Pod", "other", "canary"),
+	}})
+	s.set(core+"shop/limitranges", corev1.LimitRangeList{TypeMeta: list("LimitRange"), Items: []corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"a": "canary"}}}}})
+	s.set(core+"shop/resourcequotas", corev1.ResourceQuotaList{TypeMeta: list("ResourceQuota")})
+	s.set("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers", map[string]any{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscalerList", "items": []any{}})
+	operator := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: defaultOperatorNamespace, Name: "operator-0"}}
+	operator.Spec.Containers = []corev1.Container{{Name: "manager", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "canary"}}}}
+	s.set(core+defaultOperatorNamespace+"/pods", corev1.PodList{TypeMeta: list("Pod"), Items: []corev1.Pod{operator}})
+	s.set(core+defaultOperatorNamespace+"/pods/operator-0/log", func(r *http.Request) any {
+		return "token=canary; of " + r.URL.Query().Get("tailLines") + " lines"
+	})
+	pods := s.objects[core+"shop/pods"].(corev1.PodList)
+	pods.Items = slices.Clone(pods.Items)
+	for i := range pods.Items {
+		pod := pods.Items[i].DeepCopy()
+		pod.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "canary"}
+		pod.Spec.NodeName, pod.Status.PodIP = "canary", "10.0.0.1"
+		pod.Spec.Containers[0].Image, pod.Spec.Containers[0].Args = "canary", []string{"--password=canary"}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DB", Value: "canary"}}
+		pods.Items[i] = *pod
+	}
+	s.set(core+"shop/pods", pods)
+	path := ours + "/namespaces/shop/verticalscalers"
+	scalers := s.objects[path].(v1beta1.VerticalScalerList)
+	scalers.Items = slices.Clone(scalers.Items)
+	scalers.Items[1].Status.Conditions = append(slices.Clone(scalers.Items[1].Status.Conditions), metav1.Condition{Type: "Stalled", Message: "webhook https://max:canary@hook.example said no"})
+	s.set(path, scalers)
+}
+
+func TestSupportBundle(t *testing.T) {
+	server := newAPIServer(t)
+	server.supported()
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	out, errOut, code := run(t, nil, "support-bundle", "-o", file, "--log-lines", "7")
+	if code != 0 || errOut != "" || !strings.HasPrefix(out, file+" written: ") {
+		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", err, info)
+	}
+	archive, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	files := unpacked(t, archive)
+	for name, want := range map[string]string{
+		"README.txt":                  "\n  scalers/web/explanation.txt\n",
+		"check.txt":                   "VerticalScaler API",
+		"scalers/web/scaler.yaml":     "kind: VerticalScaler",
+		"scalers/web/explanation.txt": "shop/web",
+		"scalers/web/deployment.yaml": "cpu: 500m",
+		"scalers/web/pods.yaml":       "cpu: 230m",
+		"scalers/late/scaler.yaml":    "deploymentName: late",
+		"scaleddeployments.yaml":      "kind: ScaledDeployment",
+		"verticalpodautoscalers.yaml": "updateMode: InPlace",
+		"events.yaml":                 "of a sized pod",
+		"limitranges.yaml":            "name: limits",
+		"operator/pods.yaml":          "name: manager",
+		"operator/operator-0.log":     "of 7 lines",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s has no %q:\n%s", name, want, files[name])
+		}
+	}
+	for name, content := range files {
+		if strings.Contains(content, "canary") || strings.Contains(content, "10.0.0.1") {
+			t.Errorf("%s gives away a secret:\n%s", name, content)
+		}
+	}
+	for _, written := range server.written {
+		if !strings.HasPrefix(written, "POST "+reviews) {
+			t.Errorf("written %s", written)
+		}
+	}
+	if _, errOut, code := run(t, nil, "support-bundle", "-o", file); code != 1 || !strings.Contains(errOut, "file exists") {
+		t.Errorf("overwritten: exit code %d: %s", code, errOut)
+	}
+}
+
+// A bundle of a user with few rights has what may be read, and says what is missing.
+func TestSupportBundleWithoutRights(t *testing.T) {
+	server := newAPIServer(t)
+	server.supported()
+	server.forbidden = []string{apps, "/api/v1", "/apis/autoscaling/", coordination}
+	out, errOut, code := run(t, nil, "support-bundle", "-o", "-")
+	if code != 0 || errOut != "" {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	files := unpacked(t, strings.NewReader(out))
+	if files["scalers/web/scaler.yaml"] == "" || files["scalers/web/pods.yaml"] != "" {
+		t.Errorf("%v", files)
+	}
+	for _, want := range []string{"Deployment shop/web: ", "HorizontalPodAutoscalers: you may not", "Events: you may not", "whether the operator runs: ", "the operator: no pod is found in namespace verticalscaler-system"} {
+		if !strings.Contains(files["README.txt"], want) {
+			t.Errorf("README.txt does not say %q:\n%s", want, files["README.txt"])
+		}
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		err  string
+	}{
+		"not installed":  {[]string{"-n", "elsewhere"}, 1, errNotInstalled.Error()},
+		"an argument":    {[]string{"web"}, 2, "support-bundle takes no arguments"},
+		"less than none": {[]string{"--log-lines", "-1"}, 2, "--log-lines must not be negative"},
+		"nowhere":        {[]string{"-o", filepath.Join(t.TempDir(), "no", "folder")}, 1, "creating the archive: "},
+	} {
+		if _, errOut, code := run(t, nil, append([]string{"support-bundle"}, tc.args...)...); code != tc.code || !strings.HasPrefix(errOut, tc.err) {
+			t.Errorf("%s: exit code %d: %s", name, code, errOut)
+		}
+	}
+}

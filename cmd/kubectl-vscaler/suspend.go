@@ -1,0 +1,222 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+const suspendLong = `Suspend scalers: the operator still recommends, but changes nothing until "resume". Pods keep their sizes.
+
+The command sets spec.suspend, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. If Git is the
+source of the objects, suspend them there, or a GitOps tool resumes them.
+
+The command requires the permission to list VerticalScalers and to patch what it suspends.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+const suspendExample = `  # One scaler, named by its Deployment
+  %[1]s suspend deployment/web -n shop
+
+  # See what would be suspended, checked by the API server
+  %[1]s suspend -l team=shop --dry-run`
+
+const resumeLong = `Resume suspended scalers: waiting changes are then made.
+
+The command sets spec.suspend to false, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. It does
+not remove the annotation that pauses a scaler, and tells if a scaler has it.
+
+The command requires the permission to list VerticalScalers and to patch what it resumes.
+
+Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
+
+const resumeExample = `  # One scaler, named by its Deployment
+  %[1]s resume deployment/web -n shop
+
+  # All scalers of a namespace
+  %[1]s resume --all -n shop`
+
+// dryRuns are the values of --dry-run, as in kubectl.
+var dryRuns = []string{"none", "server", "client"}
+
+// fieldManager is the owner of the fields that the plugin writes.
+const fieldManager = "kubectl-vscaler"
+
+// suspension are the flags of suspend and resume.
+type suspension struct {
+	genericiooptions.IOStreams
+	cluster *cluster
+
+	suspend  bool
+	all      bool
+	selector string
+	dryRun   string
+}
+
+func newSuspend(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster, suspend: true}
+	return o.command("suspend", "Stop the changes of scalers", suspendLong, suspendExample)
+}
+
+func newResume(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
+	o := &suspension{IOStreams: streams, cluster: cluster}
+	return o.command("resume", "Continue the changes of suspended scalers", resumeLong, resumeExample)
+}
+
+func (o *suspension) command(verb, short, long, example string) *cobra.Command {
+	c := &cobra.Command{
+		Use:               verb + " (NAME | TYPE/NAME | -l SELECTOR | --all)",
+		Short:             short,
+		Long:              long,
+		Example:           fmt.Sprintf(example, commandName),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+		ValidArgsFunction: o.cluster.completeNames,
+	}
+	flags := c.Flags()
+	flags.BoolVar(&o.all, "all", false, "All scalers of the namespace.")
+	flags.StringVarP(&o.selector, "selector", "l", "", "The scalers with these labels, such as team=shop,tier!=test.")
+	addDryRun(c, &o.dryRun)
+	return c
+}
+
+// addDryRun adds kubectl's flag --dry-run.
+func addDryRun(c *cobra.Command, value *string) {
+	c.Flags().StringVar(value, "dry-run", "none", "Change nothing: with server, the API server checks the change; with client, nothing is sent.")
+	c.Flags().Lookup("dry-run").NoOptDefVal = "server"
+	if err := c.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // a flag that does not exist
+	}
+}
+
+// dryRunSuffix ends the line about a change.
+func dryRunSuffix(dryRun string) string {
+	return map[string]string{"client": " (dry run)", "server": " (server dry run)"}[dryRun]
+}
+
+func (o *suspension) run(ctx context.Context, args []string) error {
+	names, err := references(args)
+	if err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return usageError{fmt.Errorf("--selector: %w", err)}
+	}
+	ways := 0
+	for _, isUsed := range []bool{len(names) > 0, o.selector != "", o.all} {
+		if isUsed {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		return usageError{errors.New("give names, --selector or --all: one of them")}
+	case !slices.Contains(dryRuns, o.dryRun):
+		return usageError{fmt.Errorf("--dry-run %q is not one of %s", o.dryRun, strings.Join(dryRuns, ", "))}
+	}
+	namespace, err := o.cluster.namespace()
+	if err != nil {
+		return err
+	}
+	c, err := o.cluster.open()
+	if err != nil {
+		return err
+	}
+	scalers, err := chosen(ctx, c, namespace, selector, names)
+	if err != nil {
+		return err
+	}
+	if len(scalers) == 0 {
+		fmt.Fprintln(o.ErrOut, nothingIn(namespace))
+	}
+	var errs []error
+	for i := range scalers {
+		errs = append(errs, o.set(ctx, c, &scalers[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// chosen are the named scalers, or all with the labels. A name that no scaler has is an error, and
+// nothing is chosen then.
+func chosen(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, names []reference) ([]v1beta1.VerticalScaler, error) {
+	var list v1beta1.VerticalScalerList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, errNotInstalled
+		}
+		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	var errs []error
+	for i, name := range names {
+		names[i] = name.resolved(list.Items, nil)
+		if !slices.ContainsFunc(list.Items, func(s v1beta1.VerticalScaler) bool { return names[i].isScaler(&s) }) {
+			errs = append(errs, name.notFound(namespace))
+		}
+	}
+	return slices.DeleteFunc(list.Items, func(s v1beta1.VerticalScaler) bool {
+		return len(names) > 0 && !slices.ContainsFunc(names, func(name reference) bool { return name.isScaler(&s) })
+	}), errors.Join(errs...)
+}
+
+// set suspends or resumes one scaler, where its spec comes from.
+func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	var object client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+	resource, patch := "verticalscaler", fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
+	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == string(ownerKind) {
+		object = &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: owner.Name}}
+		resource, patch = "scaleddeployment", fmt.Sprintf(`{"spec":{"scaling":{"suspend":%t}}}`, o.suspend)
+	}
+	what := fmt.Sprintf("%s.%s/%s", resource, v1beta1.GroupVersion.Group, object.GetName())
+	if s.Spec.Suspend == o.suspend {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
+	} else {
+		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
+			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
+		}
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), dryRunSuffix(o.dryRun))
+	}
+	o.warnOfPause(o.ErrOut, s)
+	return nil
+}
+
+// patchAs sends a JSON merge patch, unless it is a dry run of the client.
+func patchAs(ctx context.Context, c client.Client, object client.Object, patch, dryRun string) error {
+	options := []client.PatchOption{client.FieldOwner(fieldManager)}
+	switch dryRun {
+	case "client":
+		return nil
+	case "server":
+		options = append(options, client.DryRunAll)
+	}
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)), options...)
+}
+
+func (o *suspension) past() string {
+	if o.suspend {
+		return "suspended"
+	}
+	return "resumed"
+}
+
+// warnOfPause tells that a resumed scaler still changes nothing.
+func (o *suspension) warnOfPause(w io.Writer, s *v1beta1.VerticalScaler) {
+	if value, isSet := s.Annotations[v1beta1.PausedAnnotation]; !o.suspend && isSet && value != "false" {
+		fmt.Fprintf(w, "warning: VerticalScaler %s/%s is still paused: remove its annotation %s\n", s.Namespace, s.Name, v1beta1.PausedAnnotation)
+	}
+}
