@@ -48,16 +48,20 @@ help: ## List the targets.
 	@echo
 
 .PHONY: generate
-generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs and docs/api.md from the API's Go types.
+generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	@mkdir -p docs
-	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api --config=hack/tools/docs/config.yaml \
+	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api --config=hack/tools/docs/config.yaml \
 		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
+	go run ./hack/metrics >docs/metrics.md
+	cd hack/grafana && go run . ../../config/components/grafana
 
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	@rm -rf bin/crds
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=bin/crds
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
 	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
 
@@ -122,7 +126,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,cluster,olm,node,prometheus,sdk,faults,planted
+TEST_TAGS := integration,cluster,olm,node,prometheus,web,sdk,faults,planted
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -174,7 +178,14 @@ test-prometheus: ## Run the tests with a real Prometheus. Needs Debian's package
 	@for program in prometheus promtool; do command -v $$program >/dev/null || { \
 		echo "A real Prometheus is missing: apt-get install --no-install-recommends prometheus" >&2; exit 1; }; done
 	@hack/cluster/build.sh >/dev/null
-	go test -tags prometheus -v -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus
+	go test -tags prometheus -v -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/prometheus ./test/prometheus/rules
+
+# CHROMIUM names another program. VERTICALSCALER_TEST_SCREENSHOTS names a folder for pictures of the pages.
+.PHONY: test-web
+test-web: ## Run the tests of the dashboard in a headless browser. Needs Debian's package chromium. ARGS='-run TestWebWithTheKeyboard'
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { \
+		echo "A browser is missing: apt-get install --no-install-recommends chromium, or set CHROMIUM." >&2; exit 1; }
+	go test -tags web -v -count=1 -timeout $(TEST_TIMEOUT) $(or $(ARGS),-run TestWeb) $(call packages,./cmd/kubectl-vscaler)
 
 # ARGS='-only krr' runs the rows whose issue matches.
 .PHONY: test-rivals
@@ -251,6 +262,10 @@ record: ## Replay a folder of recorded usage, TRACES, with each profile and with
 	@: $${TRACES:?names no folder of tables: docs/record.md}
 	go run ./test/replay/record $(RECORD_ARGS) "$(TRACES)"
 
+.PHONY: picture
+picture: ## Draw the picture of the README, docs/images/usage.svg.
+	go run ./hack/picture docs/images/usage.svg
+
 .PHONY: bench-vpa
 bench-vpa: ## Compare what a container costs with VPA's own packages, in one run: heap, CPU and checkpoint.
 	cd hack/vpa && CGO_ENABLED=0 go test -trimpath -run '^$$' -bench . -timeout $(TEST_TIMEOUT) $(ARGS) .
@@ -274,15 +289,35 @@ image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archi
 image-check: ## Build the operator's image twice and compare, check its contents, and run it. Needs root on Linux.
 	cd hack/images && VERSION=v$(VERSION) CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run OperatorImage ./test
 
+# The last step writes the checksums of all files to download.
+.PHONY: release
+release: $(OPERATOR_SDK) $(KUSTOMIZE) ## Build all that a release publishes: image, install.yaml and bundle by digest, plugin: bin/release.
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/operator.tar VERSION=v$(VERSION) hack/images/image.sh operator $(IMAGE)
+	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) \
+		hack/release.sh $(VERSION) $(firstword $(subst :v, ,$(IMAGE))) bin/release/operator.tar bin/release
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/bundle.tar BUNDLE=bin/release/bundle VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
+	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
+	$(MAKE) --no-print-directory release-plugin
+
+.PHONY: release-plugin
+release-plugin: ## Build the plugin for all platforms, with SBOMs, checksums and a manifest for krew: bin/release.
+	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release
+
 .PHONY: sbom
 sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.
 	CYCLONEDX_GOMOD=$(CYCLONEDX_GOMOD) VERSION=v$(VERSION) hack/images/sbom.sh
 
 .PHONY: dist
-dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and the admission policies alone beside it.
+dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and beside it what is installed apart.
 	@mkdir -p dist
 	$(KUSTOMIZE) build config/default >dist/install.yaml
 	$(KUSTOMIZE) build config/admission-policies >dist/admission-policies.yaml
+	$(KUSTOMIZE) build config/monitoring >dist/monitoring.yaml
+	$(KUSTOMIZE) build config/monitoring/cert-manager >dist/monitoring-cert-manager.yaml
+	$(KUSTOMIZE) build config/grafana >dist/grafana.yaml
+	$(KUSTOMIZE) build config/argocd >dist/argocd.yaml
+	$(KUSTOMIZE) build config/new-pods >dist/new-pods.yaml
+	$(KUSTOMIZE) build config/recreate >dist/recreate.yaml
 
 .PHONY: bundle
 bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
@@ -304,7 +339,7 @@ bundle-image: ## Build the bundle's image, BUNDLE_IMG: bin/images/bundle.tar.
 # The bundles in the catalog, by their public names. Released ones are kept in catalog/bundles, by version.
 BUNDLE_IMAGE := $(shell sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml)-bundle
 CATALOG_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(BUNDLE_IMAGE):$(notdir $(folder))=$(folder)) \
-	$(BUNDLE_IMAGE):v$(VERSION)=bundle
+	$(BUNDLE_IMAGE):v$(VERSION)=$(BUNDLE)
 
 .PHONY: catalog
 catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.

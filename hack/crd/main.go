@@ -1,10 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crd removes the descriptions below a field from a CustomResourceDefinition, and bounds the
-// quantities there.
+// Command crd writes each paragraph of the descriptions in a CustomResourceDefinition in one line. Below
+// a field, if one is named, it removes the descriptions and bounds the quantities.
 //
-//	go run ./hack/crd <file> spec.template
+//	go run ./hack/crd <file> [spec.template]
+//
+// "kubectl explain" breaks lines at 80 columns, and keeps the line breaks of a description. Those of a Go
+// comment would leave every second line almost empty.
 //
 // The schema of a pod template contains a quarter of a megabyte of Kubernetes' own
 // descriptions. That is too much for kubectl apply, which stores a copy in an annotation,
@@ -25,18 +28,23 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: crd <file> <field>, such as: crd config/crd/bases/some.yaml spec.template")
+	if len(os.Args) != 2 && len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: crd <file> [<field>], such as: crd config/crd/bases/some.yaml spec.template")
 		os.Exit(2)
 	}
-	if err := shorten(os.Args[1], strings.Split(os.Args[2], ".")); err != nil {
+	var field []string
+	if len(os.Args) == 3 {
+		field = strings.Split(os.Args[2], ".")
+	}
+	if err := rewrite(os.Args[1], field); err != nil {
 		fmt.Fprintln(os.Stderr, "crd:", err)
 		os.Exit(1)
 	}
 }
 
-// shorten rewrites the file.
-func shorten(file string, field []string) error {
+// rewrite joins the lines of the descriptions in the file. Below a field, if one is named, it removes the
+// descriptions and bounds the quantities.
+func rewrite(file string, field []string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -51,6 +59,10 @@ func shorten(file string, field []string) error {
 	}
 	for _, version := range at(crd, "spec", "versions").([]any) {
 		schema := at(version, "schema", "openAPIV3Schema")
+		joinDescriptions(schema)
+		if len(field) == 0 {
+			continue
+		}
 		for _, name := range field {
 			schema = at(schema, "properties", name)
 		}
@@ -94,6 +106,38 @@ func silence(value any) {
 			silence(inner)
 		}
 	}
+}
+
+// joinDescriptions writes each paragraph of all descriptions in one line, but not properties with that
+// name.
+func joinDescriptions(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if text, isText := v["description"].(string); isText {
+			v["description"] = joined(text)
+		}
+		for _, inner := range v {
+			joinDescriptions(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			joinDescriptions(inner)
+		}
+	}
+}
+
+// joined is a text with each paragraph and each item of a list in one line.
+func joined(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if last := len(lines) - 1; last >= 0 && line != "" && lines[last] != "" && !strings.HasPrefix(line, "- ") {
+			lines[last] += " " + line
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // The pattern of quantities, and the part of it that allows any exponent.

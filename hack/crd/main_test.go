@@ -65,9 +65,9 @@ func read(t *testing.T, file string) (text string) {
 	return string(content)
 }
 
-func TestShorten(t *testing.T) {
+func TestDescriptionsBelowAFieldAreRemoved(t *testing.T) {
 	file := write(t, crd)
-	if err := shorten(file, []string{"spec", "template"}); err != nil {
+	if err := rewrite(file, []string{"spec", "template"}); err != nil {
 		t.Fatal(err)
 	}
 	once := read(t, file)
@@ -85,13 +85,13 @@ func TestShorten(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
-		t.Errorf("shortened (-want +got):\n%s", diff)
+		t.Errorf("rewritten (-want +got):\n%s", diff)
 	}
-	if err := shorten(file, []string{"spec", "template"}); err != nil {
+	if err := rewrite(file, []string{"spec", "template"}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(once, read(t, file)); diff != "" {
-		t.Errorf("shortened again (-once +twice):\n%s", diff)
+		t.Errorf("rewritten again (-once +twice):\n%s", diff)
 	}
 }
 
@@ -129,16 +129,55 @@ func TestOtherFilesAreLeftUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tc.text)
-			err := shorten(file, strings.Split(tc.field, "."))
+			err := rewrite(file, strings.Split(tc.field, "."))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("shorten() = %v, want an error with %q", err, tc.want)
+				t.Errorf("rewrite() = %v, want an error with %q", err, tc.want)
 			}
 			if read(t, file) != tc.text {
 				t.Error("the file was changed")
 			}
 		})
 	}
-	if err := shorten(filepath.Join(t.TempDir(), "none.yaml"), []string{"spec"}); !os.IsNotExist(err) {
+	if err := rewrite(filepath.Join(t.TempDir(), "none.yaml"), []string{"spec"}); !os.IsNotExist(err) {
 		t.Errorf("without a file: %v", err)
+	}
+}
+
+func TestAParagraphIsALine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     "",
+		"one line":                             "one line",
+		"two\nlines":                           "two lines",
+		"one\n\ntwo\nlines":                    "one\n\ntwo lines",
+		"these:\n- the\n  first\n- the second": "these:\n- the first\n- the second",
+	} {
+		if got := joined(text); got != want || joined(got) != want {
+			t.Errorf("joined(%q) = %q, want %q", text, got, want)
+		}
+	}
+	file := write(t, strings.ReplaceAll(crd, "description: another field", `description: "another\nfield"`))
+	if err := rewrite(file, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, file); !strings.Contains(got, "description: another field\n") || !strings.Contains(got, "description: deep\n") {
+		t.Errorf("rewritten without a field:\n%s", got)
+	}
+}
+
+// kubectl explain keeps the line breaks of a description, and adds its own at 80 columns.
+func TestKubectlExplainsInWholeLines(t *testing.T) {
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d CRDs, %v", len(files), err)
+	}
+	for _, file := range files {
+		committed := read(t, file)
+		rewritten := write(t, committed)
+		if err := rewrite(rewritten, nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(committed, read(t, rewritten)); diff != "" {
+			t.Errorf("%s has lines to join (-now +joined):\n%s", file, diff)
+		}
 	}
 }

@@ -41,8 +41,13 @@ const (
 	patience = 3 * time.Minute
 )
 
-// shown are the commands whose output is printed after each step.
-var shown = []string{"kubectl vscaler status", "kubectl get pods -l app=web -o custom-columns-file=hack/demo/pods.columns"}
+// shown is the command whose output is printed after each step.
+func shown(s snapshot) string {
+	if s.scaler.Name == "" {
+		return "kubectl vscaler status"
+	}
+	return "kubectl vscaler top " + s.scaler.Name + " --once"
+}
 
 // demo is one run.
 type demo struct {
@@ -104,7 +109,7 @@ func (d *demo) run(ctx context.Context, stay bool) (err error) {
 The cluster keeps running until Ctrl-C. To use it in another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PWD/bin/demo:$PATH
-  kubectl get vscaler --watch
+  kubectl vscaler top web
   kubectl vscaler explain web
   %s
 
@@ -182,10 +187,7 @@ func (d *demo) takeStep(ctx context.Context, p *progress) error {
 	})
 	p.done = err == nil
 	d.say("After %.1fs:", p.took().Seconds())
-	for _, command := range shown {
-		err = errors.Join(err, d.show(ctx, command))
-	}
-	return err
+	return errors.Join(err, d.show(ctx, shown(d.last)))
 }
 
 // look takes a snapshot and prints the events that are new.

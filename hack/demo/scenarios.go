@@ -63,6 +63,18 @@ var scalerScenario = scenario{
 			claim:   "pods are resized up in place after an OOM kill", proof: inPlace,
 		},
 		{
+			name: "freeze",
+			do: []string{
+				"kubectl create configmap verticalscaler-freeze -n verticalscaler-system --from-literal=reason='incident 42'",
+				waitFor("vscaler", v1beta1.ConditionReady, v1beta1.ReasonFrozen), "kubectl vscaler status web",
+				`kubectl get vscaler web -o jsonpath='{.status.conditions[?(@.type=="Ready")].message}{"\n"}'`,
+				"kubectl delete configmap verticalscaler-freeze -n verticalscaler-system",
+				waitFor("vscaler", v1beta1.ConditionReady, v1beta1.ReasonOperatingNormally),
+			},
+			story: "An administrator freezes all changes, and ends the freeze. The VerticalScaler shows it, although it is idle.",
+			claim: "a freeze shows on an idle VerticalScaler",
+		},
+		{
 			name: "quiet", do: []string{"kubectl vscaler explain web"}, missing: quiet,
 			story: fmt.Sprintf("Nothing changes for %s. The operator writes nothing but its lease.", quietTime),
 			claim: fmt.Sprintf("no write for %s while nothing changes", quietTime), proof: unchanged,

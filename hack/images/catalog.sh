@@ -31,6 +31,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # The registry ends with this script, because the pipe to the standard input of "cat" closes then.
+: >"$scratch/registry" # it is read before it is written
 coproc {
 	"$programs/crane" registry serve --address 127.0.0.1:0 2>"$scratch/registry" &
 	cat

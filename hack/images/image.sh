@@ -13,6 +13,7 @@
 #   REVISION            the commit in the labels; git's if not set and if no tracked file differs from it
 #   SOURCE_DATE_EPOCH   the time of the image and its files, in seconds since 1970; the release's createdAt if not set
 #   WORK                the folder for what is compiled; bin/images/work if not set
+#   BUNDLE              for "bundle": the folder to build it from; bundle if not set
 #   OPM, HEALTH_PROBE   for "catalog": the programs for this machine; "make" sets them
 set -euo pipefail
 export LC_ALL=C
@@ -90,7 +91,7 @@ bundle() {
 	# A copy, so that the permissions do not depend on how the sources were checked out.
 	rm -rf "$WORK/bundle"
 	mkdir -p "$WORK/bundle"
-	cp -r bundle "$WORK/bundle/"
+	cp -r "${BUNDLE:-bundle}" "$WORK/bundle/bundle"
 	chmod -R u=rwX,go=rX "$WORK/bundle"
 	build bundle "$1" bundle.Dockerfile "$WORK/bundle"
 }
