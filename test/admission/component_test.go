@@ -18,35 +18,72 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-func TestEveryPolicyIsBoundAndDenies(t *testing.T) {
+// Policies refuse, and fail closed. Those that only warn refuse nothing, not even if they
+// fail.
+func TestEveryPolicyIsBound(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(folder(), "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := 0
+	var refusing, warning int
 	for _, path := range files {
 		file := filepath.Base(path)
 		if file == "kustomization.yaml" {
 			continue
 		}
-		count++
 		compiled(t, file)
-		p, b := read(t, file)
-		if *p.Spec.FailurePolicy != admissionregistrationv1.Fail {
-			t.Errorf("%s fails open", file)
+		if strings.HasPrefix(file, "warnings") {
+			warning++
+			warns(t, file)
+			continue
 		}
-		if b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) || b.Spec.MatchResources != nil {
-			t.Errorf("%s: the binding is %+v", file, b.Spec)
+		refusing++
+		denies(t, file)
+	}
+	if refusing != 8 || warning != 2 {
+		t.Errorf("%d policies refuse, and %d warn", refusing, warning)
+	}
+}
+
+func denies(t *testing.T, file string) {
+	t.Helper()
+	p, bindings := read(t, file)
+	if *p.Spec.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("%s fails open", file)
+	}
+	for _, b := range bindings {
+		if b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}) {
+			t.Errorf("%s: a binding is %+v", file, b.Spec)
 		}
-		for _, v := range p.Spec.Validations {
-			if v.Reason == nil || *v.Reason != "Forbidden" || v.Message == "" && v.MessageExpression == "" {
-				t.Errorf("%s says nothing, or no 403, where it refuses: %s", file, v.Expression)
-			}
+		if p.Spec.ParamKind == nil && (len(bindings) != 1 || b.Spec.MatchResources != nil) {
+			t.Errorf("%s is not bound to all that it matches: %+v", file, b.Spec)
 		}
 	}
-	if count != 5 {
-		t.Errorf("there are %d policies", count)
+	for _, v := range p.Spec.Validations {
+		if v.Reason == nil || *v.Reason != "Forbidden" || v.Message == "" && v.MessageExpression == "" {
+			t.Errorf("%s says nothing, or no 403, where it refuses: %s", file, v.Expression)
+		}
+	}
+}
+
+func warns(t *testing.T, file string) {
+	t.Helper()
+	p, bindings := read(t, file)
+	b := bindings[0]
+	if *p.Spec.FailurePolicy != admissionregistrationv1.Ignore {
+		t.Errorf("%s warns of its own failures", file)
+	}
+	if b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}) || b.Spec.MatchResources != nil {
+		t.Errorf("%s: the binding is %+v", file, b.Spec)
+	}
+	if (p.Spec.ParamKind == nil) != (b.Spec.ParamRef == nil) || b.Spec.ParamRef != nil && *b.Spec.ParamRef.ParameterNotFoundAction != admissionregistrationv1.AllowAction {
+		t.Errorf("%s has the parameters %+v, bound to %+v", file, p.Spec.ParamKind, b.Spec.ParamRef)
+	}
+	for _, v := range p.Spec.Validations {
+		if v.Message == "" || v.MessageExpression == "" {
+			t.Errorf("%s has only one message, and none if that is too long: %s", file, v.Expression)
+		}
 	}
 }
 
@@ -56,7 +93,7 @@ func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 	t.Parallel()
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")
-	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 10 {
+	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 21 {
 		t.Errorf("%d objects in dist/admission-policies.yaml; those in dist/install.yaml (-installed +alone):\n%s", len(alone), diff)
 	}
 	if account != testkit.ServiceAccount || none != "" {

@@ -168,8 +168,20 @@ type object[T any] interface {
 // reject some change.
 func everyField[T any, P object[T]](t *testing.T, p *policy, r request, free []string, others ...int) {
 	t.Helper()
-	before := P(new(T))
-	fill(t, reflect.ValueOf(before).Elem())
+	everyFieldOf[T, P](t, filled[T, P](t), p, r, free, others...)
+}
+
+// filled is an object in which every field is set.
+func filled[T any, P object[T]](t *testing.T) P {
+	t.Helper()
+	out := P(new(T))
+	fill(t, reflect.ValueOf(out).Elem())
+	return out
+}
+
+// everyFieldOf is everyField with an object in which every field is set.
+func everyFieldOf[T any, P object[T]](t *testing.T, before P, p *policy, r request, free []string, others ...int) {
+	t.Helper()
 	after, _ := before.DeepCopyObject().(P)
 	maps := mapsOf(t, before)
 	found, alone, fields := map[string]bool{}, map[int]bool{}, 0

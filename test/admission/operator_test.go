@@ -41,17 +41,26 @@ func TestTheOperatorChangesNothingOfADeploymentButSizes(t *testing.T) {
 	p := compiled(t, "operator_deployments.yaml")
 	r := request{resource: "deployments"}
 	free := append(sizesUnder(".spec.template.spec.containers"), written...)
-	everyField[appsv1.Deployment](t, p, r, free, 0, 1, 2)
+	everyField[appsv1.Deployment](t, p, r, free, 0, 1, 2, 3, 4, 5, 6, 7)
 	everyNewField[appsv1.Deployment](t, p, r, ".metadata.managedFields")
+
+	sidecar := filled[appsv1.Deployment](t)
+	sidecar.Spec.Template.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	everyFieldOf(t, sidecar, p, r, append(free, sizesUnder(".spec.template.spec.initContainers")...), 0, 1, 2, 3, 4, 5, 6, 7)
 }
 
 func TestTheOperatorChangesNothingOfAPodButSizes(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_pods.yaml")
 	r := request{resource: "pods", subresource: "resize"}
-	free := append(sizesUnder(".spec.containers"), append(written, ".status")...)
+	podLevel := []string{".spec.resources.requests[cpu]", ".spec.resources.requests[memory]", ".spec.resources.limits[cpu]", ".spec.resources.limits[memory]"}
+	free := slices.Concat(sizesUnder(".spec.containers"), podLevel, written, []string{".status"})
 	everyField[corev1.Pod](t, p, r, free)
 	everyNewField[corev1.Pod](t, p, r, ".metadata.managedFields", ".status")
+
+	sidecar := filled[corev1.Pod](t)
+	sidecar.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	everyFieldOf(t, sidecar, p, r, append(free, sizesUnder(".spec.initContainers")...))
 }
 
 func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
@@ -164,7 +173,8 @@ func controlled(changes ...func(*metav1.OwnerReference)) *appsv1.Deployment {
 		change(&owner)
 	}
 	d := testkit.Deployment("shop", "web")
-	d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}, owner}
+	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "ours"}
+	d.OwnerReferences = []metav1.OwnerReference{owner}
 	return d
 }
 
@@ -172,7 +182,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
 	replaced := func(d *appsv1.Deployment) *appsv1.Deployment {
-		d.Labels = map[string]string{"a": "b"}
+		d.Labels["a"] = "b"
 		d.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
 		return d
 	}
@@ -220,7 +230,10 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 // The policies confine the operator, wherever it is installed, and no other user.
 func TestOnlyTheOperatorIsConfined(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"operator_deployments.yaml", "operator_evictions.yaml", "operator_pods.yaml", "operator_scalers.yaml"} {
+	owner := asking("web", testkit.Deployment("shop", "web").Spec.Template)
+	for _, file := range []string{
+		"operator_deployments.yaml", "operator_evictions.yaml", "operator_objects.yaml", "operator_owned.yaml", "operator_pods.yaml", "operator_scalers.yaml",
+	} {
 		p := compiled(t, file)
 		for name, want := range map[string]bool{
 			"system:serviceaccount:verticalscaler-system:verticalscaler-operator": true,
@@ -231,10 +244,44 @@ func TestOnlyTheOperatorIsConfined(t *testing.T) {
 			"verticalscaler-operator":                                             false,
 			"system:kube-controller-manager":                                      false,
 		} {
-			d := testkit.Deployment("shop", "web")
-			if looks, _ := p.asks(t, request{user: name, resource: "deployments", before: d, after: d}); looks != want {
+			d := answering(owner)
+			if looks, _ := p.asks(t, request{user: name, resource: "deployments", before: d, after: d, params: mapsOf(t, owner)}); looks != want {
 				t.Errorf("%s looks at what %q does: %t", file, name, looks)
 			}
 		}
+	}
+}
+
+// An init container that ends is not sized, wherever it is among native sidecars, and no container becomes
+// one or ceases to be one.
+func TestOnlyNativeSidecarsAreSizedAmongInitContainers(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	always := ptr.To(corev1.ContainerRestartPolicyAlways)
+	before := testkit.Deployment("shop", "web")
+	for i, policy := range []*corev1.ContainerRestartPolicy{nil, always, nil, always} {
+		c := testkit.Container(fmt.Sprintf("init-%d", i))
+		c.RestartPolicy = policy
+		before.Spec.Template.Spec.InitContainers = append(before.Spec.Template.Spec.InitContainers, c)
+	}
+	for name, c := range map[string]struct {
+		change func(list []corev1.Container)
+		passes bool
+	}{
+		"the first sidecar":               {func(l []corev1.Container) { l[1].Resources.Requests["cpu"] = resource.MustParse("1") }, true},
+		"both sidecars":                   {func(l []corev1.Container) { l[1].Resources.Limits, l[3].Resources.Limits = nil, nil }, true},
+		"an init container":               {func(l []corev1.Container) { l[2].Resources.Requests["cpu"] = resource.MustParse("1") }, false},
+		"a sidecar that no longer is":     {func(l []corev1.Container) { l[1].RestartPolicy = nil }, false},
+		"an init container that is now":   {func(l []corev1.Container) { l[0].RestartPolicy = always }, false},
+		"two sidecars that change places": {func(l []corev1.Container) { l[1], l[3] = l[3], l[1] }, false},
+		"another image":                   {func(l []corev1.Container) { l[1].Image = "example.com/other:1" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			c.change(after.Spec.Template.Spec.InitContainers)
+			if looks, refuses := p.asks(t, request{resource: "deployments", before: before, after: after}); !looks || c.passes != (len(refuses) == 0) {
+				t.Errorf("looked at: %t, refused by %v", looks, refuses)
+			}
+		})
 	}
 }

@@ -7,16 +7,21 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,6 +50,7 @@ type policy struct {
 	spec        admissionregistrationv1.ValidatingAdmissionPolicySpec
 	conditions  plugincel.ConditionEvaluator
 	validations plugincel.ConditionEvaluator
+	messages    plugincel.ConditionEvaluator
 }
 
 // expression is a CEL expression of a policy: a condition, or a named variable.
@@ -62,27 +68,31 @@ func folder() string {
 	return filepath.Join(testkit.Root(), "config", "components", "admission-policies")
 }
 
-// read reads the policy in a file of the component, and its binding.
-func read(t *testing.T, file string) (admissionregistrationv1.ValidatingAdmissionPolicy, admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+// read reads the policy in a file of the component, and its bindings.
+func read(t testing.TB, file string) (p admissionregistrationv1.ValidatingAdmissionPolicy, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder(), file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second, _ := strings.Cut(string(content), "\n---\n")
-	var p admissionregistrationv1.ValidatingAdmissionPolicy
-	var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if err := yaml.UnmarshalStrict([]byte(first), &p); err != nil {
-		t.Fatalf("%s: %v", file, err)
+	for i, document := range strings.Split(string(content), "\n---\n") {
+		var err error
+		if i == 0 {
+			err = yaml.UnmarshalStrict([]byte(document), &p)
+		} else {
+			var b admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			err = yaml.UnmarshalStrict([]byte(document), &b)
+			bindings = append(bindings, b)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(second), &b); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return p, b
+	return p, bindings
 }
 
 // compiled compiles the policy in a file, as the oldest API server would.
-func compiled(t *testing.T, file string) *policy {
+func compiled(t testing.TB, file string) *policy {
 	t.Helper()
 	read, _ := read(t, file)
 	p := &policy{spec: read.Spec}
@@ -90,23 +100,30 @@ func compiled(t *testing.T, file string) *policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	declared := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	declared := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: p.spec.ParamKind != nil}
 	for _, v := range p.spec.Variables {
 		result := compiler.CompileAndStoreVariable(expression{v.Name, v.Expression, cel.AnyType}, declared, environment.NewExpressions)
 		if result.Error != nil {
 			t.Fatalf("%s: variable %s: %v", file, v.Name, result.Error)
 		}
 	}
-	var conditions, validations []plugincel.ExpressionAccessor
+	var conditions, validations, messages []plugincel.ExpressionAccessor
 	for _, c := range p.spec.MatchConditions {
 		conditions = append(conditions, expression{c.Name, c.Expression, cel.BoolType})
 	}
 	for _, v := range p.spec.Validations {
 		validations = append(validations, expression{text: v.Expression, gives: cel.BoolType})
+		message := v.MessageExpression
+		if message == "" {
+			message = strconv.Quote(v.Message)
+		}
+		messages = append(messages, expression{text: message, gives: cel.StringType})
 	}
 	p.conditions = plugincel.NewConditionCompiler(environment.MustBaseEnvSet(oldest)).CompileCondition(conditions, declared, environment.NewExpressions)
 	p.validations = compiler.CompileCondition(validations, declared, environment.NewExpressions)
-	for _, e := range []plugincel.ConditionEvaluator{p.conditions, p.validations} {
+	withoutAuthorizer := plugincel.OptionalVariableDeclarations{HasParams: declared.HasParams}
+	p.messages = compiler.CompileCondition(messages, withoutAuthorizer, environment.NewExpressions)
+	for _, e := range []plugincel.ConditionEvaluator{p.conditions, p.validations, p.messages} {
 		for _, err := range e.CompilationErrors() {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -117,20 +134,22 @@ func compiled(t *testing.T, file string) *policy {
 // request is a request to evaluate.
 type request struct {
 	user, resource, subresource string
-	before, after               runtime.Object // nil for none
+	before, after               runtime.Object    // nil for none
+	params                      runtime.Object    // the policy's parameter; nil for none
+	namespace                   string            // "shop" if empty
+	labels                      map[string]string // of the namespace
 	may                         may
 }
 
-// may lists the rights of the user: "patch deployments/web", or "create deployments".
+// may lists the rights of the user: "patch deployments/web", "create deployments", or
+// "patch pods/resize".
 type may []string
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (m may) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	right := a.GetVerb() + " " + a.GetResource()
-	if a.GetName() != "" {
-		right += "/" + a.GetName()
-	}
-	if a.GetAPIGroup() == "apps" && a.GetNamespace() == "shop" && slices.Contains(m, right) {
+	right := a.GetVerb() + " " + path.Join(a.GetResource(), a.GetSubresource(), a.GetName())
+	group := map[string]string{"deployments": "apps", "pods": "", "validatingadmissionpolicies": "admissionregistration.k8s.io"}[a.GetResource()]
+	if a.GetAPIGroup() == group && (a.GetNamespace() == "shop" || group == "admissionregistration.k8s.io") && slices.Contains(m, right) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -138,7 +157,23 @@ func (m may) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 
 // asks evaluates the policy: whether it applies to the request, and the numbers of the
 // validations that reject it. An evaluation error counts as a rejection, as on the server.
-func (p *policy) asks(t *testing.T, r request) (looks bool, refuses []int) {
+func (p *policy) asks(t testing.TB, r request) (looks bool, refuses []int) {
+	t.Helper()
+	looks, refuses, _ = p.answers(t, r)
+	return looks, refuses
+}
+
+// answers evaluates the policy, as asks does. It also returns the message of each
+// validation that rejects the request.
+func (p *policy) answers(t testing.TB, r request) (looks bool, refuses []int, says []string) {
+	t.Helper()
+	looks, refuses, says, _ = p.evaluates(t, r)
+	return looks, refuses, says
+}
+
+// evaluates evaluates the policy, as answers does. It also returns what the validations
+// cost of the API server's budget.
+func (p *policy) evaluates(t testing.TB, r request) (looks bool, refuses []int, says []string, cost int64) {
 	t.Helper()
 	operation := admission.Update
 	switch {
@@ -152,8 +187,14 @@ func (p *policy) asks(t *testing.T, r request) (looks bool, refuses []int) {
 		who = operator
 	}
 	rule := p.spec.MatchConstraints.ResourceRules[0]
+	for _, other := range p.spec.MatchConstraints.ResourceRules {
+		if slices.Contains(other.Resources, r.resource) {
+			rule = other
+		}
+	}
 	resource := schema.GroupVersionResource{Group: rule.APIGroups[0], Version: rule.APIVersions[0], Resource: r.resource}
-	attributes := admission.NewAttributesRecord(r.after, r.before, schema.GroupVersionKind{}, "shop", "web", resource, r.subresource,
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(r.namespace, "shop"), Labels: r.labels}}
+	attributes := admission.NewAttributesRecord(r.after, r.before, schema.GroupVersionKind{}, namespace.Name, "web", resource, r.subresource,
 		operation, nil, false, &user.DefaultInfo{Name: who})
 	versioned := &admission.VersionedAttributes{Attributes: attributes}
 	if r.before != nil {
@@ -163,21 +204,40 @@ func (p *policy) asks(t *testing.T, r request) (looks bool, refuses []int) {
 		versioned.VersionedObject = admission.NewLazyObject(r.after)
 	}
 	asked := plugincel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind{})
-	bindings := plugincel.OptionalVariableBindings{Authorizer: r.may}
-	evaluate := func(e plugincel.ConditionEvaluator) (refuses []int) {
-		results, _, err := e.ForInput(t.Context(), versioned, asked, bindings, nil, celconfig.RuntimeCELCostBudget)
-		if err != nil {
+	bindings := plugincel.OptionalVariableBindings{Authorizer: r.may, VersionedParams: r.params}
+	budget := int64(celconfig.RuntimeCELCostBudget)
+	evaluate := func(e plugincel.ConditionEvaluator) (results []plugincel.EvaluationResult) {
+		var err error
+		if results, budget, err = e.ForInput(t.Context(), versioned, asked, bindings, namespace, budget); err != nil {
 			t.Fatal(err)
 		}
-		for i, result := range results {
-			if result.Error != nil || result.EvalResult != types.True {
-				refuses = append(refuses, i)
-			}
+		return results
+	}
+	for _, result := range evaluate(p.conditions) {
+		if result.Error != nil || result.EvalResult != types.True {
+			return false, nil, nil, 0
 		}
-		return refuses
 	}
-	if len(evaluate(p.conditions)) > 0 {
-		return false, nil
+	budget = celconfig.RuntimeCELCostBudget // the server counts conditions apart
+	results := evaluate(p.validations)
+	cost = celconfig.RuntimeCELCostBudget - budget
+	var messages []plugincel.EvaluationResult
+	for i, result := range results {
+		if result.Error == nil && result.EvalResult == types.True {
+			continue
+		}
+		refuses = append(refuses, i)
+		if messages == nil { // They are slow.
+			messages = evaluate(p.messages)
+		}
+		switch message := messages[i]; {
+		case result.Error != nil:
+			says = append(says, result.Error.Error())
+		case message.Error != nil:
+			t.Errorf("the message of validation %d: %v", i, message.Error)
+		default:
+			says = append(says, fmt.Sprint(message.EvalResult.Value()))
+		}
 	}
-	return true, evaluate(p.validations)
+	return true, refuses, says, cost
 }

@@ -15,15 +15,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/crdschema"
 )
 
 // Checks of the API in the bundle: its CRDs, their display in consoles, and the examples.
@@ -226,34 +220,10 @@ func exampleProblems(schema *apiextensionsv1.JSONSchemaProps, example *unstructu
 
 // refusals are the reasons why an API server would reject the object, including its status,
 // or drop a field of it.
-func refusals(schema *apiextensionsv1.JSONSchemaProps, o *unstructured.Unstructured) (out []string) {
-	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {
-		return []string{"converting the schema: " + err.Error()}
-	}
-	structural, err := structuralschema.NewStructural(internal)
+func refusals(schema *apiextensionsv1.JSONSchemaProps, o *unstructured.Unstructured) []string {
+	checked, err := crdschema.Of(schema)
 	if err != nil {
-		return []string{"reading the schema: " + err.Error()}
+		return []string{err.Error()}
 	}
-	validator, _, err := validation.NewSchemaValidator(internal)
-	if err != nil {
-		return []string{"reading the schema: " + err.Error()}
-	}
-	object := o.DeepCopy().Object
-	track := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
-	for _, path := range pruning.PruneWithOptions(object, structural, true, track) {
-		out = append(out, fmt.Sprintf("unknown field %q", path))
-	}
-	defaulting.Default(object, structural)
-	var problems field.ErrorList
-	problems = append(problems, validation.ValidateCustomResource(nil, object, validator)...)
-	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
-	if rules := cel.NewValidator(structural, true, celconfig.PerCallLimit); rules != nil {
-		broken, _ := rules.Validate(context.Background(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
-		problems = append(problems, broken...)
-	}
-	for _, problem := range problems {
-		out = append(out, problem.Error())
-	}
-	return out
+	return checked.Refusals(o)
 }

@@ -19,6 +19,7 @@ const (
 	scalerCRD   = "manifests/autoscaling.verticalscaler.io_verticalscalers.yaml"
 	viewerRole  = "manifests/verticalscaler-viewer_rbac.authorization.k8s.io_v1_clusterrole.yaml"
 	editorRole  = "manifests/verticalscaler-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml"
+	resizerRole = "manifests/verticalscaler-resizer_rbac.authorization.k8s.io_v1_clusterrole.yaml"
 	annotations = "metadata/annotations.yaml"
 )
 
@@ -230,6 +231,16 @@ var breakages = map[string]struct {
 			b.replace(editorRole, "rules:\n", "rules:\n- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [create]\n")
 		},
 		rule: "rights", words: "ClusterRole verticalscaler-editor: create deployments is too powerful",
+	},
+	"the role of editors grants resizing pods": {
+		how: func(b *broken) {
+			b.replace(editorRole, "rules:\n", "rules:\n- apiGroups: [\"\"]\n  resources: [pods/resize]\n  verbs: [patch]\n")
+		},
+		rule: "rights", words: "ClusterRole verticalscaler-editor: patch pods/resize is too powerful",
+	},
+	"the role for resizing pods grants nothing": {
+		how:  func(b *broken) { b.replace(resizerRole, "  - patch\n", "  - get\n") },
+		rule: "roles for people", words: "ClusterRole verticalscaler-resizer does not grant patch pods/resize",
 	},
 	"a role for users grants writing scalers, and no ScaledDeployments": {
 		how:  func(b *broken) { b.replace(editorRole, "  - scaleddeployments\n", "") },

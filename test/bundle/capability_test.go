@@ -5,7 +5,6 @@ package bundle
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,7 +58,7 @@ func TestTheEvidenceOfCapabilityLevelsExists(t *testing.T) {
 			t.Errorf("%s: %q is answered by %q", a.level, a.question, a.text)
 		}
 		for _, evidence := range a.evidence {
-			if err := exists(evidence); err != nil {
+			if err := commands.Exists(inTree(), evidence); err != nil {
 				t.Errorf("%s: %q: %v", a.level, a.question, err)
 			}
 		}
@@ -73,33 +72,11 @@ func capabilityLevels(t testing.TB) (document string, answers []answer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	level := ""
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSpace(line)
-		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			level = heading
+	for _, row := range commands.Rows(string(data)) {
+		if len(row.Cells) != 3 {
+			t.Fatalf("want a question, an answer and evidence: %q", row.Cells)
 		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| Question |") {
-			continue
-		}
-		if len(cells) != 3 {
-			t.Fatalf("want a question, an answer and evidence: %s", line)
-		}
-		a := answer{level: level, question: strings.TrimSpace(cells[0]), text: strings.TrimSpace(cells[1])}
-		for _, match := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
-			a.evidence = append(a.evidence, match[1])
-		}
-		answers = append(answers, a)
+		answers = append(answers, answer{level: row.Heading, question: row.Cells[0], text: row.Cells[1], evidence: commands.Evidence(row.Cells[2])})
 	}
 	return string(data), answers
-}
-
-// exists returns an error if a command or a file does not exist.
-func exists(evidence string) error {
-	if named := commands.Of("`" + evidence + "`"); len(named) == 1 {
-		return commands.Check(inTree(), named[0])
-	}
-	_, err := os.Stat(inTree(filepath.FromSlash(evidence)))
-	return err
 }

@@ -73,6 +73,7 @@ var tooPowerful = []struct {
 	{"", "pods/portforward", nil},
 	{"", "pods/ephemeralcontainers", nil},
 	{"", "pods/eviction", nil},
+	{"", "pods/resize", nil},
 	{"", "serviceaccounts", nil},
 	{"", "serviceaccounts/token", nil},
 	{"", "nodes", []string{"create", "update", "patch", "delete", "deletecollection"}},
@@ -89,8 +90,13 @@ var tooPowerful = []struct {
 }
 
 // neededByTheOperator are powerful rights that the operator needs, and that no role for
-// users has. It creates and deletes the Deployments of ScaledDeployments.
-var neededByTheOperator = map[string]bool{"create deployments": true, "delete deployments": true}
+// users has, except resizer. It resizes pods, and creates and deletes the Deployments of
+// ScaledDeployments.
+var neededByTheOperator = map[string]bool{"create deployments": true, "delete deployments": true, "patch pods/resize": true}
+
+// resizer is the role for users whose scalers may resize running pods. It grants nothing
+// else, so that it says something to be bound to it.
+const resizer = "verticalscaler-resizer"
 
 func noPowerfulRights(b *Bundle) (out []string) {
 	all, out := grants(b)
@@ -116,7 +122,8 @@ func noPowerfulRights(b *Bundle) (out []string) {
 func (g grant) tooPowerful(verb string) (out []string) {
 	for _, p := range tooPowerful {
 		granted := slices.Contains(g.rule.APIGroups, p.group) && slices.Contains(g.rule.Resources, p.resource)
-		isNeeded := g.operator && neededByTheOperator[verb+" "+p.resource]
+		right := verb + " " + p.resource
+		isNeeded := g.operator && neededByTheOperator[right] || g.where == "ClusterRole "+resizer && right == "patch pods/resize"
 		if granted && !isNeeded && (len(p.verbs) == 0 || slices.Contains(p.verbs, verb)) {
 			out = append(out, fmt.Sprintf("%s: %s %s is too powerful", g.where, verb, p.resource))
 		}
@@ -125,11 +132,13 @@ func (g grant) tooPowerful(verb string) (out []string) {
 }
 
 // rolesForPeople requires a role to read and one to write, for every kind of the API for
-// users.
+// users, and one to have scalers resize running pods.
 func rolesForPeople(b *Bundle) (out []string) {
-	for name, verbs := range map[string][]string{
-		"verticalscaler-viewer": {"get", "list", "watch"},
-		"verticalscaler-editor": {"get", "list", "watch", "create", "update", "patch", "delete"},
+	kinds := []string{"verticalscalers", "scaleddeployments"}
+	for name, rule := range map[string]rbacv1.PolicyRule{
+		"verticalscaler-viewer": {Verbs: []string{"get", "list", "watch"}, Resources: kinds},
+		"verticalscaler-editor": {Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}, Resources: kinds},
+		resizer:                 {Verbs: []string{"patch"}, Resources: []string{"pods/resize"}},
 	} {
 		i := slices.IndexFunc(b.Objects, func(o *unstructured.Unstructured) bool {
 			return o.GetKind() == "ClusterRole" && o.GetName() == name
@@ -143,8 +152,8 @@ func rolesForPeople(b *Bundle) (out []string) {
 			out = append(out, err.Error())
 			continue
 		}
-		for _, resource := range []string{"verticalscalers", "scaleddeployments"} {
-			for _, verb := range verbs {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
 				if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
 					return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
 				}) {

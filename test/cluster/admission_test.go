@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,9 +53,9 @@ func refused(t *testing.T, err error, policy string, words ...string) {
 	}
 }
 
-// inForceBy waits until a policy rejects the request, which must change nothing: the API
+// untilRejectedBy waits until a policy rejects the request, which must change nothing: the API
 // server enforces a new policy with a delay.
-func (w *fixture) inForceBy(policy string, try func() error) {
+func (w *fixture) untilRejectedBy(policy string, try func() error) {
 	w.Helper()
 	w.eventually(func() string {
 		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-"+policy) {
@@ -69,7 +70,7 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 	w := newFixture(t)
 	w.deploy("web", twoContainers)
 	thief := w.thief()
-	w.inForceBy("operator-deployments", func() error {
+	w.untilRejectedBy("operator-deployments", func() error {
 		return thief.Create(t.Context(), testkit.Deployment(w.namespace, "made"), client.DryRunAll)
 	})
 
@@ -137,7 +138,7 @@ func TestAStolenTokenChangesNothingOfADeploymentButSizes(t *testing.T) {
 		w := w.in(t)
 		w.grant(rbacv1.Subject{Kind: "ServiceAccount", Namespace: testkit.System, Name: testkit.ServiceAccount},
 			rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, Verbs: []string{"update"}})
-		w.inForceBy("operator-deployments", func() error {
+		w.untilRejectedBy("operator-deployments", func() error {
 			scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 0}}
 			return thief.SubResource("scale").Update(t.Context(), before.DeepCopy(), client.WithSubResourceBody(scale))
 		})
@@ -183,7 +184,7 @@ func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
 	d, s := w.deployment("ours"), w.scaler("ours")
 	for name, references := range map[string][]metav1.OwnerReference{
 		"none":                            nil,
-		"another":                         {someOwner("x")},
+		"another":                         {func() metav1.OwnerReference { r := someOwner("x"); r.Name = "another"; return r }()},
 		"the same, not as the controller": {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.Controller = nil; return r }()},
 		"one of another API's kinds":      {func() metav1.OwnerReference { r := d.OwnerReferences[0]; r.APIVersion = "example.com/v1"; return r }()},
 	} {
@@ -197,6 +198,9 @@ func TestAStolenTokenCannotTakeADeploymentFromItsOwner(t *testing.T) {
 	}
 	after := d.DeepCopy()
 	after.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+	refused(t, thief.Patch(t.Context(), after, client.MergeFrom(d)), "operator-owned", "changes a container")
+	after = d.DeepCopy()
+	after.Spec.Replicas = ptr.To(int32(1))
 	if err := thief.Patch(t.Context(), after, client.MergeFrom(d)); err != nil {
 		t.Errorf("the operator cannot write what a ScaledDeployment controls: %v", err)
 	}
@@ -208,29 +212,42 @@ func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 	w.deploy("web", func(d *appsv1.Deployment) {
 		sidecar := testkit.Container("sidecar")
 		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-		d.Spec.Template.Spec.InitContainers = []corev1.Container{sidecar}
+		d.Spec.Template.Spec.InitContainers = []corev1.Container{sidecar, testkit.Container("init")}
 	})
 	thief := w.thief()
 	before := w.pods("web")[0]
+	// The API server refuses to resize an init container where the node does not support it.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: before.Spec.NodeName}}
+	if err := env.Client.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"status":{"declaredFeatures":["InPlacePodVerticalScalingInitContainers"]}}`))); err != nil {
+		t.Fatal(err)
+	}
+	at := func(p *corev1.Pod, name string) corev1.ResourceList {
+		i := slices.IndexFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+		return p.Spec.InitContainers[i].Resources.Requests
+	}
 	resize := func(change func(*corev1.Pod), options ...client.SubResourcePatchOption) (*corev1.Pod, error) {
 		after := before.DeepCopy()
 		change(after)
 		err := thief.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), options...)
 		return after, err
 	}
-	sidecar := func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests["cpu"] = resource.MustParse("150m") }
-	w.inForceBy("operator-pods", func() error {
-		_, err := resize(sidecar, client.DryRunAll)
+	init := func(p *corev1.Pod) { at(p, "init")["cpu"] = resource.MustParse("150m") }
+	w.untilRejectedBy("operator-pods", func() error {
+		_, err := resize(init, client.DryRunAll)
 		return err
 	})
-	_, err := resize(func(p *corev1.Pod) {
-		sidecar(p)
+	_, err := resize(func(p *corev1.Pod) { at(p, "sidecar")["cpu"] = resource.MustParse("150m") }, client.DryRunAll)
+	if err != nil {
+		t.Errorf("the operator cannot size a native sidecar: %v", err)
+	}
+	_, err = resize(func(p *corev1.Pod) {
+		init(p)
 		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
 	})
 	refused(t, err, "operator-pods", "other fields")
 	// Other users may do that.
 	after := before.DeepCopy()
-	sidecar(after)
+	init(after)
 	if err := env.Client.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), client.DryRunAll); err != nil {
 		t.Error(err)
 	}
@@ -266,7 +283,7 @@ func TestAStolenTokenChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	w.scale("web")
 	thief := w.thief()
 	before := w.scaler("web")
-	w.inForceBy("operator-scalers", func() error {
+	w.untilRejectedBy("operator-scalers", func() error {
 		return thief.Create(t.Context(), testkit.Scaler(w.namespace, "made", "web"), client.DryRunAll)
 	})
 	for name, change := range map[string]func(*v1beta1.VerticalScaler){
@@ -318,7 +335,9 @@ func TestTheOperatorHasNoRightOnAdmissionPolicies(t *testing.T) {
 func TestAdmissionPoliciesTypeCheck(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	for _, name := range []string{"operator-deployments", "operator-pods", "operator-scalers", "users"} {
+	for _, name := range []string{
+		"checkpoints", "operator-deployments", "operator-objects", "operator-owned", "operator-pods", "operator-scalers", "users", "warnings", "warnings-target",
+	} {
 		w.eventually(func() string {
 			var p admissionregistrationv1.ValidatingAdmissionPolicy
 			if err := env.Client.Get(t.Context(), types.NamespacedName{Name: "verticalscaler-" + name}, &p); err != nil {
@@ -354,15 +373,26 @@ func (w *fixture) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) (withdraw
 	}
 }
 
-// user may do everything with scalers and ScaledDeployments in the test's namespace, and
-// nothing with Deployments.
+// user is a client with the rights that a test grants it in its namespace.
 type user struct {
 	*fixture
 	client.Client
 	subject rbacv1.Subject
 }
 
+// user may do everything with scalers and ScaledDeployments, and nothing with Deployments.
 func (w *fixture) user(name string) user {
+	w.Helper()
+	u := w.stranger(name)
+	w.grant(u.subject, rbacv1.PolicyRule{
+		APIGroups: []string{"autoscaling.verticalscaler.io"}, Verbs: []string{"*"},
+		Resources: []string{"verticalscalers", "scaleddeployments", "scaleddeployments/scale"},
+	})
+	return u
+}
+
+// stranger has no rights in the test's namespace.
+func (w *fixture) stranger(name string) user {
 	w.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
@@ -370,12 +400,31 @@ func (w *fixture) user(name string) user {
 	if err != nil {
 		w.Fatal(err)
 	}
-	u := user{w, c, rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}}
-	w.grant(u.subject, rbacv1.PolicyRule{
-		APIGroups: []string{"autoscaling.verticalscaler.io"}, Verbs: []string{"*"},
-		Resources: []string{"verticalscalers", "scaleddeployments", "scaleddeployments/scale"},
-	})
-	return u
+	return user{w, c, rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}}
+}
+
+// mayResize grants the user the right to resize pods, as the ClusterRole verticalscaler-resizer
+// does.
+func (u user) mayResize() (withdraw func()) {
+	u.Helper()
+	return u.isBoundTo("verticalscaler-resizer")
+}
+
+// isBoundTo binds a ClusterRole to the user, in the test's namespace.
+func (u user) isBoundTo(role string) (withdraw func()) {
+	u.Helper()
+	subject := u.subject
+	subject.APIGroup = rbacv1.GroupName
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, GenerateName: "t-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{subject},
+	}
+	u.create(binding)
+	return func() {
+		u.Helper()
+		u.remove(binding)
+	}
 }
 
 // may grants the user a right on Deployments, on those names or on all.
@@ -401,9 +450,11 @@ func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 	w := newFixture(t)
 	u := w.user("dev-of-" + w.namespace)
 	scalerOf := func(deployment string) *v1beta1.VerticalScaler {
-		return testkit.Scaler(w.namespace, "mine", deployment)
+		s := testkit.Scaler(w.namespace, "mine", deployment)
+		s.Spec.UpdatePolicy.UpdateMode = "Rollout"
+		return s
 	}
-	w.inForceBy("users", func() error { return u.Create(t.Context(), scalerOf("web"), client.DryRunAll) })
+	w.untilRejectedBy("users", func() error { return u.Create(t.Context(), scalerOf("web"), client.DryRunAll) })
 	refused(t, u.Create(t.Context(), scalerOf("web")), "users",
 		`user "dev-of-`+w.namespace+`" cannot patch resource "deployments" in API group "apps" in the namespace "`+w.namespace+`", name "web"`)
 
@@ -422,8 +473,8 @@ func TestUsersSizeOnlyDeploymentsThatTheyMayPatch(t *testing.T) {
 	withdraw()
 	// A patch that gets through before the policy knows would leave nothing to refuse: so these
 	// are dry runs.
-	w.inForceBy("users", func() error { return patch(`{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`, client.DryRunAll) })
-	refused(t, patch(`{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "users", `cannot patch`, `name "web"`)
+	w.untilRejectedBy("users", func() error { return patch(`{"spec":{"updatePolicy":{"updateMode":"Initial"}}}`, client.DryRunAll) })
+	refused(t, patch(`{"spec":{"updatePolicy":{"updateMode":"Initial"}}}`), "users", `cannot patch`, `name "web"`)
 	if err := patch(`{"metadata":{"labels":{"a":"b"}}}`); err != nil {
 		t.Errorf("setting a label: %v", err)
 	}
@@ -436,28 +487,35 @@ func TestUsersOwnOnlyDeploymentsThatTheyMayCreate(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	u := w.user("dev-of-" + w.namespace)
-	w.inForceBy("users", func() error { return u.Create(t.Context(), w.newOwner("mine"), client.DryRunAll) })
+	w.untilRejectedBy("users", func() error { return u.Create(t.Context(), w.newOwner("mine"), client.DryRunAll) })
 	withdraw := u.may("patch")
-	u.tries("making a scaler", func() error { return u.Create(t.Context(), testkit.Scaler(w.namespace, "other", "other")) })
+	other := testkit.Scaler(w.namespace, "other", "other")
+	other.Spec.UpdatePolicy.UpdateMode = "Recommend"
+	u.tries("making a scaler", func() error { return u.Create(t.Context(), other) })
 	refused(t, u.Create(t.Context(), w.newOwner("mine")), "users",
 		`user "dev-of-`+w.namespace+`" cannot create resource "deployments" in API group "apps" in the namespace "`+w.namespace+`"`)
 	withdraw()
 
 	// The operator creates the scaler, which the user could not.
 	withdraw = u.may("create")
+	u.mayResize()
 	u.tries("making a ScaledDeployment", func() error { return u.Create(t.Context(), w.newOwner("mine", scaled("InPlace"), named("web"))) })
 	w.settled("mine")
 	w.eventually(func() string { return said(env.Client.Get(t.Context(), w.key("mine"), &v1beta1.VerticalScaler{})) })
 	patch := func(text string, options ...client.PatchOption) error {
 		return u.Patch(t.Context(), w.newOwner("mine"), client.RawPatch(types.MergePatchType, []byte(text)), options...)
 	}
-	w.inForceBy("users", func() error { return patch(`{"spec":{"replicas":4}}`, client.DryRunAll) })
+	w.untilRejectedBy("users", func() error { return patch(`{"spec":{"replicas":4}}`, client.DryRunAll) })
 	refused(t, patch(`{"spec":{"deploymentName":"api"}}`), "users", `cannot patch resource "deployments"`, `name "web"`)
 
 	u.may("patch", "web")
 	u.tries("changing the template", func() error { return patch(`{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`) })
+	refused(t, patch(`{"spec":{"deploymentName":"api"}}`), "users", `deletes its Deployment when deploymentName changes`,
+		`cannot delete resource "deployments" in API group "apps"`, `name "web"`)
+	u.may("delete", "web")
+	u.tries("renaming the Deployment", func() error { return patch(`{"spec":{"deploymentName":"api"}}`, client.DryRunAll) })
 	withdraw()
-	w.inForceBy("users", func() error { return patch(`{"spec":{"replicas":2}}`, client.DryRunAll) })
+	w.untilRejectedBy("users", func() error { return patch(`{"spec":{"replicas":2}}`, client.DryRunAll) })
 	refused(t, patch(`{"spec":{"replicas":2}}`), "users", `cannot create resource "deployments"`)
 	if err := patch(`{"metadata":{"labels":{"a":"b"}}}`); err != nil {
 		t.Errorf("setting a label: %v", err)

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -149,7 +150,6 @@ func TestTheFallbackWaitsForADeferredResize(t *testing.T) {
 	w.uses("web", "app", 300, 240)
 	w.scale("web", orRollout)
 	w.says("web", "Applied", "False", "Deferred", held.Name, "room")
-	w.atSize("web", "330m", held.Name)
 
 	w.saidBefore(held.Name, time.Hour)
 	w.rounds(20)
@@ -170,6 +170,45 @@ func TestTheFallbackWaitsForADeferredResize(t *testing.T) {
 	recordsFirst := w.scaler("web").Status.OriginalResources
 	if recordsFirst == nil || recordsFirst.Containers[0].Requests.CPU.String() != "100m" {
 		t.Errorf("held: %+v", recordsFirst)
+	}
+}
+
+// A pod that declares what its node does not have keeps others from being scheduled there. So the
+// resize is withdrawn after the grace, and the other pods have their turn.
+func TestADeferredResizeIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newFixture(t)
+	w.deploy("web")
+	held := w.pods("web")[0]
+	before := held.Spec.Containers[0].Resources.Requests.Cpu()
+	w.annotate(&held, resizeAnnotation, "deferred")
+	w.uses("web", "app", 300, 240)
+	w.scale("web")
+	w.says("web", "Applied", "False", "Deferred", held.Name, "room")
+	declares := func() *resource.Quantity { return w.pod(held.Name).Spec.Containers[0].Resources.Requests.Cpu() }
+	if now := declares(); now.Cmp(*before) <= 0 {
+		t.Fatalf("the pod declares %s, and %s was expected to be more", now, before)
+	}
+	w.rounds(20)
+	if n := count(w.writes(w.began), "pods/resize"); total(n) != 1 {
+		t.Errorf("resizes by pod, while one is deferred: %v", n)
+	}
+
+	w.resizedBefore(held.Name, 30*time.Minute)
+	w.saidBefore(held.Name, 2*time.Hour)
+	w.atSize("web", "330m", held.Name)
+	w.eventually(func() string {
+		if now := declares(); now.Cmp(*before) != 0 {
+			return fmt.Sprintf("pod %s declares %s of cpu, and has %s", held.Name, now, before)
+		}
+		return ""
+	})
+	w.says("web", "Applied", "False", "Deferred", held.Name)
+	asked := total(count(w.writes(w.began), "pods/resize"))
+	w.rounds(20)
+	if n := count(w.writes(w.began), "pods/resize"); total(n) != asked {
+		t.Errorf("resizes by pod: %v, %d before", n, asked)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -341,7 +342,7 @@ func (w *fixture) sized(name string) *corev1.ResourceList {
 			}
 			for _, pod := range pods {
 				for kind, amount := range requests {
-					if got := inForce(pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
+					if got := actual(pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
 						return fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
 					}
 				}
@@ -352,9 +353,9 @@ func (w *fixture) sized(name string) *corev1.ResourceList {
 	return &want
 }
 
-// inForce returns the resources that the kubelet reports.
-func inForce(pod corev1.Pod, container string) *corev1.ResourceRequirements {
-	for _, status := range pod.Status.ContainerStatuses {
+// actual is the resources that the kubelet reports as applied.
+func actual(pod corev1.Pod, container string) *corev1.ResourceRequirements {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if status.Name == container && status.Resources != nil {
 			return status.Resources
 		}
@@ -364,7 +365,7 @@ func inForce(pod corev1.Pod, container string) *corev1.ResourceRequirements {
 
 // resourcesOf returns the resources in the pod's spec.
 func resourcesOf(pod corev1.Pod, container string) *corev1.ResourceRequirements {
-	for _, c := range pod.Spec.Containers {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if c.Name == container {
 			return &c.Resources
 		}
@@ -375,7 +376,7 @@ func resourcesOf(pod corev1.Pod, container string) *corev1.ResourceRequirements 
 func restarts(pods []corev1.Pod) map[string]int32 {
 	out := map[string]int32{}
 	for _, pod := range pods {
-		for _, status := range pod.Status.ContainerStatuses {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			if status.RestartCount > 0 {
 				out[pod.Name+"/"+status.Name] += status.RestartCount
 			}

@@ -26,8 +26,8 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// component is config/components/new-pods, as config/default includes it.
-const component = "test/cluster/testdata/new-pods"
+// component is rendered to dist/new-pods.yaml.
+const component = "config/new-pods"
 
 // newPods sizes new pods: it installs the policy and the rights, which all tests share.
 func newPods(t *testing.T) *fixture {
@@ -216,7 +216,7 @@ func TestInitialWithAndWithoutItsRights(t *testing.T) {
 	w.uses("web", "app", 300, 240)
 	w.scale("web", inMode("Initial"))
 	account, _ := i.run(usage)
-	w.says("web", "Applied", "False", "Forbidden", "config/components/new-pods", "mutatingadmissionpolicies")
+	w.says("web", "Applied", "False", "Forbidden", "dist/new-pods.yaml", "mutatingadmissionpolicies")
 	w.says("web", "Ready", "False", "Forbidden")
 	if got := w.bindings(); len(got) > 0 {
 		t.Errorf("bindings of %v", got)

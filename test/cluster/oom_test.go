@@ -34,10 +34,10 @@ func TestAnOOMKillOfOnePodRaisesAllOfThem(t *testing.T) {
 		}
 		pods := w.pods("web")
 		for _, pod := range pods {
-			if got := inForce(pod, "app").Limits.Memory().String(); got != "1Gi" {
+			if got := actual(pod, "app").Limits.Memory().String(); got != "1Gi" {
 				t.Errorf("pod %s has a memory limit of %s", pod.Name, got)
 			}
-			if got := inForce(pod, "app").Requests.Cpu().String(); got != "100m" {
+			if got := actual(pod, "app").Requests.Cpu().String(); got != "100m" {
 				t.Errorf("pod %s has a cpu request of %s", pod.Name, got)
 			}
 		}
@@ -113,7 +113,7 @@ func TestAnOOMKillRaisesTheFloorOfOneContainerOnly(t *testing.T) {
 	w.patch(&victim, `{"metadata":{"annotations":{%q:"one",%q:"agent"}}}`, oomAnnotation, "kwok.verticalscaler.io/oom-container")
 	w.sized("web")
 	for _, pod := range w.pods("web") {
-		app, agent := inForce(pod, "app").Requests, inForce(pod, "agent").Requests
+		app, agent := actual(pod, "app").Requests, actual(pod, "agent").Requests
 		if app.Memory().String() != "128Mi" || agent.Memory().String() != "512Mi" {
 			t.Errorf("pod %s has %s and %s of memory", pod.Name, app.Memory(), agent.Memory())
 		}

@@ -325,5 +325,7 @@ func TestTheConditionsFollowARollout(t *testing.T) {
 		w.settled("zero")
 		w.edit("zero", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) })
 		w.settled("zero")
+		w.kubectl("wait", "--for=condition=Available", "--timeout=60s", "scaleddeployment/zero")
+		w.kubectl("wait", "--for=condition=Progressing", "--timeout=60s", "scaleddeployment/zero")
 	})
 }

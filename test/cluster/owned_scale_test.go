@@ -170,7 +170,7 @@ func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 	w.uses("web", "app", 600, 500)
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			if now.Cpu().Cmp(resource.MustParse("600m")) >= 0 {
 				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
 			}
@@ -183,7 +183,7 @@ func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
 	w.remove(hpa)
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			if now := inForce(pod, "app").Requests.Cpu(); now.Cmp(resource.MustParse("600m")) < 0 {
+			if now := actual(pod, "app").Requests.Cpu(); now.Cmp(resource.MustParse("600m")) < 0 {
 				return "pod " + pod.Name + " has " + now.String()
 			}
 		}

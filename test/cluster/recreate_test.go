@@ -28,7 +28,7 @@ import (
 // evicting sizes new pods, and lets the operators evict.
 func evicting(t *testing.T) *fixture {
 	t.Helper()
-	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata/recreate")) {
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "config/recreate")) {
 		grantTo(t, object, testkit.System, testkit.ServiceAccount)
 	}
 	return newPods(t)

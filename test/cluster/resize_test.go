@@ -33,7 +33,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		for kind, request := range *requests {
 			limit := request.DeepCopy()
 			limit.Add(request) // the ratio of the template
-			if got := inForce(pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
+			if got := actual(pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
 				t.Errorf("pod %s has a %s limit of %s beside a request of %s", pod.Name, kind, got.String(), request.String())
 			}
 		}
@@ -108,7 +108,7 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	w.uses("web", "app", 50, 100)
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			if now.Cpu().Cmp(resource.MustParse("100m")) > 0 || now.Memory().Cmp(resource.MustParse("140Mi")) > 0 {
 				return "pod " + pod.Name + " still has " + now.Cpu().String() + " and " + now.Memory().String()
 			}
@@ -224,7 +224,7 @@ func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
 	w.says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			if now.Cpu().Cmp(resource.MustParse("330m")) < 0 {
 				return "pod " + pod.Name + " has a cpu request of " + now.Cpu().String()
 			}
@@ -258,8 +258,8 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		w.says("web", "Stalled", "True", "QoSChange")
 		w.rounds(20)
 		for _, pod := range w.pods("web") {
-			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(inForce(pod, "app").Requests) > 0 {
-				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, inForce(pod, "app").Requests)
+			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(actual(pod, "app").Requests) > 0 {
+				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, actual(pod, "app").Requests)
 			}
 		}
 		for _, write := range w.writes(w.began) {
@@ -281,7 +281,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		want := w.sized("web")
 		w.between("cpu", *want.Cpu(), "330m", "380m")
 		for _, pod := range w.pods("web") {
-			r := inForce(pod, "app")
+			r := actual(pod, "app")
 			if pod.Status.QOSClass != corev1.PodQOSGuaranteed || !r.Limits.Cpu().Equal(*r.Requests.Cpu()) || !r.Limits.Memory().Equal(*r.Requests.Memory()) {
 				t.Errorf("pod %s is %s with %+v", pod.Name, pod.Status.QOSClass, r)
 			}
@@ -300,7 +300,7 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		w.uses("web", "bare", 200, 200)
 		w.scale("web")
 		w.sized("web")
-		r := inForce(w.pods("web")[0], "bare")
+		r := actual(w.pods("web")[0], "bare")
 		w.between("cpu", *r.Requests.Cpu(), "220m", "260m")
 		if len(r.Limits) > 0 {
 			t.Errorf("limits were added: %v", r.Limits)

@@ -129,7 +129,7 @@ func TestALostStatusDoesNotStrandTheOtherPods(t *testing.T) {
 	w.sized("web")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			if inForce(pod, "app").Requests.Cpu().String() == "100m" {
+			if actual(pod, "app").Requests.Cpu().String() == "100m" {
 				return "pod " + pod.Name + " is left behind"
 			}
 		}
@@ -153,7 +153,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	kept := func() {
 		t.Helper()
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			w.between("cpu", *now.Cpu(), "330m", "380m")
 			w.between("memory", *now.Memory(), "307Mi", "309Mi")
 		}
@@ -171,7 +171,7 @@ func TestNothingShrinksWithALostHistory(t *testing.T) {
 	w.runs("web")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			if inForce(pod, "app").Requests.Cpu().String() == "100m" {
+			if actual(pod, "app").Requests.Cpu().String() == "100m" {
 				return "pod " + pod.Name + " has the template's size only"
 			}
 		}

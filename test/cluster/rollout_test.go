@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // revision returns the revision of a Deployment's latest rollout.
@@ -48,9 +50,9 @@ func TestRolloutTakesTheTemplateOver(t *testing.T) {
 				t.Errorf("pod %s was not replaced", pod.Name)
 			}
 		}
-		r := inForce(pod, "app")
+		r := actual(pod, "app")
 		w.between("cpu limit", *r.Limits.Cpu(), "660m", "760m")
-		if agent := inForce(pod, "agent"); agent.Requests.Cpu().IsZero() || len(agent.Limits) > 0 {
+		if agent := actual(pod, "agent"); agent.Requests.Cpu().IsZero() || len(agent.Limits) > 0 {
 			t.Errorf("pod %s: agent has %+v", pod.Name, agent)
 		}
 	}
@@ -328,6 +330,44 @@ func TestRolloutWaits(t *testing.T) {
 		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector = nil })
 		w.sized("web")
 	})
+}
+
+// The only node has room for two of three pods. Their rollout never ends by itself, and the size that
+// would end it used to wait for it.
+func TestUnschedulablePodsBecomeSmaller(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newFixture(t, quick)
+	w.node("only-"+w.namespace, "1")
+	d := testkit.Deployment(w.namespace, "web")
+	d.Spec.Replicas = ptr.To(int32(3))
+	spec := &d.Spec.Template.Spec
+	spec.NodeSelector = map[string]string{"test": w.namespace}
+	spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
+	spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("340m") // leaves room for the first new pods
+	spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("680m")
+	w.create(d)
+	w.eventually(func() string {
+		unschedulable := 0
+		for _, pod := range w.pods("web") {
+			for _, c := range pod.Status.Conditions {
+				if workload.IsUnschedulable(c) {
+					unschedulable++
+				}
+			}
+		}
+		if available := w.deployment("web").Status.AvailableReplicas; unschedulable != 1 || available != 2 {
+			return fmt.Sprintf("%d pods are unschedulable and %d available", unschedulable, available)
+		}
+		return ""
+	})
+	w.uses("web", "app", 50, 100)
+	w.scale("web", inMode("Rollout"))
+	w.runs("web")
+	if requests := w.sized("web"); requests.Cpu().Cmp(resource.MustParse("340m")) >= 0 {
+		t.Errorf("the pods request %s", requests.Cpu())
+	}
+	w.says("web", "Applied", "True", "Applied")
 }
 
 func TestAnOOMKillRollsOutTheFloor(t *testing.T) {

@@ -158,7 +158,7 @@ func TestBoundsTakeEffectAtOnce(t *testing.T) {
 		t.Helper()
 		w.eventually(func() string {
 			for _, pod := range w.pods("web") {
-				now := inForce(pod, "app").Requests
+				now := actual(pod, "app").Requests
 				if (cpu != "" && now.Cpu().String() != cpu) || (memory != "" && now.Memory().String() != memory) {
 					return "pod " + pod.Name + " has " + now.Cpu().String() + " and " + now.Memory().String()
 				}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 const resizeAnnotation = "kwok.verticalscaler.io/resize"
@@ -29,6 +30,7 @@ func TestADeferredResizeIsNotRequestedAgain(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
 	for verdict, reason := range map[string]string{"deferred": "Deferred", "infeasible": "Infeasible"} {
+		asked := map[string]int{"deferred": 1, "infeasible": 3}[verdict] // the others wait for what is deferred
 		t.Run(verdict, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)
@@ -45,9 +47,11 @@ func TestADeferredResizeIsNotRequestedAgain(t *testing.T) {
 				}
 				return ""
 			})
-			w.atSize("web", "330m", held.Name)
+			if verdict == "infeasible" {
+				w.atSize("web", "330m", held.Name)
+			}
 			w.rounds(20)
-			if n := count(w.writes(w.began), "pods/resize"); len(n) != 3 || total(n) != 3 {
+			if n := count(w.writes(w.began), "pods/resize"); len(n) != asked || total(n) != asked {
 				t.Errorf("resizes by pod: %v", n)
 			}
 			w.annotate(&held, resizeAnnotation, "")
@@ -70,7 +74,7 @@ func (w *fixture) atSize(name, cpu string, but ...string) {
 			for _, b := range but {
 				excepted = excepted || b == pod.Name
 			}
-			if got := inForce(pod, "app").Requests.Cpu(); !excepted && got.Cmp(resource.MustParse(cpu)) < 0 {
+			if got := actual(pod, "app").Requests.Cpu(); !excepted && got.Cmp(resource.MustParse(cpu)) < 0 {
 				return "pod " + pod.Name + " has " + got.String()
 			}
 		}
@@ -182,7 +186,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	// Their memory is not affected by the quota.
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			if now := inForce(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("276Mi")) < 0 {
+			if now := actual(pod, "app").Requests.Memory(); now.Cmp(resource.MustParse("276Mi")) < 0 {
 				return "pod " + pod.Name + " has " + now.String() + " of memory"
 			}
 		}
@@ -196,7 +200,7 @@ func TestAQuotaIsRespectedAndUsedWhenRaised(t *testing.T) {
 	}
 	grown := 0
 	for _, pod := range w.pods("web") {
-		if inForce(pod, "app").Requests.Cpu().String() != "100m" {
+		if actual(pod, "app").Requests.Cpu().String() != "100m" {
 			grown++
 		}
 	}
@@ -245,6 +249,37 @@ func TestARolloutThatExceedsAQuotaDoesNotBegin(t *testing.T) {
 	w.runs("web")
 }
 
+// A LimitRange of pods counts native sidecars, those of the template and injected ones. With the strategy
+// Recreate, a rollout whose pods it refuses would leave no pod at all.
+func TestARolloutThatALimitRangeWouldRefuseForItsSidecarDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	bounds := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "bounds"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypePod, Max: corev1.ResourceList{"cpu": resource.MustParse("1")},
+		}}},
+	}
+	w.create(bounds)
+	before := w.deploy("web", func(d *appsv1.Deployment) {
+		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		sidecar := testkit.Container("sidecar")
+		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		sidecar.Resources.Requests["cpu"], sidecar.Resources.Limits["cpu"] = resource.MustParse("500m"), resource.MustParse("500m")
+		d.Spec.Template.Spec.InitContainers = []corev1.Container{sidecar}
+	})
+	w.uses("web", "app", 350, 240)
+	w.scale("web", func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRollout })
+	w.says("web", "Applied", "False", "LimitRange", "bounds", "a pod at most 1000m of cpu")
+	w.rounds(20)
+	if now := w.deployment("web"); now.Generation != before.Generation || now.Status.AvailableReplicas != 3 {
+		t.Errorf("the template was written (generation %d, was %d), and %d of 3 pods are available", now.Generation, before.Generation, now.Status.AvailableReplicas)
+	}
+	w.patch(bounds, `{"spec":{"limits":[{"type":"Pod","max":{"cpu":"3"}}]}}`)
+	w.says("web", "Applied", "True", "Applied")
+	w.runs("web")
+}
+
 func TestLimitsGetTheirHeadroom(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -268,7 +303,7 @@ func TestLimitsGetTheirHeadroom(t *testing.T) {
 	w.sized("web")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			r := inForce(pod, "app")
+			r := actual(pod, "app")
 			cpu, memory := r.Requests.Cpu().MilliValue(), r.Requests.Memory().Value()
 			wantMemory := min((memory*125+99)/100, 400*mebi) // 25 % above the request, and no more than 400Mi
 			if r.Limits.Cpu().MilliValue() != cpu*5/2 || r.Limits.Memory().Value() != wantMemory {
@@ -330,7 +365,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 		w.Helper()
 		w.eventually(func() string {
 			for _, pod := range w.pods("web") {
-				r := inForce(pod, "app")
+				r := actual(pod, "app")
 				if r.Limits.Cpu().String() != cpu || r.Limits.Memory().Cmp(resource.MustParse(memory)) > 0 {
 					return "pod " + pod.Name + " has limits of " + r.Limits.Cpu().String() + " and " + r.Limits.Memory().String()
 				}
@@ -385,7 +420,7 @@ func TestSizesFitALimitRangeBeforeTheyAreRequested(t *testing.T) {
 		fits(w, "500m", "512Mi")
 		w.says("web", "Applied", "True", "Applied")
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			w.between("cpu", *now.Cpu(), "490m", "500m")
 			w.between("memory", *now.Memory(), "500Mi", "512Mi")
 			if pod.Status.QOSClass != corev1.PodQOSBurstable {
@@ -415,7 +450,7 @@ func TestAnHPAKeepsItsResource(t *testing.T) {
 	w.says("web", "Applied", "True", "HPAConflict", "load", "cpu")
 	w.eventually(func() string {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			if now.Cpu().String() != "100m" {
 				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
 			}

@@ -31,7 +31,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.patch(testkit.Scaler(w.namespace, "web", ""), `{"spec":{"updatePolicy":{"verificationSeconds":3600}}}`)
 	lowered := func() (names []string) {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests
+			now := actual(pod, "app").Requests
 			if now.Cpu().Cmp(*high.Cpu()) < 0 || now.Memory().Cmp(*high.Memory()) < 0 {
 				names = append(names, pod.Name)
 			}
@@ -44,7 +44,13 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.rounds(20)
 	w.restart()
 	w.rounds(20)
-	first := lowered()
+	var first []string
+	w.eventually(func() string { // a fall that was taken back is verified from its beginning
+		if first = lowered(); len(first) == 0 {
+			return "no pod is lowered"
+		}
+		return ""
+	})
 	if len(first) != 1 {
 		t.Fatalf("%v are lowered first", first)
 	}
@@ -59,7 +65,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 		for _, reverted := range s.RevertedChanges {
 			name := corev1.ResourceName(reverted.Resource)
 			for _, pod := range w.pods("web") {
-				if now := inForce(pod, "app").Requests[name]; now.Cmp((*high)[name]) < 0 {
+				if now := actual(pod, "app").Requests[name]; now.Cmp((*high)[name]) < 0 {
 					return fmt.Sprintf("pod %s still has %s of %s, decided %+v", pod.Name, now.String(), name, s.Decision)
 				}
 			}
@@ -74,7 +80,7 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.rounds(40)
 	for _, failed := range w.scaler("web").Status.RevertedChanges {
 		for _, pod := range w.pods("web") {
-			now := inForce(pod, "app").Requests[corev1.ResourceName(failed.Resource)]
+			now := actual(pod, "app").Requests[corev1.ResourceName(failed.Resource)]
 			if now.Cmp(failed.Value) <= 0 {
 				t.Errorf("pod %s has %s of %s again, which failed: %s", pod.Name, now.String(), failed.Resource, failed.Message)
 			}

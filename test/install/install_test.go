@@ -60,7 +60,7 @@ func TestEveryObjectFitsIntoAnAnnotation(t *testing.T) {
 	}
 }
 
-// TestInstallUseUninstall follows the README on a cluster without the operator, from the
+// TestInstallUseUninstall follows docs/install.md on a cluster without the operator, from the
 // installation to the removal of all its objects.
 func TestInstallUseUninstall(t *testing.T) {
 	bare(t)
@@ -92,7 +92,7 @@ func TestInstallUseUninstall(t *testing.T) {
 		t.Errorf("pods of the Deployment in InPlace are %v, not %v", now, pods)
 	}
 	for _, pod := range inPlace.pods(t) {
-		if got := cpuInForce(pod); got < 300 {
+		if got := actualCPU(pod); got < 300 {
 			t.Errorf("pod %s has only %dm of CPU left", pod.Name, got)
 		}
 	}
@@ -106,7 +106,7 @@ func TestInstallUseUninstall(t *testing.T) {
 	}
 }
 
-// TestDeletingTheCRDDeletesDeployments shows the data loss that the README
+// TestDeletingTheCRDDeletesDeployments shows the data loss that docs/install.md
 // warns of, and that "make undeploy" avoids it.
 func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -150,7 +150,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 }
 
 // TestUninstallInTheWrongOrder removes the operator while a scaler has taken over a
-// template, and then tries both remedies of the README.
+// template, and then tries both remedies of docs/install.md.
 func TestUninstallInTheWrongOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		way func(t *testing.T, w workload)
@@ -209,19 +209,19 @@ func release(t *testing.T, w workload) {
 	}
 }
 
-// lastResort is the README's command for a scaler that no operator can finish.
+// lastResort is the command of docs/install.md for a scaler that no operator can finish.
 func lastResort(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range bytes.Lines(readme) {
+	for line := range bytes.Lines(page) {
 		if command := string(bytes.TrimSpace(line)); strings.HasPrefix(command, "kubectl patch verticalscaler") {
 			return command
 		}
 	}
-	t.Fatal("the README does not say how to release a scaler")
+	t.Fatal("docs/install.md does not say how to release a scaler")
 	return ""
 }
 
@@ -235,13 +235,13 @@ func TestClientSideApply(t *testing.T) {
 	}
 }
 
-// TestRolesForUsers binds the two roles for users in one namespace. The installation does
+// TestRolesForUsers binds the three roles for users in one namespace. The installation does
 // not bind them.
 func TestRolesForUsers(t *testing.T) {
 	bare(t)
 	must(t, commandsOf(t, "## Install")[0])
 	namespace := env.Namespace(t)
-	for _, role := range []string{"viewer", "editor"} {
+	for _, role := range []string{"viewer", "editor", "resizer"} {
 		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole=verticalscaler-"+role+" --user="+role)
 	}
 	for _, tc := range []struct{ right, who string }{
@@ -255,25 +255,69 @@ func TestRolesForUsers(t *testing.T) {
 		{"update scaleddeployments/scale", "editor"},
 		{"patch scaleddeployments/scale", "editor"},
 		{"patch verticalscalers", "editor"},
+		{"patch pods/resize", "resizer"},
+		{"patch pods", ""},
 		{"update scaleddeployments/status", ""},
 		{"patch scaleddeployments/status", ""},
 		{"update scaleddeployments/finalizers", ""},
 		{"create deployments", ""},
 	} {
-		for _, who := range []string{"viewer", "editor"} {
-			want := strings.Contains(tc.who, who)
-			verb, resource, _ := strings.Cut(tc.right, " ")
-			resource, subresource, _ := strings.Cut(resource, "/")
-			testkit.Eventually(t, soon, func() string { // the API server observes a binding with a delay
-				// The exit code reports a missing right, too.
-				out, _ := run(t, fmt.Sprintf("kubectl auth can-i %s %s --subresource=%q -n %s --as=%s", verb, resource, subresource, namespace, who))
-				if got := strings.HasPrefix(out, "yes"); got != want {
-					return fmt.Sprintf("the %s may %s: %t", who, tc.right, got)
-				}
-				return ""
-			})
+		for _, who := range []string{"viewer", "editor", "resizer"} {
+			mayOrMayNot(t, namespace, who, tc.right, strings.Contains(tc.who, who))
 		}
 	}
+}
+
+// TestAggregatedRoles adds the roles for users to the built-in ones. The right to resize pods stays
+// apart.
+func TestAggregatedRoles(t *testing.T) {
+	bare(t)
+	must(t, "kubectl apply --server-side -k config/crd && kubectl create namespace "+system)
+	const choice = "- ../components/aggregated-roles"
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.CopyFS(config, os.DirFS(filepath.Join(testkit.Root(), "config"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(config, "default", "kustomization.yaml")
+	original, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(original, []byte("# "+choice), []byte(choice), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "kubectl apply --server-side -k "+filepath.Join(config, "default"))
+	namespace := env.Namespace(t)
+	for _, role := range []string{"view", "edit", "admin"} {
+		must(t, "kubectl create rolebinding "+role+" -n "+namespace+" --clusterrole="+role+" --user=built-in-"+role)
+	}
+	for right, who := range map[string]string{
+		"list verticalscalers":          "view edit admin",
+		"get scaleddeployments":         "view edit admin",
+		"create verticalscalers":        "edit admin",
+		"patch scaleddeployments":       "edit admin",
+		"patch pods/resize":             "",
+		"update verticalscalers/status": "",
+	} {
+		for _, role := range []string{"view", "edit", "admin"} {
+			mayOrMayNot(t, namespace, "built-in-"+role, right, strings.Contains(who, role))
+		}
+	}
+}
+
+// mayOrMayNot waits until a user has a right, or until the user has not.
+func mayOrMayNot(t *testing.T, namespace, user, right string, want bool) {
+	t.Helper()
+	verb, resource, _ := strings.Cut(right, " ")
+	resource, subresource, _ := strings.Cut(resource, "/")
+	testkit.Eventually(t, soon, func() string { // the API server observes a binding with a delay
+		// The exit code reports a missing right, too.
+		out, _ := run(t, fmt.Sprintf("kubectl auth can-i %s %s --subresource=%q -n %s --as=%s", verb, resource, subresource, namespace, user))
+		if got := strings.HasPrefix(out, "yes"); got != want {
+			return fmt.Sprintf("the %s may %s: %t", user, right, got)
+		}
+		return ""
+	})
 }
 
 // rightsOf names the optional components of config/default that grant rights.

@@ -166,6 +166,15 @@ func runbook(t *testing.T, namespace, words string) {
 	}
 }
 
+// inShort is the one word that kubectl get shows for a scaler.
+func inShort(t *testing.T, namespace, name string) string {
+	t.Helper()
+	if summary := scaler(t, namespace, name).Status.Summary; summary != nil {
+		return summary.Reason
+	}
+	return ""
+}
+
 func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	const some = 40
 	own, namespace := env.Namespace(t), env.Namespace(t)
@@ -228,6 +237,15 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 			t.Errorf("scaler %s is not Ready", s.Name)
 		}
 	}
+	// A freeze shows on every scaler, also on those that have nothing to change.
+	testkit.Eventually(t, busy, func() string {
+		for i := range some {
+			if got := inShort(t, namespace, name(i)); got != v1beta1.ReasonFrozen {
+				return fmt.Sprintf("%s is %s", name(i), got)
+			}
+		}
+		return ""
+	})
 	// The original values are not restored either, so the scaler stays.
 	rolled := scaler(t, namespace, "rolled")
 	remove(t, rolled)
@@ -274,6 +292,11 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	testkit.Eventually(t, busy, func() string {
 		if reasons := appliedReasons(t, namespace); reasons[v1beta1.ReasonApplied] != some {
 			return fmt.Sprintf("scalers by reason: %v", reasons)
+		}
+		for i := range some {
+			if got := inShort(t, namespace, name(i)); got != v1beta1.ReasonApplied {
+				return fmt.Sprintf("%s is still %s", name(i), got)
+			}
 		}
 		return ""
 	})

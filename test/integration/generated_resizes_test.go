@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +24,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
-	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -69,9 +68,6 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 		for _, pod := range running {
 			for range resizes {
 				resized := randomResize(r, pod)
-				if isNotPredicted(resized, ranges) {
-					continue
-				}
 				predicted := predictedVerdicts(pod, resized, ranges)
 				err := env.Client.SubResource("resize").Update(t.Context(), resized.DeepCopy(), &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
 				verdict := apierror.Of(err).Reason
@@ -91,16 +87,6 @@ func TestPredictedVerdictsOfResizes(t *testing.T) {
 	}
 }
 
-// isNotPredicted says whether the plan counts the pod's sum in another way than the API server: the plan
-// ignores sidecars, and a sum with a container without a request.
-func isNotPredicted(pod *corev1.Pod, ranges corev1.LimitRange) bool {
-	bounds := workload.ReadLimitRanges([]corev1.LimitRange{ranges})
-	if bounds.PodMin == (quantity.Amounts{}) && bounds.PodMax == (quantity.Amounts{}) {
-		return false
-	}
-	return len(pod.Spec.InitContainers) > 0 || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return len(c.Resources.Requests) < 2 })
-}
-
 // predictedVerdicts are the reasons for which the plan would not send the resize. The API server gives
 // one of them.
 func predictedVerdicts(pod, resized *corev1.Pod, ranges corev1.LimitRange) map[string]bool {
@@ -113,14 +99,14 @@ func predictedVerdicts(pod, resized *corev1.Pod, ranges corev1.LimitRange) map[s
 	for _, c := range after.Containers {
 		sizes = append(sizes, model.Size{Container: c.Name, Resources: c.Resources})
 	}
-	if decision.OutOfBounds(after.Containers, sizes, workload.ReadLimitRanges([]corev1.LimitRange{ranges})).Exists() {
+	if decision.OutOfBounds(after.Footprint(), sizes, workload.ReadLimitRanges([]corev1.LimitRange{ranges})).Exists() {
 		predicted[v1beta1.ReasonLimitRange] = true
 	}
 	return predicted
 }
 
-// randomPod has one to three containers, each with some of the requests and limits, and now and then a
-// sidecar.
+// randomPod has one to three containers, each with some of the requests and limits, and now and then
+// native sidecars and other init containers in any order.
 func randomPod(r *rand.Rand, namespace, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	guaranteed := r.IntN(4) == 0
@@ -141,12 +127,22 @@ func randomPod(r *rand.Rand, namespace, name string) *corev1.Pod {
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
-	if r.IntN(3) == 0 {
-		pod.Spec.InitContainers = []corev1.Container{{
-			Name: "sidecar", Image: "example.com/proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("300m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-			},
+	for i := range max(0, r.IntN(6)-2) {
+		c := corev1.Container{Name: fmt.Sprintf("init-%d", i), Image: "example.com/init:1", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{},
 		}}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			// One without any would be refused: the LimitRange changes it from nil to empty, which the API
+			// server takes for a resize that this node does not support.
+			if guaranteed || name == corev1.ResourceCPU || r.IntN(3) > 0 {
+				c.Resources.Requests[name] = randomAmount(r, name)
+				c.Resources.Limits[name] = c.Resources.Requests[name]
+			}
+		}
+		if r.IntN(2) == 0 {
+			c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	pod.Spec.NodeName = testkit.NodeName
 	return pod
@@ -169,8 +165,18 @@ func times(q resource.Quantity, n int64) resource.Quantity {
 // removes none, and no limit is below its request, as in the plan's resizes.
 func randomResize(r *rand.Rand, pod *corev1.Pod) *corev1.Pod {
 	resized := pod.DeepCopy()
-	for i := range resized.Spec.Containers {
-		resources := resized.Spec.Containers[i].Resources
+	for _, list := range [][]corev1.Container{resized.Spec.InitContainers, resized.Spec.Containers} {
+		resizeSome(r, list)
+	}
+	return resized
+}
+
+func resizeSome(r *rand.Rand, containers []corev1.Container) {
+	for i := range containers {
+		if !workload.IsSidecar(&containers[i]) && strings.HasPrefix(containers[i].Name, "init-") {
+			continue // no init container that ends is resized
+		}
+		resources := containers[i].Resources
 		for name := range resources.Requests {
 			if r.IntN(4) == 0 {
 				continue
@@ -182,7 +188,6 @@ func randomResize(r *rand.Rand, pod *corev1.Pod) *corev1.Pod {
 			}
 		}
 	}
-	return resized
 }
 
 // randomLimitRange creates bounds, and waits until the API server enforces them.
@@ -204,7 +209,11 @@ func randomLimitRange(t *testing.T, r *rand.Rand, namespace string) corev1.Limit
 		if r.IntN(3) == 0 {
 			container.MaxLimitRequestRatio[corev1.ResourceCPU] = resource.MustParse([]string{"1", "1500m", "2"}[r.IntN(3)])
 		}
-		limits.Spec.Limits = []corev1.LimitRangeItem{container, {Type: corev1.LimitTypePod, Min: some(1), Max: some(5)}}
+		pod := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: some(1), Max: some(5), MaxLimitRequestRatio: corev1.ResourceList{}}
+		if r.IntN(3) == 0 {
+			pod.MaxLimitRequestRatio[corev1.ResourceMemory] = resource.MustParse([]string{"1200m", "1500m", "2"}[r.IntN(3)])
+		}
+		limits.Spec.Limits = []corev1.LimitRangeItem{container, pod}
 		limits.ResourceVersion = ""
 		err := env.Client.Create(t.Context(), &limits)
 		if err == nil {

@@ -316,8 +316,35 @@ const (
 	toBack = 60 * time.Second
 )
 
-// back waits until the world is where it began.
+// back waits until the world is where it began. A change may have ended the decision. Pods that have
+// their target need no new one, and without a decision the limits stay what they are, so that a later
+// change of their policy would not show: another minimum makes the operator decide again.
 func (w *generatedWorld) back() error {
+	if err := w.arrive(); err != nil || w.last.hasDecision() || !w.first.hasDecision() {
+		return err
+	}
+	raised := runtime.DeepCopyJSON(w.s0)
+	policies, _, _ := unstructured.NestedSlice(raised, "spec", "resourcePolicy", "containerPolicies")
+	if err := unstructured.SetNestedField(policies[0].(map[string]any), "900m", "minAllowed", "cpu"); err != nil {
+		return fmt.Errorf("raising the minimum: %w", err)
+	}
+	if err := unstructured.SetNestedSlice(raised, policies, "spec", "resourcePolicy", "containerPolicies"); err != nil {
+		return fmt.Errorf("raising the minimum: %w", err)
+	}
+	if err := w.write(raised); err != nil {
+		return fmt.Errorf("raising the minimum: %w", err)
+	}
+	if _, err := w.rest(); err != nil {
+		return err
+	}
+	if err := w.write(w.s0); err != nil {
+		return fmt.Errorf("back to S0: %w", err)
+	}
+	return w.arrive()
+}
+
+// arrive waits until the state is the first one.
+func (w *generatedWorld) arrive() error {
 	return poll(w.ctx, toBack, func() string {
 		now, err := w.rest()
 		if err != nil {
@@ -372,6 +399,9 @@ func (w *generatedWorld) look() (now *state, moving string) {
 			if observed != object.GetGeneration() {
 				return nil, fmt.Sprintf("%s: generation %d of %d is observed", kind, observed, object.GetGeneration())
 			}
+			if isChanging(object.Object) {
+				return nil, kind + ": a change is in progress"
+			}
 			now.add(kind+" "+object.GetName(), map[string]any{"status": object.Object["status"]})
 			if kind != w.kind {
 				now.add(kind+" "+object.GetName(), map[string]any{"spec": object.Object["spec"]})
@@ -409,6 +439,25 @@ func (w *generatedWorld) look() (now *state, moving string) {
 		}
 	}
 	return now, ""
+}
+
+// hasDecision reports whether the status has a decision.
+func (s *state) hasDecision() bool {
+	for name := range s.texts {
+		if strings.Contains(name, ".status.decision.") {
+			return true
+		}
+	}
+	return false
+}
+
+// isChanging reports whether the operator is carrying out a change.
+func isChanging(object map[string]any) bool {
+	conditions, _, _ := unstructured.NestedSlice(object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == v1beta1.ConditionChanging && condition["status"] == "True"
+	})
 }
 
 // results collects the outcomes of all changes.

@@ -7,6 +7,7 @@ package integration
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/authority"
 )
 
 func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
@@ -64,6 +66,52 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The endpoint requires TLS 1.3, offers no HTTP/2, and serves the certificate in its folder
+// as soon as there is one.
+func TestMetricsAreServedOverTLS(t *testing.T) {
+	namespace, address, dir := env.Namespace(t), freeAddress(t), t.TempDir()
+	c := testkit.OperatorConfig()
+	c.Metrics.BindAddress, c.Metrics.Secure, c.Metrics.CertDir = address, true, dir
+	env.StartOperator(t, c, testkit.NewUsage(), namespace)
+	dial := func(change func(*tls.Config)) (tls.ConnectionState, error) {
+		config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
+		change(config)
+		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return tls.ConnectionState{}, err
+		}
+		defer connection.Close() //nolint:errcheck // nothing is written
+		return connection.(*tls.Conn).ConnectionState(), nil
+	}
+	var state tls.ConnectionState
+	testkit.Eventually(t, soon, func() (problem string) { // the server starts concurrently with the controllers
+		var err error
+		if state, err = dial(func(*tls.Config) {}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if state.Version != tls.VersionTLS13 || state.NegotiatedProtocol != "http/1.1" {
+		t.Errorf("the connection is %s with %q", tls.VersionName(state.Version), state.NegotiatedProtocol)
+	}
+	if state, err := dial(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }); err == nil || !strings.Contains(err.Error(), "protocol version") {
+		t.Errorf("TLS 1.2: %s, %v", tls.VersionName(state.Version), err)
+	}
+
+	ca := authority.New(t)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.PEM)
+	verified := func(c *tls.Config) { c.InsecureSkipVerify, c.RootCAs, c.ServerName = false, roots, "metrics.test" }
+	if _, err := dial(verified); err == nil {
+		t.Error("the self-signed certificate was verified")
+	}
+	cert, key := ca.Sign(t, "metrics.test")
+	authority.WriteFiles(t, dir, map[string][]byte{"tls.crt": cert, "tls.key": key})
+	if _, err := dial(verified); err != nil {
+		t.Errorf("the certificate in the folder is not served: %v", err)
+	}
 }
 
 func freeAddress(t *testing.T) string {

@@ -39,6 +39,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/authority"
 )
 
 var (
@@ -62,11 +63,14 @@ type site struct {
 	deployment *appsv1.Deployment
 	agent      string
 	said       *lines
+	// certDir is the folder of a certificate.
+	certDir string
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, namespace: env.Namespace(t), agent: "provisioner-of-" + t.Name(), said: &lines{}}
+	s := &site{T: t, namespace: env.Namespace(t), agent: "provisioner-of-" + t.Name(), said: &lines{}, certDir: t.TempDir()}
+	authority.WriteFiles(t, s.certDir, map[string][]byte{"tls.crt": nil})
 	s.deployment = testkit.Deployment(s.namespace, "verticalscaler-operator")
 	create(t, s.deployment)
 	return s
@@ -123,7 +127,7 @@ func (s *site) provisioner(change ...func(o *provision.Options)) *provision.Prov
 	s.Helper()
 	o := provision.Options{
 		Namespace: s.namespace, Deployment: s.deployment.Name,
-		Monitoring: true, NetworkPolicy: true, SecureMetrics: true, ResyncPeriod: 10 * time.Minute,
+		Monitoring: true, NetworkPolicy: true, SecureMetrics: true, CertDir: s.certDir, ResyncPeriod: 10 * time.Minute,
 	}
 	for _, f := range change {
 		f(&o)
@@ -388,6 +392,29 @@ func TestProvisionedObjectsAreReverted(t *testing.T) {
 		t.Errorf("after an earlier version: %s", got)
 	}
 
+	// A monitor of an earlier version had Prometheus send its own token to any server. It is
+	// replaced, and keeps the labels that others have added.
+	former.SetResourceVersion("")
+	former.SetManagedFields(nil)
+	former.Object["spec"] = map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{"app.kubernetes.io/name": "verticalscaler-operator"}},
+		"endpoints": []any{map[string]any{
+			"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			"tlsConfig": map[string]any{"insecureSkipVerify": true},
+		}},
+	}
+	if err := env.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(former), client.ForceOwnership, client.FieldOwner(provision.Manager)); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.round(p, true), "Reverted changes")
+	u = s.get(serviceMonitor)
+	if got := fmt.Sprint(u.Object["spec"]); strings.Contains(got, "bearerTokenFile") || strings.Contains(got, "insecureSkipVerify") || !strings.Contains(got, "serverName:verticalscaler-metrics."+s.namespace+".svc") {
+		t.Errorf("after an upgrade: %s", got)
+	}
+	if u.GetLabels()["release"] != "prometheus" {
+		t.Errorf("after an upgrade, the labels are %v", u.GetLabels())
+	}
+
 	// A deleted object is recreated.
 	if err := env.Client.Delete(t.Context(), s.get(networkPolicy)); err != nil {
 		t.Fatal(err)
@@ -412,9 +439,24 @@ func TestProvisionedObjectsAreDeletedWhenSwitchedOff(t *testing.T) {
 	s.says(s.round(off, true))
 	plain := s.provisioner(func(o *provision.Options) { o.SecureMetrics = false })
 	s.round(plain, true)
-	if got := fmt.Sprint(s.get(serviceMonitor).Object["spec"]); !strings.Contains(got, "scheme:http ") && !strings.Contains(got, "scheme:http]") || strings.Contains(got, "bearer") {
+	if got := fmt.Sprint(s.get(serviceMonitor).Object["spec"]); !strings.Contains(got, "scheme:http ") && !strings.Contains(got, "scheme:http]") || strings.Contains(got, "authorization") {
 		t.Errorf("metrics that are served plainly are scraped by %s", got)
 	}
+}
+
+// Without a certificate, the ServiceMonitor exists but Prometheus cannot use it. The operator
+// says what is missing, once.
+func TestAMissingCertificateIsReported(t *testing.T) {
+	serveMonitoring(t, true)
+	s := newSite(t).may()
+	p := s.provisioner(func(o *provision.Options) { o.CertDir, o.NetworkPolicy = t.TempDir(), false })
+	missing := "Prometheus does not scrape the metrics until they have a certificate"
+	s.says(s.round(p, true), `"Provisioned" "ServiceMonitor"`, missing, `"Provisioned" "PrometheusRule"`)
+	s.says(s.round(p, true))
+	authority.WriteFiles(t, p.CertDir, map[string][]byte{"tls.crt": nil})
+	s.says(s.round(p, true))
+	plain := s.provisioner(func(o *provision.Options) { o.CertDir, o.SecureMetrics, o.NetworkPolicy = "", false, false })
+	s.says(s.round(plain, true), "Reverted changes")
 }
 
 func TestProvisioningLeavesForeignObjectsAlone(t *testing.T) {

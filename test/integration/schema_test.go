@@ -801,10 +801,10 @@ func TestTheLargestStatusIsStored(t *testing.T) {
 	}
 }
 
-func TestScalersAreSelectedByDeployment(t *testing.T) {
+func TestScalersAreSelectedByFields(t *testing.T) {
 	namespace := env.Namespace(t)
-	for name, deployment := range map[string]string{"a": "web", "b": "api", "c": "web"} {
-		scaler := scalerWith(t, namespace, `{deploymentName: `+deployment+`}`)
+	for name, spec := range map[string]string{"a": "deploymentName: web", "b": "deploymentName: api, updatePolicy: {updateMode: Recommend}", "c": "deploymentName: web"} {
+		scaler := scalerWith(t, namespace, `{`+spec+`}`)
 		scaler.SetName(name)
 		if err := env.Client.Create(t.Context(), scaler); err != nil {
 			t.Fatal(err)
@@ -815,6 +815,8 @@ func TestScalersAreSelectedByDeployment(t *testing.T) {
 		"spec.deploymentName!=web":                 {"b"},
 		"spec.deploymentName=none":                 nil,
 		"spec.deploymentName=web,metadata.name!=a": {"c"},
+		"spec.updatePolicy.updateMode=Recommend":   {"b"},
+		"spec.updatePolicy.updateMode=InPlace":     {"a", "c"}, // the default
 	} {
 		t.Run(selector, func(t *testing.T) {
 			var scalers v1beta1.VerticalScalerList

@@ -100,7 +100,7 @@ func TestUpgradesWaitWithTheRightsOfOLM(t *testing.T) {
 	granted := underOLM(t, namespace)
 	createScaler(t, namespace, "web", "web")
 	writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Resizing", Message: "A test says so"})
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: metav1.ConditionTrue, Reason: "Resizing", Message: "A test says so"})
 	})
 	key := types.NamespacedName{Namespace: namespace, Name: csv}
 	testkit.Eventually(t, soon, func() string { // the authorizer learns of the role
@@ -153,26 +153,26 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 		t.Errorf("nothing is under way, and OLM is told %q", got)
 	}
 
-	reconciling := func(status metav1.ConditionStatus) {
+	changing := func(status metav1.ConditionStatus) {
 		writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Reconciling", Status: status, Reason: "Resizing", Message: "A test says so"})
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: status, Reason: "Resizing", Message: "A test says so"})
 		})
 	}
 	const blocked, allowed = "False StepInProgress", "True NoStepInProgress"
 
-	reconciling(metav1.ConditionTrue)
+	changing(metav1.ConditionTrue)
 	becomes(t, namespace, blocked)
 	mark := env.Mark()
 	createScaler(t, namespace, "api", "api") // something happens, but no step
 	sees(t, namespace, "api", absent)
-	reconciling(metav1.ConditionFalse)
+	changing(metav1.ConditionFalse)
 	becomes(t, namespace, allowed)
 	if diff := cmp.Diff([]string{"update operatorconditions " + csv}, conditionWrites(t, operator, mark)); diff != "" {
 		t.Errorf("writes at the end of a step (-want +got):\n%s", diff)
 	}
 
 	// An operator that stops allows upgrades, and the next one blocks them again.
-	reconciling(metav1.ConditionTrue)
+	changing(metav1.ConditionTrue)
 	becomes(t, namespace, blocked)
 	operator.Stop(t)
 	becomes(t, namespace, "True OperatorStopped")
@@ -181,7 +181,7 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 
 	// A crash leaves the condition as it was.
 	operator.Stop(t)
-	reconciling(metav1.ConditionFalse)
+	changing(metav1.ConditionFalse)
 	var left operatorsv2.OperatorCondition
 	if err := admin(t).Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: csv}, &left); err != nil {
 		t.Fatal(err)

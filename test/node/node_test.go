@@ -113,7 +113,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 			node.Load(t, pod, 250, 100)
 		}
 		testkit.Eventually(t, long, func() string {
-			return node.InForce(t, load, replicas, func(requests realnode.Requests) string {
+			return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
 				if requests.CPUMillis < 250 || requests.MemoryBytes < 100<<20 {
 					return fmt.Sprintf("decided is %+v, below the usage", requests)
 				}
@@ -149,7 +149,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 			return "no OOM kill yet of pod " + victim.Name
 		})
 		testkit.Eventually(t, long, func() string {
-			return node.InForce(t, load, replicas, func(requests realnode.Requests) string {
+			return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
 				if floor := limit * 12 / 10; requests.MemoryBytes < floor {
 					return fmt.Sprintf("decided is %d bytes, below the floor of the kill, %d", requests.MemoryBytes, floor)
 				}

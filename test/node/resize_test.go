@@ -189,8 +189,8 @@ func TestMoreThanTheNodeHasIsRequestedOnce(t *testing.T) {
 	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(pin("300", "96Mi"))})
 	s.uses(5, 20)
 	pod := s.has(t, "20m", "200m", "96Mi", "192Mi")
-	s.says(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 300000")
-	asked(t, pod, 2) // everything, which is rejected, and then only memory
+	s.says(t, v1beta1.ReasonNodeCapacity, "node didn't have enough allocatable resources: cpu, requested: 32000") // the ceiling of a container
+	asked(t, pod, 2)                                                                                              // everything, which is rejected, and then only memory
 
 	for i := range int32(5) {
 		s.edit(t, func(spec *v1beta1.VerticalScalerSpec) { spec.UpdatePolicy.TolerancePercent = ptr.To(20 + i) })

@@ -27,6 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/test/node/internal/realnode"
 )
 
@@ -297,7 +298,7 @@ func (s *source) List(ctx context.Context, namespace string, now time.Time) (sam
 		return nil, nil, err
 	}
 	for _, pod := range pods.Items {
-		for _, c := range pod.Spec.Containers {
+		for _, c := range workload.LongRunning(&pod.Spec) {
 			samples = append(samples, usage.Sample{
 				Namespace: namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second,
 				Time:      s.start.Add(time.Duration(s.rounds[namespace]) * time.Minute),

@@ -15,11 +15,13 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 )
 
 // request is an answered request to the API server.
@@ -107,7 +109,8 @@ func (i *installation) requests(t *testing.T) (out []request) {
 // ClusterRoles with the old version, and creates those of the new one half a second later.
 // The operator retries requests that are forbidden in the gap, so they are only logged. The
 // same applies to a kind that OwnerReferencesPermissionEnforcement does not know yet: it
-// refreshes its discovery only from time to time.
+// refreshes its discovery only from time to time, and to the dry runs that show whether the
+// admission policies are installed.
 func (i *installation) isAllowed(t *testing.T) {
 	t.Helper()
 	all := i.requests(t)
@@ -122,6 +125,8 @@ func (i *installation) isAllowed(t *testing.T) {
 			t.Logf("forbidden while OLM exchanges roles: %s", r)
 		case strings.Contains(r.message, "cannot find RESTMapping for APIVersion "+v1beta1.GroupVersion.String()):
 			t.Logf("forbidden until the kind is known: %s", r)
+		case strings.Contains(r.message, strconv.Quote(policies.Name)):
+			t.Logf("refused by a policy, as the operator expects: %s", r)
 		default:
 			refused = append(refused, r.String())
 		}

@@ -20,11 +20,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
@@ -87,6 +89,18 @@ func (i *installation) install(t *testing.T) {
 	i.subscribe(t)
 	i.succeeds(t)
 	i.leads(t)
+	i.seesPolicies(t)
+}
+
+// seesPolicies waits until the operator reports that the admission policies are installed.
+func (i *installation) seesPolicies(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		if c := i.condition(t, i.bundle, policies.ConditionType); c.Status != metav1.ConditionTrue {
+			return fmt.Sprintf("the condition %s is %+v", policies.ConditionType, c)
+		}
+		return ""
+	})
 }
 
 // prepare creates the namespace and the OperatorGroup.

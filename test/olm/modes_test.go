@@ -226,6 +226,7 @@ func (i *installation) isComplete(t *testing.T) {
 		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-viewer"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-editor"),
+		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-resizer"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-metrics-reader"),
 	}
 	for _, o := range mustExist {

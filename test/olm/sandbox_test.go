@@ -22,6 +22,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,7 +162,8 @@ func (b *sandbox) mount(ctx context.Context, mount corev1.VolumeMount) error {
 	return fmt.Errorf("there is no volume %s", mount.Name)
 }
 
-// project returns the content of the service account's volume.
+// project writes a source of a projected volume. A Secret may only be an optional one that
+// does not exist: the bundle has none.
 func (b *sandbox) project(ctx context.Context, source corev1.VolumeProjection, path string) error {
 	switch {
 	case source.ServiceAccountToken != nil:
@@ -170,8 +172,18 @@ func (b *sandbox) project(ctx context.Context, source corev1.VolumeProjection, p
 			return err
 		}
 		return b.write(filepath.Join(path, source.ServiceAccountToken.Path), []byte(token))
+	case source.Secret != nil && ptr.Deref(source.Secret.Optional, false):
+		err := env.Client.Get(ctx, client.ObjectKey{Namespace: b.pod.Namespace, Name: source.Secret.Name}, &corev1.Secret{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("Secret %s is not known here", source.Secret.Name), err)
 	case source.ConfigMap != nil:
-		return b.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Items, path)
+		err := b.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Items, path)
+		if apierrors.IsNotFound(err) && ptr.Deref(source.ConfigMap.Optional, false) {
+			return nil
+		}
+		return err
 	case source.DownwardAPI != nil:
 		for _, item := range source.DownwardAPI.Items {
 			value, err := field(b.pod, item.FieldRef)

@@ -113,7 +113,7 @@ func uninstall(t *testing.T) {
 		t.Errorf("uninstalling changes workloads (-before +after):\n%s", diff)
 	}
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
-	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-metrics-reader")
+	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
 	i.run(t, "kubectl delete -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)

@@ -301,6 +301,12 @@ func finishStep(t *testing.T, namespace, name string) {
 // upgradeable is the condition with that name that the operator has set.
 func (i *installation) upgradeable(t *testing.T, b bundle) metav1.Condition {
 	t.Helper()
+	return i.condition(t, b, "Upgradeable")
+}
+
+// condition is the condition of that type that the operator has set.
+func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Condition {
+	t.Helper()
 	o := object("operators.coreos.com/v2", "OperatorCondition", i.namespace, b.csv)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		t.Fatal(err)
@@ -308,7 +314,7 @@ func (i *installation) upgradeable(t *testing.T, b bundle) metav1.Condition {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "spec", "conditions")
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
-		if !ok || c["type"] != "Upgradeable" {
+		if !ok || c["type"] != kind {
 			continue
 		}
 		var out metav1.Condition

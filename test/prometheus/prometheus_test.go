@@ -175,8 +175,57 @@ func write(path string, now time.Time) error {
 			}
 		}
 	}
+	writeSizes(out, start, change, now)
 	fmt.Fprintln(out, "# EOF")
 	return errors.Join(out.Flush(), f.Close())
+}
+
+// writeSizes writes what kube-state-metrics reports about the same pods, about a failed pod that is
+// not deleted, and about pods of other Deployments; and what the operator reports about its scalers.
+// The second pod of web has half the CPU and no limit.
+func writeSizes(out io.Writer, start, change, now time.Time) {
+	const first, second, failed, other = "web-7c9b5d8f44-x2z9k", "web-5d4f8b9c4-bcdfg", "web-5d4f8b9c4-zzzzz", "web-api-5d4f8b9c4-bcdfg"
+	type series struct {
+		labels   string
+		from, to time.Time
+		value    string
+	}
+	declares := func(pod, container, resource string, from, to time.Time, value string) series {
+		return series{fmt.Sprintf("namespace=%q,pod=%q,container=%q,resource=%q", past, pod, container, resource), from, to, value}
+	}
+	var phases []series
+	for pod, phase := range map[string]string{first: "Running", second: "Running", failed: "Failed", other: "Running"} {
+		for _, other := range []string{"Pending", "Running", "Succeeded", "Failed", "Unknown"} {
+			value := "0"
+			if other == phase {
+				value = "1"
+			}
+			phases = append(phases, series{fmt.Sprintf("namespace=%q,pod=%q,phase=%q", past, pod, other), start, now, value})
+		}
+	}
+	reports := func(scaler, value string) series {
+		return series{fmt.Sprintf(`namespace="operators",container="manager",target_namespace=%q,scaler=%q,target_container="app",resource="cpu"`, past, scaler), start, now, value}
+	}
+	for _, family := range []struct {
+		name string
+		all  []series
+	}{
+		{"kube_pod_container_resource_requests", []series{
+			declares(first, "app", "cpu", start, change, "1"), declares(second, "app", "cpu", change, now, "0.5"),
+			declares(failed, "app", "cpu", start, now, "7"), declares(other, "app", "cpu", start, now, "9"),
+		}},
+		{"kube_pod_init_container_resource_requests", []series{declares(second, "mesh", "cpu", change, now, "0.05")}},
+		{"kube_pod_container_resource_limits", []series{declares(first, "app", "memory", start, change, "1073741824")}},
+		{"kube_pod_status_phase", phases},
+		{"verticalscaler_container_request", []series{reports("web", "0.7"), reports("late", "0.3")}},
+	} {
+		fmt.Fprintf(out, "# TYPE %s gauge\n", family.name)
+		for _, s := range family.all {
+			for at := s.from; at.Before(s.to); at = at.Add(time.Minute) {
+				fmt.Fprintf(out, "%s{%s} %s %d\n", family.name, s.labels, s.value, at.Unix())
+			}
+		}
+	}
 }
 
 // way is a proxy of the real Prometheus. It translates the test's namespace into that of
@@ -436,6 +485,53 @@ func TestARealPrometheusIsQueried(t *testing.T) {
 	o.Address += "/nowhere"
 	if _, err := read(o, now, now.Add(time.Minute)); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("with a wrong path: %v", err)
+	}
+}
+
+// The requests and limits that the dashboard plots are those of the pods that ran, at the time.
+func TestTheDashboardsPast(t *testing.T) {
+	s, err := source.New(source.Options{Address: prometheus.String(), Step: 38 * time.Minute, RateWindow: 38 * time.Minute, Timeout: 20 * time.Second, MaxBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	read := func(deployment string) source.Sizes {
+		t.Helper()
+		sizes, err := s.Sizes(t.Context(), source.Target{Namespace: past, Deployment: deployment, Containers: []string{"app", "mesh"}, Scaler: deployment}, now.Add(-8*24*time.Hour), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sizes
+	}
+	const gibi = int64(1) << 30
+	of := func(millis int64) source.Amount { return source.Amount{Least: millis, Most: millis} }
+	web := read("web")
+	if !web.HasRequests || !web.HasLimits {
+		t.Errorf("requests %t, limits %t", web.HasRequests, web.HasLimits)
+	}
+	seen := map[string]int{}
+	for at, size := range web.At[source.Of{Container: "app", Resource: "cpu"}] {
+		age := now.Sub(at)
+		seen[fmt.Sprint(size.Request)]++
+		switch memory := web.At[source.Of{Container: "app", Resource: "memory"}][at]; {
+		case age > 49*time.Hour && (size.Request != of(1000) || memory.Limit != of(gibi)):
+			t.Errorf("%s ago: %+v, memory %+v", age, size, memory)
+		case age < 47*time.Hour && (size.Request != of(500) || memory.Limit != of(source.None)):
+			t.Errorf("%s ago: %+v, memory %+v", age, size, memory)
+		}
+	}
+	if whole := days * 24 * 60 / 38; seen["{1000 1000}"] < whole/2 || seen["{500 500}"] < whole/3 {
+		t.Errorf("points by request: %v", seen)
+	}
+	if n := len(web.At[source.Of{Container: "mesh", Resource: "cpu"}]); n < 2*24*60/38-2 {
+		t.Errorf("%d points of the native sidecar", n)
+	}
+	late := read("late")
+	if points := late.At[source.Of{Container: "app", Resource: "cpu"}]; !late.HasRequests || late.HasLimits || len(points) < days*24*60/38-2 {
+		t.Errorf("of the operator: requests %t, limits %t, %d points", late.HasRequests, late.HasLimits, len(points))
+	}
+	if none := read("nobody"); none.HasRequests || len(none.At) > 0 {
+		t.Errorf("of nobody: %+v", none)
 	}
 }
 

@@ -135,7 +135,7 @@ func awaitStatus(ctx context.Context, c client.Client, s Setting, key client.Obj
 // conditionTypes are the conditions that are present from the first status on.
 var conditionTypes = []string{
 	v1beta1.ConditionReady, v1beta1.ConditionTargetFound, v1beta1.ConditionRecommendationProvided,
-	v1beta1.ConditionApplied, v1beta1.ConditionReconciling, v1beta1.ConditionStalled,
+	v1beta1.ConditionApplied, v1beta1.ConditionChanging, v1beta1.ConditionReconciling, v1beta1.ConditionStalled,
 }
 
 // statusProblems checks the status of a scaler whose Deployment exists: it must be about
@@ -177,12 +177,12 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	return problems
 }
 
-// lacksNewPods reports whether the scaler waits for config/components/new-pods, which is
+// lacksNewPods reports whether the scaler waits for dist/new-pods.yaml, which is
 // cluster-wide and not part of the bundle, and says so.
 func lacksNewPods(scaler *v1beta1.VerticalScaler) bool {
 	c := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionStalled)
 	return scaler.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial &&
-		(c.Reason == v1beta1.ReasonAdmissionUnavailable || c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "config/components/new-pods"))
+		(c.Reason == v1beta1.ReasonAdmissionUnavailable || c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "dist/new-pods.yaml"))
 }
 
 // conditionProblems returns which conditions are missing, incomplete, or about another

@@ -84,7 +84,7 @@ func TestExamplesReconcile(t *testing.T) {
 		"passes with a healthy operator": {state: "pass"},
 		"fails without an operator": {
 			operator: func(o *operator) { o.absent = true },
-			state:    "fail", words: []string{"example web: after 500ms still: no operator has written a status", "namespace here", "example api"},
+			state:    "fail", words: []string{"example web: after 3s still: no operator has written a status", "namespace here", "example api"},
 		},
 		"fails without the claim": {
 			operator: func(o *operator) { o.status = func(s *v1beta1.VerticalScaler) { s.Status.Annotations = nil } },
@@ -135,7 +135,7 @@ func TestExamplesReconcile(t *testing.T) {
 			state: "fail", words: []string{"Stalled is True"},
 		},
 		"fails if the mode Initial is stalled for another reason": {
-			operator: func(o *operator) { o.status = initialStalls("LimitRange", "config/components/new-pods") },
+			operator: func(o *operator) { o.status = initialStalls("LimitRange", "dist/new-pods.yaml") },
 			examples: withInitial,
 			state:    "fail", words: []string{"Stalled is True, LimitRange"},
 		},
@@ -145,7 +145,7 @@ func TestExamplesReconcile(t *testing.T) {
 			state:    "fail", words: []string{"Stalled is True, Forbidden: no"},
 		},
 		"passes if the bundle has no rights for the mode Initial": {
-			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs config/components/new-pods") },
+			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs dist/new-pods.yaml") },
 			examples: withInitial,
 			state:    "pass",
 		},
@@ -167,7 +167,7 @@ func TestExamplesReconcile(t *testing.T) {
 			operator: func(o *operator) {
 				o.owned = func(_ *v1beta1.ScaledDeployment, _ *appsv1.Deployment, s *v1beta1.VerticalScaler) { s.Name = "other" }
 			},
-			state: "fail", words: []string{"example orders: after 500ms still: there is no VerticalScaler orders"},
+			state: "fail", words: []string{"example orders: after 3s still: there is no VerticalScaler orders"},
 		},
 		"fails if its Deployment has another owner": {
 			operator: func(o *operator) {
@@ -183,7 +183,7 @@ func TestExamplesReconcile(t *testing.T) {
 					d.Spec.Replicas = ptr.To[int32](2)
 				}
 			},
-			state: "fail", words: []string{"after changing spec.replicas: after 500ms still: Deployment orders has 2 replicas, not 3"},
+			state: "fail", words: []string{"after changing spec.replicas: after 3s still: Deployment orders has 2 replicas, not 3"},
 		},
 		"fails if changes by others are not reverted": {
 			operator: func(o *operator) {

@@ -42,6 +42,8 @@ type operator struct {
 	owned func(*v1beta1.ScaledDeployment, *appsv1.Deployment, *v1beta1.VerticalScaler)
 	// hoards means that checkpoints are not garbage collected.
 	hoards bool
+	// queued is how many reconciles of an inert scaler are queued when its status is stored.
+	queued int
 	uids   int
 }
 
@@ -207,15 +209,22 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 		inert = inert || other.Spec.DeploymentName == scaler.Spec.DeploymentName && other.Name < scaler.Name
 	}
 	if inert && scaler.Status.Decision != nil {
-		return nil // no event triggers a reconcile
+		if o.queued == 0 {
+			return nil // no event triggers a reconcile
+		}
+		o.queued--
+		scaler.Status = v1beta1.VerticalScalerStatus{}
 	}
 	s := &scaler.Status
 	s.ObservedGeneration = scaler.Generation
-	s.Annotations = map[string]string{v1beta1.ClaimAnnotation: key.Namespace + "/" + scaler.Spec.DeploymentName}
+	s.Annotations = nil
+	if !inert {
+		s.Annotations = map[string]string{v1beta1.ClaimAnnotation: key.Namespace + "/" + scaler.Spec.DeploymentName}
+	}
 	s.Target = &v1beta1.Target{UID: deployment.UID, Generation: deployment.Generation}
 	s.Conditions = nil
 	for kind, status := range map[string]metav1.ConditionStatus{
-		"Ready": "True", "TargetFound": "True", "RecommendationProvided": "False", "Applied": "False", "Reconciling": "False", "Stalled": "False",
+		"Ready": "True", "TargetFound": "True", "RecommendationProvided": "False", "Applied": "False", "Changing": "False", "Reconciling": "False", "Stalled": "False",
 	} {
 		reason := "OperatingNormally"
 		if inert && kind == "TargetFound" {
@@ -257,7 +266,7 @@ func (o *operator) reconcile(ctx context.Context, c client.Client, key client.Ob
 // settingWith returns the setting of a test. Its time is fake: see run.
 func settingWith(c client.Client, bundle string) Setting {
 	return Setting{
-		Bundle: bundle, Namespace: "here", Image: "example.com/pause:1", Wait: 500 * time.Millisecond,
+		Bundle: bundle, Namespace: "here", Image: "example.com/pause:1", Wait: 3 * time.Second,
 		Connect: func() (client.Client, error) { return c, nil },
 	}
 }

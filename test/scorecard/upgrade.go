@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,9 +85,10 @@ func sayStored(s stored) string {
 // start earlier. So a second, older scaler of the same Deployment, the guard, keeps this
 // one inert while the test stores it. When the test deletes the guard, the operator reads
 // the scaler's history and its status, as after a start. Status and guard come in one
-// watch, so that the operator cannot see the deletion before the status. Until then, the
-// Deployment has no pods: their events would trigger a reconcile of the inert scaler, and
-// an inert scaler has no decision.
+// watch, so that the operator cannot see the deletion before the status. An inert scaler
+// claims no Deployment, so that nothing that happens to the Deployment triggers a reconcile.
+// A claim would, so the status is stored without it, and the operator records it again.
+// Reconciles that were queued before remove what is stored: it is stored until it stays.
 func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (lost []string, err error) {
 	recorded := before.deployment.GetUID()
 	deployment := asNew(before.deployment)
@@ -140,10 +143,11 @@ func takeUp(ctx context.Context, c client.Client, s Setting, before stored) (los
 	if err != nil {
 		return nil, err
 	}
-	if err := store(ctx, c, key, full); err != nil {
+	written, err := storeUntilItStays(ctx, c, s, key, full)
+	if err != nil {
 		return nil, err
 	}
-	if lost, err = prunedOf(ctx, c, full, before.checkpoint); err != nil || len(lost) > 0 {
+	if lost, err = prunedOf(ctx, c, written, before.checkpoint); err != nil || len(lost) > 0 {
 		return lost, err
 	}
 
@@ -203,29 +207,59 @@ func awaitInert(ctx context.Context, c client.Client, s Setting, key client.Obje
 			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
 		}
 		found := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionTargetFound)
-		target := scaler.Status.Target
-		if found == nil || found.Reason != v1beta1.ReasonConflict || target == nil || target.Generation != deployment.Generation {
+		if found == nil || found.Reason != v1beta1.ReasonConflict || scaler.Status.ObservedGeneration != scaler.Generation {
 			return []string{"the operator does not tell the scaler that an older one comes first"}, nil
 		}
 		return nil, nil
 	})
 }
 
-// store writes the recorded finalizers and status of a scaler.
-func store(ctx context.Context, c client.Client, key client.ObjectKey, full *unstructured.Unstructured) error {
+// quiet is how long a stored status must stay. A queued reconcile of an inert scaler runs earlier:
+// after a conflict, the operator tries again within a fraction of a second.
+const quiet = time.Second
+
+// storeUntilItStays stores the scaler's status again whenever the operator replaces it by that of an
+// inert scaler. It returns what it has written.
+func storeUntilItStays(ctx context.Context, c client.Client, s Setting, key client.ObjectKey, full *unstructured.Unstructured) (written *unstructured.Unstructured, err error) {
+	var stored time.Time
+	err = await(ctx, s.Wait, func(ctx context.Context) ([]string, error) {
+		var live v1beta1.VerticalScaler
+		if err := c.Get(ctx, key, &live); err != nil {
+			return nil, fmt.Errorf("reading scaler %s: %w", key, err)
+		}
+		if found := meta.FindStatusCondition(live.Status.Conditions, v1beta1.ConditionTargetFound); found == nil || found.Reason == v1beta1.ReasonConflict {
+			now, err := store(ctx, c, key, full)
+			if err != nil && !apierrors.IsConflict(err) {
+				return nil, err
+			}
+			written, stored = now, time.Now()
+		}
+		if time.Since(stored) < quiet {
+			return []string{"the operator replaces the stored status, although the scaler is inert"}, nil
+		}
+		return nil, nil
+	})
+	return written, err
+}
+
+// store writes the recorded finalizers and status of a scaler, without its claim. It returns what
+// it has written.
+func store(ctx context.Context, c client.Client, key client.ObjectKey, full *unstructured.Unstructured) (written *unstructured.Unstructured, err error) {
+	written = full.DeepCopy()
+	unstructured.RemoveNestedField(written.Object, "status", "annotations")
 	live := full.DeepCopy()
 	if err := c.Get(ctx, key, live); err != nil {
-		return fmt.Errorf("reading scaler %s: %w", key, err)
+		return nil, fmt.Errorf("reading scaler %s: %w", key, err)
 	}
-	live.SetFinalizers(full.GetFinalizers())
+	live.SetFinalizers(written.GetFinalizers())
 	if err := c.Update(ctx, live); err != nil {
-		return fmt.Errorf("writing the finalizers of scaler %s: %w", key, err)
+		return nil, fmt.Errorf("writing the finalizers of scaler %s: %w", key, err)
 	}
-	live.Object["status"] = full.DeepCopy().Object["status"]
+	live.Object["status"] = written.DeepCopy().Object["status"]
 	if err := c.Status().Update(ctx, live); err != nil {
-		return fmt.Errorf("writing the status of scaler %s: %w", key, err)
+		return nil, fmt.Errorf("writing the status of scaler %s: %w", key, err)
 	}
-	return nil
+	return written, nil
 }
 
 // prunedOf returns the stored fields that the API server has dropped.

@@ -193,7 +193,7 @@ func resizes(t *testing.T) {
 		node.Load(t, pod, 250, 100)
 	}
 	testkit.Eventually(t, long, func() string {
-		return node.InForce(t, load, replicas, func(requests realnode.Requests) string {
+		return node.Unapplied(t, load, replicas, func(requests realnode.Requests) string {
 			if requests.CPUMillis < 250 || requests.MemoryBytes < 100<<20 {
 				return fmt.Sprintf("decided is %+v, below the usage", requests)
 			}

@@ -625,11 +625,16 @@ func exclusive(what string, conditions []metav1.Condition) (out []string) {
 	if reconciling == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
 		wrong("both Reconciling and Stalled")
 	}
+	if status(v1beta1.ConditionChanging) == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
+		wrong("both Changing and Stalled")
+	}
 	if ready == metav1.ConditionTrue && stalled == metav1.ConditionTrue {
 		wrong("both Ready and Stalled")
 	}
-	if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && reconciling == metav1.ConditionTrue {
-		wrong("both Applied and Reconciling")
+	for _, kind := range []string{v1beta1.ConditionChanging, v1beta1.ConditionReconciling} {
+		if status(v1beta1.ConditionApplied) == metav1.ConditionTrue && status(kind) == metav1.ConditionTrue {
+			wrong("both Applied and " + kind)
+		}
 	}
 	return out
 }

@@ -100,7 +100,7 @@ func someScaler(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScale
 	s.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRecreate
 	s.Status.ObservedGeneration = 1
 	s.Status.Decision = &v1beta1.Decision{Reason: "Bounds"}
-	for _, c := range []string{"Ready True", "Applied True", "Reconciling False", "Stalled False"} {
+	for _, c := range []string{"Ready True", "Applied True", "Changing False", "Reconciling False", "Stalled False"} {
 		kind, status, _ := strings.Cut(c, " ")
 		reason := "OperatingNormally"
 		if kind == v1beta1.ConditionApplied {
@@ -240,7 +240,7 @@ func TestOraclesSeeWhatIsWrong(t *testing.T) {
 			s.sees(watch.Modified, someScaler(func(s *v1beta1.VerticalScaler) { s.Generation = 2 }))
 		}, "kstatus: scaler web at 2: observed generation went from 2 to 1"},
 		"a condition is about another generation": {func(s *story) {
-			s.sees(watch.Added, someScaler(func(s *v1beta1.VerticalScaler) { s.Status.Conditions[2].ObservedGeneration = 0 }))
+			s.sees(watch.Added, someScaler(func(s *v1beta1.VerticalScaler) { s.Status.Conditions[3].ObservedGeneration = 0 }))
 		}, "kstatus: scaler web at 1: Reconciling is about generation 0"},
 		"Ready and Stalled": {func(s *story) {
 			s.sees(watch.Added, someScaler(says("Stalled", "True")))
@@ -251,6 +251,12 @@ func TestOraclesSeeWhatIsWrong(t *testing.T) {
 		"Applied and Reconciling": {func(s *story) {
 			s.sees(watch.Added, someScaler(says("Reconciling", "True")))
 		}, "kstatus: scaler web at 1: both Applied and Reconciling"},
+		"Changing and Stalled": {func(s *story) {
+			s.sees(watch.Added, someScaler(says("Stalled", "True"), says("Ready", "False"), says("Changing", "True"), says("Applied", "False")))
+		}, "kstatus: scaler web at 1: both Changing and Stalled"},
+		"Applied and Changing": {func(s *story) {
+			s.sees(watch.Added, someScaler(says("Changing", "True")))
+		}, "kstatus: scaler web at 1: both Applied and Changing"},
 		"Applied without a decision": {func(s *story) {
 			s.sees(watch.Added, someScaler(func(s *v1beta1.VerticalScaler) { s.Status.Decision = nil }))
 		}, "kstatus: scaler web at 1: Applied, and nothing is decided"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -211,14 +212,15 @@ type containerMetrics struct {
 	Usage map[string]string `json:"usage"`
 }
 
-// usageOf is the usage of a pod: well below each size, and different for each replica.
+// usageOf is the usage of a pod, with its native sidecars: well below each size, and different for each replica.
 func usageOf(pod *corev1.Pod, ordinal int, now time.Time) podMetrics {
 	percent := []int64{100, 60, 120}[ordinal%replicas]
 	m := podMetrics{
 		Metadata:  metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Timestamp: now.UTC().Format(time.RFC3339Nano), Window: "1s",
 	}
-	for i, c := range pod.Spec.Containers {
+	sidecars := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool { return c.RestartPolicy == nil })
+	for i, c := range slices.Concat(pod.Spec.Containers, sidecars) {
 		cpuMillis, memory := 40/int64(i+1)*percent/100, 50*mebi/int64(i+1)*percent/100
 		m.Containers = append(m.Containers, containerMetrics{Name: c.Name, Usage: map[string]string{
 			"cpu": fmt.Sprintf("%dm", cpuMillis), "memory": fmt.Sprint(memory),

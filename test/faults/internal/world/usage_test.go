@@ -35,7 +35,7 @@ func TestDistortedUsageIsReadAsTheMonitorIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const all = 6 // two containers in each of three pods
+	const all = 9 // two containers and a native sidecar in each of three pods
 	for _, d := range append(Distortions(), Undistorted) {
 		t.Run("distortion "+string(d), func(t *testing.T) {
 			w.Distort(d)

@@ -69,7 +69,7 @@ func Open(t testing.TB, env *testkit.Env) *Cluster {
 		t.Fatal(err)
 	}
 	for _, component := range []string{"new-pods", "recreate"} {
-		for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "test/cluster/testdata", component)) {
+		for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "config", component)) {
 			if err := grant(t.Context(), env.Client, object); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func (c *Cluster) NewWorld(ctx context.Context, scenario Scenario) (*World, erro
 // a killed one would block the next until its lease has run out.
 func config() operatorconfig.Operator {
 	c := operatorconfig.Default()
-	c.Metrics = operatorconfig.Metrics{BindAddress: "127.0.0.1:0", Secure: false}
+	c.Metrics.BindAddress, c.Metrics.Secure = "127.0.0.1:0", false
 	c.Health.BindAddress = "0"
 	c.LeaderElection.Enabled = false
 	c.Provision.Monitoring, c.Provision.NetworkPolicy = false, false

@@ -49,9 +49,9 @@ func Deployment(key client.ObjectKey, replicas int32) *appsv1.Deployment {
 // Requests are the requests of one container.
 type Requests struct{ CPUMillis, MemoryBytes int64 }
 
-// InForce returns why the decision of a [Deployment]'s scaler is not applied in every pod's
+// Unapplied is why the decision of a [Deployment]'s scaler is not applied in every pod's
 // cgroup, or not yet large enough, if enough says so.
-func (n *Node) InForce(t *testing.T, deployment client.ObjectKey, replicas int, enough func(Requests) string) string {
+func (n *Node) Unapplied(t *testing.T, deployment client.ObjectKey, replicas int, enough func(Requests) string) string {
 	t.Helper()
 	var s v1beta1.VerticalScaler
 	if err := n.Client.Get(t.Context(), deployment, &s); err != nil {

@@ -131,11 +131,17 @@ func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
 // container that is killed for it does not answer any more.
 func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
 	t.Helper()
+	n.LoadAt(t, pod, "8080", cpuMillis, memoryMiB)
+}
+
+// LoadAt is Load for the container that listens on a port.
+func (n *Node) LoadAt(t *testing.T, pod corev1.Pod, port string, cpuMillis, memoryMiB int64) {
+	t.Helper()
 	clients, err := kubernetes.NewForConfig(n.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, "8080", "/set", map[string]string{
+	answer, err := clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, port, "/set", map[string]string{
 		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
 	}).DoRaw(t.Context())
 	t.Logf("load of pod %s: %s (%v)", pod.Name, answer, err)

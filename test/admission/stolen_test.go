@@ -1,0 +1,460 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// asking is a ScaledDeployment of that name, with the template.
+func asking(name string, template corev1.PodTemplateSpec) *v1beta1.ScaledDeployment {
+	return &v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name)},
+		Spec:       v1beta1.ScaledDeploymentSpec{Template: template},
+	}
+}
+
+// answering is the Deployment that the operator writes for the ScaledDeployment.
+func answering(owner *v1beta1.ScaledDeployment) *appsv1.Deployment {
+	d := testkit.Deployment("shop", owner.Name)
+	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name}
+	d.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: owner.Name, UID: owner.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}
+	d.Spec.Template = *owner.Spec.Template.DeepCopy()
+	return d
+}
+
+// judge fails unless exactly one validation rejects the request with these words, or none
+// if there are no words.
+func judge(t *testing.T, p *policy, r request, words string) {
+	t.Helper()
+	looks, _, says := p.answers(t, r)
+	said := strings.Join(says, "; ")
+	if !looks || (words == "") != (said == "") || !strings.Contains(said, words) {
+		t.Errorf("looked at: %t; said %q, want %q", looks, said, words)
+	}
+}
+
+// judgeBothForms judges the request with Go values, as newer API servers do, and with maps.
+func judgeBothForms(t *testing.T, p *policy, r request, words string) {
+	t.Helper()
+	judge(t, p, r, words)
+	for _, object := range []*runtime.Object{&r.before, &r.after} {
+		if *object != nil {
+			*object = mapsOf(t, *object)
+		}
+	}
+	judge(t, p, r, words)
+}
+
+func TestStolenTokenKeepsNothingThatNoScaledDeploymentOwns(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_deployments.yaml")
+	owner := asking("web", testkit.Deployment("shop", "web").Spec.Template)
+	made := func(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := answering(owner)
+		for _, change := range changes {
+			change(d)
+		}
+		return d
+	}
+	another := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "coredns", UID: "of-coredns"}
+	pod := func(change func(*corev1.PodSpec)) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec) }
+	}
+	container := func(change func(*corev1.Container)) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec.Containers[0]) }
+	}
+	secure := func(s corev1.SecurityContext) func(*appsv1.Deployment) {
+		return container(func(c *corev1.Container) { c.SecurityContext = &s })
+	}
+	withAnother := func(d *appsv1.Deployment) { d.OwnerReferences = append(d.OwnerReferences, another) }
+	finalized := func(d *appsv1.Deployment) { d.Finalizers = []string{metav1.FinalizerOrphanDependents} }
+	hostPath := pod(func(p *corev1.PodSpec) {
+		p.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+	})
+	const owners, finalizers, system, node, label = "may not add an owner", "may not add a finalizer", "namespace of the cluster itself", "access to the node", "must label"
+	for name, c := range map[string]struct {
+		before, after *appsv1.Deployment
+		namespace     string
+		labels        map[string]string
+		says          string
+	}{
+		"an ordinary one":                         {after: made()},
+		"beside another owner":                    {after: made(withAnother), says: owners},
+		"with another owner later":                {before: made(), after: made(withAnother), says: owners},
+		"with the other owner that it has":        {before: made(withAnother), after: made(withAnother)},
+		"without the other owner that it has":     {before: made(withAnother), after: made()},
+		"with a finalizer":                        {after: made(finalized), says: finalizers},
+		"with a finalizer later":                  {before: made(), after: made(finalized), says: finalizers},
+		"with the finalizer that it has":          {before: made(finalized), after: made(finalized)},
+		"without the label":                       {after: made(func(d *appsv1.Deployment) { d.Labels = nil }), says: label},
+		"with another's label":                    {after: made(func(d *appsv1.Deployment) { d.Labels[v1beta1.ScaledDeploymentLabel] = "api" }), says: label},
+		"without the label later":                 {before: made(), after: made(func(d *appsv1.Deployment) { d.Labels = nil }), says: label},
+		"in kube-system":                          {after: made(), namespace: "kube-system", says: system},
+		"in openshift-monitoring":                 {after: made(), namespace: "openshift-monitoring", says: system},
+		"in a namespace that only sounds so":      {after: made(), namespace: "kubernetes"},
+		"on the host's network":                   {after: made(pod(func(p *corev1.PodSpec) { p.HostNetwork = true })), says: node},
+		"among the host's processes":              {after: made(pod(func(p *corev1.PodSpec) { p.HostPID = true })), says: node},
+		"with the host's IPC":                     {after: made(pod(func(p *corev1.PodSpec) { p.HostIPC = true })), says: node},
+		"with a folder of the host":               {after: made(hostPath), says: node},
+		"with a folder of the host later":         {before: made(), after: made(hostPath), says: node},
+		"with the folder of the host that it has": {before: made(hostPath), after: made(hostPath)},
+		"privileged":                              {after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), says: node},
+		"explicitly not privileged":               {after: made(secure(corev1.SecurityContext{Privileged: ptr.To(false)}))},
+		"with all of /proc":                       {after: made(secure(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)})), says: node},
+		"with the capability to administrate":     {after: made(secure(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN", "SYS_ADMIN"}}})), says: node},
+		"with a default capability":               {after: made(secure(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}, Drop: []corev1.Capability{"ALL"}}}))},
+		"with a process of the Windows host":      {after: made(secure(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}})), says: node},
+		"with all pods on the Windows host": {after: made(pod(func(p *corev1.PodSpec) {
+			p.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}
+		})), says: node},
+		"with a port of the host": {after: made(container(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}} })), says: node},
+		"with a privileged init container": {after: made(pod(func(p *corev1.PodSpec) {
+			p.InitContainers = []corev1.Container{{Name: "init", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
+		})), says: node},
+		"privileged, where the administrator wants it": {
+			after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+		},
+		"privileged, where the administrator does not": {
+			after: made(secure(corev1.SecurityContext{Privileged: ptr.To(true)})), labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}, says: node,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{resource: "deployments", after: c.after, namespace: c.namespace, labels: c.labels}
+			if c.before != nil {
+				r.before = c.before
+			}
+			judgeBothForms(t, p, r, c.says)
+		})
+	}
+}
+
+// filledTemplate is a template in which every field is set.
+func filledTemplate(t *testing.T) (template corev1.PodTemplateSpec) {
+	t.Helper()
+	fill(t, reflect.ValueOf(&template).Elem())
+	return template
+}
+
+// The fields of a pod template that the operator may set to values that the
+// ScaledDeployment does not ask for: CPU and memory, amounts that the API server rewrites,
+// and parts that it sets by default. None decides what runs, as whom, or what it reads.
+var (
+	freeOfPod = []string{
+		// The ReplicaSet controller copies nothing else of the metadata to pods.
+		".metadata.creationTimestamp", ".metadata.deletion", ".metadata.gener", ".metadata.managedFields", ".metadata.name", ".metadata.ownerReferences",
+		".metadata.resourceVersion", ".metadata.selfLink", ".metadata.uid",
+		".spec.affinity", ".spec.overhead", ".spec.resources", ".spec.tolerations", ".spec.topologySpreadConstraints",
+		".spec.volumes[].downwardAPI", ".spec.volumes[].emptyDir", ".spec.volumes[].ephemeral", ".spec.volumes[].image.pullPolicy",
+		".spec.volumes[].configMap.defaultMode", ".spec.volumes[].projected.default", ".spec.volumes[].secret.defaultMode",
+		".spec.volumes[].projected.sources[].downwardAPI", ".spec.volumes[].projected.sources[].serviceAccountToken.expirationSeconds",
+	}
+	freeOfContainer = []string{
+		".imagePullPolicy", ".lifecycle", ".livenessProbe", ".ports", ".readinessProbe", ".resizePolicy",
+		".resources.limits", ".resources.requests", ".startupProbe", ".stdin", ".terminationMessage", ".tty",
+		".envFrom[].configMapRef.optional", ".envFrom[].secretRef.optional",
+		".env[].valueFrom.configMapKeyRef.optional", ".env[].valueFrom.fileKeyRef.optional", ".env[].valueFrom.secretKeyRef.optional",
+		".env[].valueFrom.fieldRef.apiVersion", ".env[].valueFrom.resourceFieldRef.containerName", ".env[].valueFrom.resourceFieldRef.divisor",
+	}
+	// guarded are parts of the free fields that are not free.
+	guarded = []string{".exec.command", ".hostPort", ".httpGet.host", ".tcpSocket.host", "[new]", "limits[a]", "requests[a]"}
+)
+
+func isFree(path string) bool {
+	begins := func(path string, prefixes []string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	}
+	if begins(path, freeOfPod) {
+		return true
+	}
+	for _, list := range []string{".spec.containers[]", ".spec.initContainers[]"} {
+		if inside, ok := strings.CutPrefix(path, list); ok && begins(inside, freeOfContainer) {
+			return !slices.ContainsFunc(guarded, func(end string) bool { return strings.Contains(inside, end) })
+		}
+	}
+	return false
+}
+
+func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_owned.yaml")
+	owner := asking("web", filledTemplate(t))
+	owner.Spec.Template.Spec.HostNetwork = false // Otherwise, ports of the node follow from it.
+	params := mapsOf(t, owner)
+	after := answering(owner)
+	r := request{resource: "deployments", params: params, after: after}
+	judgeBothForms(t, p, r, "")
+	alone, fields := map[int]bool{}, 0
+	walk(t, reflect.ValueOf(&after.Spec.Template).Elem(), "", func(path, done string) {
+		if done == "removed" || done == "extended" || path == ".spec.hostNetwork" {
+			return // The API server omits what is empty, and refuses a second entry with the same name.
+		}
+		fields++
+		forms := map[string]runtime.Object{"as Go": after}
+		if fields%10 == 0 { // They are slow.
+			forms["as maps"] = mapsOf(t, after)
+		}
+		for form, object := range forms {
+			r.after = object
+			_, refuses := p.asks(t, r)
+			if len(refuses) == 1 {
+				alone[refuses[0]] = true
+			}
+			if passes := len(refuses) == 0; passes != isFree(path) {
+				t.Errorf("%s %s passes (%s): %t", path, done, form, passes)
+			}
+		}
+	})
+	for i, v := range p.spec.Validations {
+		if !alone[i] && i > 1 {
+			t.Errorf("validation %d is not needed: %s", i, v.Message)
+		}
+	}
+	t.Logf("%d changes", fields)
+}
+
+// A policy that runs out of its budget refuses what users ask for.
+func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
+	t.Parallel()
+	template := testkit.Deployment("shop", "web").Spec.Template
+	template.Spec.Containers = nil
+	for c := range 10 {
+		container := testkit.Container(fmt.Sprintf("app-%d", c))
+		for i := range 100 {
+			name := fmt.Sprintf("KEY_NUMBER_%d", i)
+			container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: strings.Repeat("value", 10)})
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/mnt/" + name})
+		}
+		template.Spec.Containers = append(template.Spec.Containers, container)
+	}
+	for i := range 100 {
+		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
+			Name:         fmt.Sprintf("KEY_NUMBER_%d", i),
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: fmt.Sprintf("secret-%d", i)}},
+		})
+	}
+	owner := asking("web", template)
+	made := answering(owner)
+	extended := answering(owner)
+	extended.Spec.Template.Spec.Containers[0].Env = append(extended.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "OF_ANOTHER_WRITER"})
+	for _, file := range []string{"operator_deployments.yaml", "operator_owned.yaml"} {
+		p := compiled(t, file)
+		for name, r := range map[string]request{
+			"created":                       {after: made},
+			"changed":                       {before: made, after: made},
+			"changed beside another writer": {before: extended, after: extended},
+		} {
+			r.resource, r.params = "deployments", mapsOf(t, owner)
+			start := time.Now()
+			_, refuses, says, cost := p.evaluates(t, r)
+			t.Logf("%s, %s: %d %%, %v", file, name, cost*100/celconfig.RuntimeCELCostBudget, time.Since(start))
+			if len(refuses) > 0 || cost > celconfig.RuntimeCELCostBudget/4 {
+				t.Errorf("%s, %s: costs %d of %d; refused by %q", file, name, cost, celconfig.RuntimeCELCostBudget, says)
+			}
+		}
+	}
+}
+
+// Each parameter can only refuse. So the policy does not judge what names another
+// ScaledDeployment, and the binding refuses to create anything where there is none.
+func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_owned.yaml")
+	template := testkit.Deployment("shop", "web").Spec.Template
+	owner := asking("web", template)
+	named := asking("web", template)
+	named.Spec.DeploymentName = "shop-web"
+	with := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := answering(owner)
+		change(d)
+		return d
+	}
+	for name, c := range map[string]struct {
+		before, after *appsv1.Deployment
+		owner         *v1beta1.ScaledDeployment
+		passes        string // "by" if the policy must not look at it
+		says          string
+	}{
+		"as it asks":                         {after: answering(owner), owner: owner},
+		"with another UID":                   {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "invented" }), owner: owner, says: "UID is another"},
+		"with another name":                  {after: with(func(d *appsv1.Deployment) { d.Name = "more" }), owner: owner, says: "that the ScaledDeployment names"},
+		"with the name that it asks for":     {after: with(func(d *appsv1.Deployment) { d.Name = "shop-web" }), owner: named},
+		"with its own name instead":          {after: answering(owner), owner: named, says: "that the ScaledDeployment names"},
+		"changed before it is replaced":      {before: answering(owner), after: answering(owner), owner: named},
+		"with a container of another writer": {before: with(extra), after: with(extra), owner: owner},
+		"with a container of its own":        {before: answering(owner), after: with(extra), owner: owner, says: "changes a container"},
+		"without its command": {
+			after: answering(owner), owner: func() *v1beta1.ScaledDeployment {
+				o := asking("web", *template.DeepCopy())
+				o.Spec.Template.Spec.Containers[0].Command = []string{"serve"}
+				return o
+			}(), says: "changes a container",
+		},
+		"without its security context": {
+			after: answering(owner), owner: func() *v1beta1.ScaledDeployment {
+				o := asking("web", *template.DeepCopy())
+				o.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}
+				return o
+			}(), says: "security context",
+		},
+		"of another one": {after: with(func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "api" }), owner: owner, passes: "by"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{resource: "deployments", after: c.after, params: mapsOf(t, c.owner)}
+			if c.before != nil {
+				r.before = c.before
+			}
+			if c.passes == "by" {
+				if looks, _ := p.asks(t, r); looks {
+					t.Error("the policy looks at it")
+				}
+				return
+			}
+			judgeBothForms(t, p, r, c.says)
+		})
+	}
+	_, bindings := read(t, "operator_owned.yaml")
+	for operation, want := range map[admissionregistrationv1.OperationType]admissionregistrationv1.ParameterNotFoundActionType{
+		admissionregistrationv1.Create: admissionregistrationv1.DenyAction,
+		admissionregistrationv1.Update: admissionregistrationv1.AllowAction,
+	} {
+		at := slices.IndexFunc(bindings, func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+			return slices.Equal(b.Spec.MatchResources.ResourceRules[0].Operations, []admissionregistrationv1.OperationType{operation})
+		})
+		if at < 0 || *bindings[at].Spec.ParamRef.ParameterNotFoundAction != want || bindings[at].Spec.ParamRef.Selector == nil {
+			t.Errorf("%s is not bound with %s: %+v", operation, want, bindings)
+		}
+	}
+}
+
+// extra adds a container that no ScaledDeployment asks for.
+func extra(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("extra"))
+}
+
+func TestStolenTokenWritesOnlyItsOwnObjects(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_objects.yaml")
+	for resource, ours := range map[string]string{
+		"leases": "verticalscaler.autoscaling.verticalscaler.io", "networkpolicies": "verticalscaler-operator-ingress",
+		"prometheusrules": "verticalscaler-operator", "servicemonitors": "verticalscaler-operator",
+	} {
+		named := func(name string) runtime.Object {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "somewhere"}}
+		}
+		for name, c := range map[string]struct {
+			r    request
+			says string
+		}{
+			"creating ours":                       {request{after: named(ours)}, ""},
+			"changing ours":                       {request{before: named(ours), after: named(ours)}, ""},
+			"deleting ours":                       {request{before: named(ours)}, ""},
+			"creating another":                    {request{after: named("deny-all")}, "only its own objects"},
+			"changing another":                    {request{before: named("deny-all"), after: named("deny-all")}, "only its own objects"},
+			"deleting another":                    {request{before: named("deny-all")}, "only its own objects"},
+			"creating one by that name elsewhere": {request{after: named(ours), namespace: "kube-system"}, "only in its own namespace"},
+		} {
+			t.Run(resource+", "+name, func(t *testing.T) {
+				c.r.resource = resource
+				if c.r.namespace == "" {
+					c.r.namespace = "somewhere"
+				}
+				judge(t, p, c.r, c.says)
+			})
+		}
+	}
+}
+
+func TestStolenTokenHasNobodyElseScraped(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_objects.yaml")
+	for name, c := range map[string]struct{ spec, says string }{
+		"the operator's own pods":           {`{endpoints: [{port: metrics, path: /metrics, scheme: https}]}`, ""},
+		"pods of its namespace, explicitly": {`{namespaceSelector: {}, endpoints: [{port: metrics}]}`, ""},
+		"pods of every namespace":           {`{namespaceSelector: {any: true}, endpoints: [{port: metrics}]}`, "only its own Service"},
+		"pods of another namespace":         {`{namespaceSelector: {matchNames: [shop]}, endpoints: [{port: metrics}]}`, "only its own Service"},
+		"its pods through a proxy":          {`{endpoints: [{port: metrics}, {port: metrics, proxyUrl: "http://thief.example.com"}]}`, "not through a proxy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var spec map[string]any
+			if err := yaml.Unmarshal([]byte(c.spec), &spec); err != nil {
+				t.Fatal(err)
+			}
+			monitor := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+			monitor.SetName("verticalscaler-operator")
+			judge(t, p, request{resource: "servicemonitors", namespace: "somewhere", after: monitor}, c.says)
+		})
+	}
+}
+
+func TestStolenRightsOfUsersForgeNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "checkpoints.yaml")
+	checkpoint := func(changes ...func(*v1beta1.VerticalScalerCheckpoint)) runtime.Object {
+		c := &v1beta1.VerticalScalerCheckpoint{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: []metav1.OwnerReference{{Kind: "VerticalScaler", Name: "web", UID: "1"}}},
+			Spec:       v1beta1.VerticalScalerCheckpointSpec{DeploymentName: "web"},
+		}
+		for _, change := range changes {
+			change(c)
+		}
+		return mapsOf(t, c)
+	}
+	forged := func(c *v1beta1.VerticalScalerCheckpoint) { c.Spec.DeploymentName = "api" }
+	adopted := func(c *v1beta1.VerticalScalerCheckpoint) {
+		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{Kind: "VerticalScaler", Name: "api", UID: "2"})
+	}
+	orphaned := func(c *v1beta1.VerticalScalerCheckpoint) { c.OwnerReferences = nil }
+	labelled := func(c *v1beta1.VerticalScalerCheckpoint) {
+		c.Labels, c.Finalizers = map[string]string{"a": "b"}, []string{"foregroundDeletion"}
+	}
+	for name, c := range map[string]struct {
+		before, after runtime.Object
+		refused       bool
+	}{
+		"creating one":                  {after: checkpoint(), refused: true},
+		"changing what was learned":     {before: checkpoint(), after: checkpoint(forged), refused: true},
+		"changing whose it is":          {before: checkpoint(), after: checkpoint(adopted), refused: true},
+		"labelling one":                 {before: checkpoint(), after: checkpoint(labelled)},
+		"removing its owner":            {before: checkpoint(), after: checkpoint(orphaned)},
+		"storing it in another version": {before: checkpoint(), after: checkpoint()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{user: "dev", resource: "verticalscalercheckpoints", before: c.before, after: c.after}
+			if looks, _, says := p.answers(t, r); looks != c.refused || (len(says) > 0) != c.refused {
+				t.Errorf("looked at: %t, refused by %q", looks, says)
+			}
+			r.may = may{"delete validatingadmissionpolicies/verticalscaler-checkpoints"}
+			if _, _, says := p.answers(t, r); len(says) > 0 {
+				t.Errorf("an administrator is refused by %q", says)
+			}
+			r.user, r.may = operator, nil
+			if looks, _ := p.asks(t, r); looks {
+				t.Error("the operator is looked at")
+			}
+		})
+	}
+}

@@ -1,0 +1,278 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// warning are the policies that warn, by the kind of the written object.
+func warning(t *testing.T) map[string][]*policy {
+	t.Helper()
+	specs, targets := compiled(t, "warnings.yaml"), compiled(t, "warnings_target.yaml")
+	return map[string][]*policy{"verticalscalers": {specs, targets}, "scaleddeployments": {specs}}
+}
+
+// containersOfWeb are the containers of the Deployment, or of the ScaledDeployment: app and
+// proxy have limits, batch has none. cache is a native sidecar, and migrate an init container that ends.
+func containersOfWeb() (containers, initContainers []corev1.Container) {
+	app, proxy, batch, cache := testkit.Container("app"), testkit.Container("proxy"), testkit.Container("batch"), testkit.Container("cache")
+	migrate := testkit.Container("migrate")
+	delete(proxy.Resources.Limits, "cpu")
+	batch.Resources.Limits = nil
+	cache.Resources.Limits["cpu"] = resource.MustParse("3")
+	cache.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	return []corev1.Container{app, proxy, batch}, []corev1.Container{migrate, cache}
+}
+
+// podOfWeb is the pod spec of web, as in JSON.
+func podOfWeb(t *testing.T) map[string]any {
+	t.Helper()
+	pod := corev1.PodSpec{}
+	pod.Containers, pod.InitContainers = containersOfWeb()
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sizing is the part of a spec that a scaler and a ScaledDeployment share, from YAML, with
+// the policies of containers.
+func sizing(t *testing.T, policies string) map[string]any {
+	t.Helper()
+	var list []any
+	if err := yaml.Unmarshal([]byte(policies), &list); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"resourcePolicy": map[string]any{"containerPolicies": list}}
+}
+
+// writing returns an object of the kind with these policies. No policies mean no object.
+func writing(t *testing.T, kind, policies string) runtime.Object {
+	t.Helper()
+	if policies == "" {
+		return nil
+	}
+	spec := sizing(t, policies)
+	if kind == "verticalscalers" {
+		spec["deploymentName"] = "web"
+	} else {
+		spec = map[string]any{"scaling": spec, "template": map[string]any{"spec": podOfWeb(t)}}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "metadata": map[string]any{"namespace": "shop", "name": "web"}, "spec": spec,
+	}}
+}
+
+// deploymentNamed is the Deployment web under a name, as the API server passes parameters.
+func deploymentNamed(name string) runtime.Object {
+	d := testkit.Deployment("shop", name)
+	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
+	d.Spec.Template.Spec.Containers, d.Spec.Template.Spec.InitContainers = containersOfWeb()
+	return d
+}
+
+// warned returns the warnings for a request, in a namespace with two Deployments.
+func warned(t *testing.T, by []*policy, r request) (out []string) {
+	t.Helper()
+	if r.user == "" {
+		r.user = "someone"
+	}
+	for _, p := range by {
+		if p.spec.ParamKind == nil {
+			_, _, says := p.answers(t, r)
+			out = append(out, says...)
+			continue
+		}
+		for _, name := range []string{"api", "web"} {
+			r.params = deploymentNamed(name)
+			_, _, says := p.answers(t, r)
+			out = append(out, says...)
+		}
+	}
+	return out
+}
+
+// A warning says what is wrong with which container, and nothing else is warned about.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	policies := warning(t)
+	const (
+		cpu     = "Implausible bounds: %s. CPU is in cores: 500m is half a core"
+		memory  = "Implausible bounds: %s. Memory without a unit is in bytes: 512Mi is half of 1Gi"
+		nobody  = "has no container %s"
+		limited = "requests stay at or below the limits"
+	)
+	bounds := func(format string, list ...string) string { return fmt.Sprintf(format, strings.Join(list, ", ")) }
+	for name, c := range map[string]struct {
+		before, after string // container policies; none for no object
+		says          []string
+	}{
+		"no policy":           {after: `[]`},
+		"plausible bounds":    {after: `[{containerName: app, minAllowed: {cpu: 10m, memory: 16Mi}, maxAllowed: {cpu: 4, memory: 8Gi}}]`},
+		"the widest bounds":   {after: `[{containerName: app, minAllowed: {cpu: 1m, memory: 1Mi}, maxAllowed: {cpu: 399, memory: 1023Gi}}]`},
+		"the highest minimum": {after: `[{containerName: app, minAllowed: {cpu: "49", memory: 255Gi}}]`},
+		"the lowest maximum":  {after: `[{containerName: app, maxAllowed: {cpu: 10m, memory: 1048576}}]`},
+		"cores for millicores": {
+			after: `[{containerName: app, minAllowed: {cpu: 400}}]`, says: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
+		},
+		"cores for millicores in a string, for any container": {
+			after: `[{containerName: "*", minAllowed: {cpu: "50"}}]`, says: []string{bounds(cpu, "minAllowed.cpu 50 of container *")},
+		},
+		"cores for millicores, twice in each of two containers": {
+			after: `[{containerName: app, minAllowed: {cpu: 100}, maxAllowed: {cpu: 500}}, {containerName: proxy, maxAllowed: {cpu: 1k}, startupBoost: {cpu: {type: Quantity, quantity: 200}}}]`,
+			says: []string{bounds(cpu, "minAllowed.cpu 100 of container app", "maxAllowed.cpu 500 of container app",
+				"maxAllowed.cpu 1k of container proxy", "startupBoost.cpu.quantity 200 of container proxy")},
+		},
+		"millicores for cores": {
+			after: `[{containerName: app, maxAllowed: {cpu: 4m}}]`, says: []string{bounds(cpu, "maxAllowed.cpu 4m of container app")},
+		},
+		"memory without a unit": {
+			after: `[{containerName: app, minAllowed: {memory: 2048}, maxAllowed: {memory: "8192"}}]`,
+			says:  []string{bounds(memory, "minAllowed.memory 2048 of container app", "maxAllowed.memory 8192 of container app")},
+		},
+		"memory in Gi for Mi": {
+			after: `[{containerName: app, minAllowed: {memory: 512Gi}, maxAllowed: {memory: 1024Gi}}]`,
+			says:  []string{bounds(memory, "minAllowed.memory 512Gi of container app", "maxAllowed.memory 1024Gi of container app")},
+		},
+		"both, in the bounds of limits": {
+			after: `[{containerName: app, limits: {minAllowed: {cpu: 200, memory: 4096}, maxAllowed: {cpu: 800, memory: 2Ti}}}]`,
+			says: []string{
+				bounds(cpu, "limits.minAllowed.cpu 200 of container app", "limits.maxAllowed.cpu 800 of container app"),
+				bounds(memory, "limits.minAllowed.memory 4096 of container app", "limits.maxAllowed.memory 2Ti of container app"),
+			},
+		},
+		"bounds of a container that is left alone": {after: `[{containerName: app, mode: "Off", minAllowed: {cpu: 400}}]`},
+		"bounds that stay": {
+			before: `[{containerName: app, minAllowed: {cpu: 400}}]`, after: `[{containerName: app, minAllowed: {cpu: 400}}, {containerName: proxy, mode: "Off"}]`,
+		},
+		"a policy that changes beside its bounds": {
+			before: `[{containerName: app, minAllowed: {cpu: 400}}]`, after: `[{containerName: app, minAllowed: {cpu: 400}, maxAllowed: {cpu: 410m}}]`,
+			says: []string{bounds(cpu, "minAllowed.cpu 400 of container app")},
+		},
+		"containers that exist": {after: `[{containerName: app}, {containerName: cache}, {containerName: "*"}]`},
+		"containers that do not exist": {
+			before: `[{containerName: ap}]`, after: `[{containerName: ap}, {containerName: b}]`, says: []string{fmt.Sprintf(nobody, "ap, b")},
+		},
+		"an init container that ends, which is not sized": {
+			after: `[{containerName: migrate}]`, says: []string{fmt.Sprintf(nobody, "migrate")},
+		},
+		"one that a webhook adds, and that is left alone": {after: `[{containerName: istio-proxy, mode: "Off"}]`},
+		"limits that stay": {
+			after: `[{containerName: app, controlledValues: RequestsOnly}]`, says: []string{limited + "|app cpu 200m, app memory 256Mi."},
+		},
+		"limits that stay, of any container": {
+			after: `[{containerName: "*", controlledValues: RequestsOnly}]`, says: []string{limited + "|app cpu 200m, app memory 256Mi, proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
+		},
+		"limits that stay, of any other container": {
+			after: `[{containerName: app}, {containerName: "*", controlledValues: RequestsOnly}]`, says: []string{limited + "|: proxy memory 256Mi, cache cpu 3, cache memory 256Mi."},
+		},
+		"limits of an unmanaged resource":     {after: `[{containerName: proxy, controlledValues: RequestsOnly, controlledResources: [cpu]}]`},
+		"limits that the maximum respects":    {after: `[{containerName: app, controlledValues: RequestsOnly, maxAllowed: {cpu: 0.2, memory: 128Mi}}]`},
+		"a maximum above the limit":           {after: `[{containerName: proxy, controlledValues: RequestsOnly, maxAllowed: {memory: 257Mi}}]`, says: []string{limited + "|: proxy memory 256Mi."}},
+		"no limits":                           {after: `[{containerName: batch, controlledValues: RequestsOnly}]`},
+		"limits of an unmanaged container":    {after: `[{containerName: app, controlledValues: RequestsOnly, mode: "Off"}]`},
+		"limits that follow":                  {after: `[{containerName: app, controlledValues: RequestsAndLimits}]`},
+		"limits that stayed, and stay so":     {before: `[{containerName: app, controlledValues: RequestsOnly}]`, after: `[{containerName: app, controlledValues: RequestsOnly}, {containerName: batch}]`},
+		"RequestsOnly, and a foreign wording": {after: `[{containerName: nobody, controlledValues: RequestsOnly}]`, says: []string{fmt.Sprintf(nobody, "nobody")}},
+	} {
+		for kind, by := range policies {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				r := request{resource: kind, before: writing(t, kind, c.before), after: writing(t, kind, c.after)}
+				got := warned(t, by, r)
+				if len(got) != len(c.says) {
+					t.Fatalf("got %q, want %q", got, c.says)
+				}
+				for i, words := range c.says {
+					for word := range strings.SplitSeq(words, "|") {
+						if !strings.Contains(got[i], word) {
+							t.Errorf("got %q, want %q", got[i], word)
+						}
+					}
+					if len(got[i]) > 5<<10 || strings.Contains(got[i], "\n") {
+						t.Errorf("the API server does not show %q", got[i])
+					}
+				}
+				r.user = operator
+				if got := warned(t, by, r); len(got) > 0 {
+					t.Errorf("the operator is warned: %q", got)
+				}
+			})
+		}
+	}
+}
+
+// Labelling an object does not question it again, and another Deployment does.
+func TestOnlyNewSpecsAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	const policies = `[{containerName: proxy, controlledValues: RequestsOnly}, {containerName: nobody}]`
+	warning := warning(t)
+	for kind, by := range warning {
+		before, after := writing(t, kind, policies), writing(t, kind, policies)
+		after.(*unstructured.Unstructured).SetLabels(map[string]string{"a": "b"})
+		if got := warned(t, by, request{resource: kind, before: before, after: after}); len(got) > 0 {
+			t.Errorf("labelling one of %s warns: %q", kind, got)
+		}
+	}
+	before := writing(t, "verticalscalers", policies)
+	spec, _ := before.(*unstructured.Unstructured).Object["spec"].(map[string]any)
+	spec["deploymentName"] = "api"
+	if got := warned(t, warning["verticalscalers"], request{resource: "verticalscalers", before: before, after: writing(t, "verticalscalers", policies)}); len(got) != 2 {
+		t.Errorf("another Deployment warns: %q", got)
+	}
+}
+
+// What the API server lets users write is evaluated within its budget.
+func TestTheLargestSpecsAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	var policies []string
+	for i := range 32 { // the most that the CRD allows
+		name := fmt.Sprintf("container-with-a-name-of-sixty-three-characters-%015d", i)
+		policies = append(policies, fmt.Sprintf(`{containerName: %s, controlledValues: RequestsOnly, minAllowed: {cpu: 100, memory: 2048},
+			maxAllowed: {cpu: 1k, memory: 4096}, limits: {minAllowed: {cpu: 100, memory: 2048}, maxAllowed: {cpu: 1k, memory: 4096}}}`, name))
+	}
+	all := "[" + strings.Join(policies, ",") + "]"
+	for kind, by := range warning(t) {
+		for i, p := range by {
+			looks, refuses, says := p.answers(t, request{user: "someone", resource: kind, after: writing(t, kind, all), params: deploymentNamed("web")})
+			if !looks || len(refuses) == 0 {
+				t.Errorf("policy %d looks at %s: %t, and warns %d times", i, kind, looks, len(refuses))
+			}
+			if i := slices.IndexFunc(says, func(s string) bool { return strings.Contains(s, "budget") || strings.Contains(s, "exceed") }); i >= 0 {
+				t.Error(says[i])
+			}
+		}
+	}
+}
+
+// The kinds and fields of a parameter are those of a Deployment, whose other fields matter
+// to no warning.
+func TestADeploymentThatIsNotNamedIsNotLookedAt(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "warnings_target.yaml")
+	looked := map[string]bool{}
+	for _, name := range []string{"api", "web", "web-2"} {
+		looked[name], _ = p.asks(t, request{
+			user: "someone", resource: "verticalscalers", after: writing(t, "verticalscalers", `[]`), params: deploymentNamed(name),
+		})
+	}
+	if diff := cmp.Diff(map[string]bool{"api": false, "web": true, "web-2": false}, looked); diff != "" {
+		t.Error(diff)
+	}
+}

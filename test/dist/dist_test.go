@@ -1,0 +1,156 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dist tests the files that users apply by URL: together they have the objects of all
+// components, and each works with the operator that dist/install.yaml installs.
+package dist
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// prefix is in front of each name in dist. New objects of Grafana and Argo CD's own ConfigMap
+// come from a generator, and are tested with their component.
+const prefix = "verticalscaler-"
+
+// Components that change other objects, or that are bound in namespaces of the user's choice,
+// have no file of their own.
+var withoutFile = []string{"aggregated-roles", "high-availability", "namespaced-roles", "own-namespace", "watch-namespaces"}
+
+// objectsIn returns the objects in the files, without lists of a kustomization.
+func objectsIn(t *testing.T, paths ...string) (objects []unstructured.Unstructured) {
+	t.Helper()
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+		for {
+			var o unstructured.Unstructured
+			if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+func filesOf(t *testing.T, pattern ...string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(append([]string{testkit.Root()}, pattern...)...))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%v: %d files, %v", pattern, len(found), err)
+	}
+	return found
+}
+
+// words compares texts without their white space: kustomize folds long expressions at other
+// places.
+var words = cmp.Comparer(func(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) })
+
+// key identifies an object by its kind and name.
+func key(kind, name string) string { return kind + " " + name }
+
+func TestEveryComponentIsInAFile(t *testing.T) {
+	published := map[string]unstructured.Unstructured{}
+	for _, o := range objectsIn(t, filesOf(t, "dist", "*.yaml")...) {
+		published[key(o.GetKind(), o.GetName())] = o
+	}
+	for _, folder := range filesOf(t, "config", "components", "*") {
+		component := filepath.Base(folder)
+		count := 0
+		for _, o := range objectsOf(t, folder) {
+			count++
+			got, found := published[key(o.GetKind(), prefix+o.GetName())]
+			if !found {
+				t.Errorf("no file of dist has %s %s%s of the component %s: add it to make dist", o.GetKind(), prefix, o.GetName(), component)
+				continue
+			}
+			for _, field := range []string{"spec", "rules"} {
+				if diff := cmp.Diff(renamed(o)[field], got.Object[field], words); diff != "" {
+					t.Errorf("%s %s, run make dist (-component +dist):\n%s", o.GetKind(), o.GetName(), diff)
+				}
+			}
+		}
+		if count == 0 && !slices.Contains(withoutFile, component) {
+			if _, err := os.Stat(filepath.Join(testkit.Root(), "dist", component+".yaml")); err != nil {
+				t.Errorf("the component %s: %v", component, err)
+			}
+		}
+	}
+}
+
+// objectsOf returns the objects that a component adds: the files in its list of resources.
+func objectsOf(t *testing.T, folder string) []unstructured.Unstructured {
+	t.Helper()
+	if slices.Contains(withoutFile, filepath.Base(folder)) {
+		return nil
+	}
+	kustomization := objectsIn(t, filepath.Join(folder, "kustomization.yaml"))[0]
+	resources, _, err := unstructured.NestedStringSlice(kustomization.Object, "resources")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, resource := range resources {
+		paths = append(paths, filepath.Join(folder, resource))
+	}
+	return objectsIn(t, paths...)
+}
+
+// renamed returns an object that refers to others as kustomize writes it: a policy's binding
+// names the policy with the prefix.
+func renamed(o unstructured.Unstructured) map[string]any {
+	spec, _ := o.Object["spec"].(map[string]any)
+	if name, found := spec["policyName"].(string); found {
+		spec["policyName"] = prefix + name
+	}
+	return o.Object
+}
+
+// A binding for an account that does not exist grants nothing, and nobody is told.
+func TestEveryBindingNamesAnAccountThatExists(t *testing.T) {
+	var accounts []string
+	objects := objectsIn(t, filesOf(t, "dist", "*.yaml")...)
+	for _, o := range objects {
+		if o.GetKind() == "ServiceAccount" {
+			accounts = append(accounts, o.GetNamespace()+"/"+o.GetName())
+		}
+	}
+	bindings := 0
+	for _, o := range objects {
+		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, subject := range subjects {
+			s, _ := subject.(map[string]any)
+			account, _ := s["name"].(string)
+			namespace, _ := s["namespace"].(string)
+			if account = namespace + "/" + account; s["kind"] != "ServiceAccount" || !slices.Contains(accounts, account) {
+				t.Errorf("%s %s grants its rights to %v, but the accounts are %q", o.GetKind(), o.GetName(), s, accounts)
+			}
+			bindings++
+		}
+	}
+	if bindings < 8 {
+		t.Errorf("dist holds only %d bindings", bindings)
+	}
+}

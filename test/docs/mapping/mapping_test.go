@@ -1,0 +1,290 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
+	return scheme, mapper
+}
+
+// A server serves the lists and watches of a manager from memory. Informers, handlers, queue and
+// controller are those of a cluster.
+type server struct {
+	scalers, deployments *cachetesting.FakeControllerSource
+	cache                cache.Cache
+
+	mu   sync.Mutex
+	seen map[string]string // of each scaler's Deployment, by its last reconcile
+}
+
+type memory struct {
+	*cachetesting.FakeControllerSource
+}
+
+func (memory) IsWatchListSemanticsUnSupported() bool { return true }
+
+func start(tb testing.TB, fill func(*server)) *server {
+	tb.Helper()
+	s := &server{scalers: cachetesting.NewFakeControllerSource(), deployments: cachetesting.NewFakeControllerSource(), seen: map[string]string{}}
+	if fill != nil {
+		fill(s)
+	}
+	scheme, mapper := known(tb)
+	ctrl.SetLogger(logr.Discard())
+	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{
+		Scheme:         scheme,
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Cache:          cache.Options{NewInformer: s.informer},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(tb.Context())
+	if err := (&Reconciler{mgr.GetClient(), s.act}).SetupWithManager(ctx, mgr); err != nil {
+		tb.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+	})
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		tb.Fatal("the cache does not sync")
+	}
+	s.cache = mgr.GetCache()
+	return s
+}
+
+func (s *server) informer(_ toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	from := s.deployments
+	if _, ok := kind.(*v1beta1.VerticalScaler); ok {
+		from = s.scalers
+	}
+	return toolscache.NewSharedIndexInformer(memory{from}, kind, resync, indexers)
+}
+
+func (s *server) act(_ context.Context, scaler *v1beta1.VerticalScaler, deployment *appsv1.Deployment) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[scaler.Name] = version(deployment)
+	return nil
+}
+
+// sees waits until the scaler has seen this version of its Deployment.
+func (s *server) sees(t *testing.T, scaler, want string) {
+	t.Helper()
+	testkit.Eventually(t, 30*time.Second, func() string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := s.seen[scaler]; got != want {
+			return fmt.Sprintf("scaler %s has seen %q, not %q", scaler, got, want)
+		}
+		return ""
+	})
+}
+
+func aScaler(name, deployment string) *v1beta1.VerticalScaler {
+	s := testkit.Scaler("shop", name, deployment)
+	s.UID, s.Generation = types.UID(name), 1
+	return s
+}
+
+func aDeployment(name, uid string, generation int64) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Generation: generation}}
+}
+
+func TestTheExampleFollowsTheDeployment(t *testing.T) {
+	s := start(t, nil)
+	s.scalers.Add(aScaler("a", "web"))
+	s.sees(t, "a", "absent")
+	s.deployments.Add(aDeployment("web", "1", 1))
+	s.sees(t, "a", "1, generation 1")
+	s.deployments.Modify(aDeployment("web", "1", 2))
+	s.sees(t, "a", "1, generation 2")
+
+	s.scalers.Add(aScaler("b", "web")) // another one of the same Deployment
+	s.deployments.Delete(aDeployment("web", "1", 2))
+	s.sees(t, "a", "absent")
+	s.sees(t, "b", "absent")
+	s.deployments.Add(aDeployment("web", "2", 1))
+	s.sees(t, "a", "2, generation 1")
+	s.sees(t, "b", "2, generation 1")
+
+	retargeted := aScaler("b", "api")
+	retargeted.Generation = 2
+	s.scalers.Modify(retargeted)
+	s.sees(t, "b", "absent")
+	s.deployments.Add(aDeployment("api", "3", 1))
+	s.sees(t, "b", "3, generation 1")
+	s.sees(t, "a", "2, generation 1")
+}
+
+func TestNoChangeEscapesTheExample(t *testing.T) {
+	const many = 1000
+	s := start(t, func(s *server) {
+		for i := range many {
+			s.deployments.Add(aDeployment(fmt.Sprint(i), fmt.Sprint(i), 1))
+		}
+	})
+	var both sync.WaitGroup
+	both.Go(func() {
+		for i := range many {
+			s.scalers.Add(aScaler(fmt.Sprint(i), fmt.Sprint(i)))
+		}
+	})
+	both.Go(func() {
+		for i := range many {
+			s.deployments.Modify(aDeployment(fmt.Sprint(i), fmt.Sprint(i), 2))
+		}
+	})
+	both.Wait()
+	for i := range many {
+		s.sees(t, fmt.Sprint(i), version(aDeployment("", fmt.Sprint(i), 2)))
+	}
+}
+
+// read is the page about the example.
+func read(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "watch-a-deployment.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// The page has the code that these tests run.
+func TestThePageShowsTheExample(t *testing.T) {
+	code, err := os.ReadFile("mapping.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(code), "// The example begins.\n\n")
+	if _, shown, _ := strings.Cut(read(t), "```go\n"); !strings.HasPrefix(shown, example+"```\n") {
+		t.Errorf("docs/watch-a-deployment.md does not show the example of mapping.go:\n%s", example)
+	}
+	lines := 0
+	for line := range strings.Lines(example) {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "//") {
+			lines++
+		}
+	}
+	if lines > 45 {
+		t.Errorf("the example has %d lines", lines)
+	}
+}
+
+// BenchmarkAnEvent is what it costs to find the scaler of a Deployment among ten thousand, for each
+// approach that has to look it up.
+func BenchmarkAnEvent(b *testing.B) {
+	const many = 10_000
+	s := start(b, func(s *server) {
+		for i := range many {
+			s.scalers.Add(aScaler(fmt.Sprint(i), fmt.Sprint(i)))
+		}
+	})
+	deployment := aDeployment("5000", "1", 1)
+	informer, err := s.cache.GetInformer(b.Context(), &v1beta1.VerticalScaler{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	store := informer.(toolscache.SharedIndexInformer).GetIndexer()
+	if err := store.AddIndexers(toolscache.Indexers{"key": func(obj any) ([]string, error) {
+		scaler := obj.(*v1beta1.VerticalScaler)
+		return []string{scaler.Namespace + "/" + scaler.Spec.DeploymentName}, nil
+	}}); err != nil {
+		b.Fatal(err)
+	}
+	inMemory := map[types.NamespacedName][]types.NamespacedName{}
+	for i := range many {
+		key := types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)}
+		inMemory[key] = []types.NamespacedName{key}
+	}
+	owned := aDeployment("5000", "1", 1)
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScaler", Name: "5000", Controller: ptr.To(true)}}
+	owned.Annotations = map[string]string{mark: "5000"}
+
+	list := func(options ...client.ListOption) func() bool {
+		return func() bool {
+			var found v1beta1.VerticalScalerList
+			if err := s.cache.List(b.Context(), &found, append(options, client.InNamespace("shop"))...); err != nil {
+				b.Fatal(err)
+			}
+			return slices.ContainsFunc(found.Items, func(s v1beta1.VerticalScaler) bool { return s.Spec.DeploymentName == deployment.Name })
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		isFound func() bool
+	}{
+		{"the list of an index", list(client.MatchingFields{byDeployment: deployment.Name})},
+		{"the list of an index, uncopied", list(client.MatchingFields{byDeployment: deployment.Name}, client.UnsafeDisableDeepCopy)},
+		{"the list of all, uncopied", list(client.UnsafeDisableDeepCopy)},
+		{"the keys of an index", func() bool {
+			keys, err := store.IndexKeys("key", "shop/"+deployment.Name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return len(keys) == 1
+		}},
+		{"an owner reference", func() bool { return metav1.GetControllerOf(owned).Name == "5000" }},
+		{"an annotation", func() bool { return owned.Annotations[mark] == "5000" }},
+		{"a map in memory", func() bool { return len(inMemory[client.ObjectKeyFromObject(deployment)]) == 1 }},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !tc.isFound() {
+					b.Fatal("the scaler is not found")
+				}
+			}
+		})
+	}
+}

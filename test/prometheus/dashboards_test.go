@@ -1,0 +1,73 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build prometheus
+
+package prometheus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
+)
+
+// A real Prometheus scrapes the operator, while it sizes a Deployment beside a scaler whose Deployment
+// does not exist. No panel of a dashboard is empty, and the values are those of the status.
+func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
+	w := newFixture(t)
+	w.config.Metrics.BindAddress, w.config.Metrics.Secure = freeAddress(t), false
+	w.config.Prometheus.Address = newWay(t, w.namespace, nil).URL // days of usage, for a recommendation
+	w.scale()
+	create(t, testkit.Scaler(w.namespace, "typo", "wbe"))
+	operator := w.start()
+	w.recommends(0)
+	prometheus := live.Start(t, w.config.Metrics.BindAddress, w.namespace)
+	queries := live.Queries(t, map[string]string{"job": live.Job, "target_namespace": w.namespace, "scaler": "web", "container": ".*"})
+	if len(queries) < 30 {
+		t.Fatalf("there are %d queries", len(queries))
+	}
+	testkit.Eventually(t, soon, func() string { return strings.Join(prometheus.Empty(queries), "\n") })
+
+	of := fmt.Sprintf(`target_namespace=%q`, w.namespace)
+	cores := func() string { return fmt.Sprint(float64(w.recommends(0).Target.CPU.MilliValue()) / 1000) }
+	for query, want := range map[string]func() string{
+		`sum(verticalscaler_status{` + of + `})`:                                                                 func() string { return "2" },
+		`sum(verticalscaler_status{` + of + `, reason="WaitingForDeployment"})`:                                  func() string { return "1" },
+		`sum(verticalscaler_container_target{` + of + `, scaler="web", target_container="app", resource="cpu"})`: cores,
+	} {
+		testkit.Eventually(t, soon, func() string {
+			got, err := prometheus.Query(query)
+			if want := want(); err != nil || len(got) != 1 || got[0].Value[1] != want {
+				return fmt.Sprintf("%s = %v, %v; want %s", query, got, err, want)
+			}
+			return ""
+		})
+	}
+
+	// Each metric of the reference is scraped, unless it needs what is not here.
+	elsewhere := []string{"verticalscaler_admission_policy_missing"} // absent until the policies were asked for
+	for _, m := range metrics.All() {
+		if got, err := prometheus.Query(m.Name); err != nil || len(got) == 0 && !slices.Contains(elsewhere, m.Name) {
+			t.Errorf("%s has no series: %v", m.Name, err)
+		}
+	}
+
+	operator.Stop(t)
+	w.config.Metrics.Scalers = metrics.Off
+	w.start()
+	testkit.Eventually(t, soon, func() string {
+		total, err := prometheus.Query(`controller_runtime_active_workers{controller="verticalscaler"}`)
+		if err != nil || len(total) == 0 {
+			return fmt.Sprintf("the operator is not scraped again: %v", err)
+		}
+		if left, err := prometheus.Query(`verticalscaler_status{` + of + `}`); err != nil || len(left) > 0 {
+			return fmt.Sprintf("there are still series about scalers: %v, %v", left, err)
+		}
+		return ""
+	})
+}
