@@ -11,14 +11,6 @@
 // The tests control the usage, and each round of usage counts as a minute. No test waits
 // for a fixed time, and no test depends on the periodic resync unless it says so. The
 // operator of a test watches only the test's namespace, so that tests run in parallel.
-//
-// The operators have the rights of the installed service account and no others, and the
-// admission policies look at all that they write.
-//
-// Usage is dictated by the test, and each round of it counts as a minute. Nothing
-// here waits for a fixed time, and no test rests on the periodic resync unless it
-// says so. The operator of a test watches the test's namespace only, so that tests
-// run side by side.
 package cluster
 
 import (

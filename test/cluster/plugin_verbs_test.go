@@ -53,10 +53,11 @@ func (p plugin) does(command string, words ...string) {
 	}
 }
 
-// apart describes a pod of the Deployment whose first container does not request these amounts; empty if
-// there is none, and the kubelets have applied what the pods request.
+// apart describes the pods of the Deployment whose first containers do not have these requests applied, and what
+// the scaler says of that; empty if all have them.
 func (w *fixture) apart(name, cpu, memory string) string {
 	w.Helper()
+	var apart []string
 	for _, pod := range w.pods(name) {
 		has, applied := pod.Spec.Containers[0].Resources.Requests, corev1.ResourceList{}
 		for _, status := range pod.Status.ContainerStatuses {
@@ -66,12 +67,16 @@ func (w *fixture) apart(name, cpu, memory string) string {
 		}
 		for _, requests := range []corev1.ResourceList{has, applied} {
 			if requests.Cpu().Cmp(resource.MustParse(cpu)) != 0 || requests.Memory().Cmp(resource.MustParse(memory)) != 0 {
-				return fmt.Sprintf("pod %s requests %s and %s, of which %s and %s are applied; want %s and %s",
-					pod.Name, has.Cpu(), has.Memory(), applied.Cpu(), applied.Memory(), cpu, memory)
+				apart = append(apart, fmt.Sprintf("pod %s requests %s and %s, of which %s and %s are applied",
+					pod.Name, has.Cpu(), has.Memory(), applied.Cpu(), applied.Memory()))
+				break
 			}
 		}
 	}
-	return ""
+	if len(apart) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("want %s and %s: %s; the scaler says %+v", cpu, memory, strings.Join(apart, "; "), w.condition(name, "Applied"))
 }
 
 // remain fails unless all pods get these requests and still have them 20 rounds later.
