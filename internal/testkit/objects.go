@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -292,4 +293,14 @@ func Eventually(t testing.TB, within time.Duration, f func() string) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// FreeAddress is process.FreeAddress, for a test.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	address, err := process.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }

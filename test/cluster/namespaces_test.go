@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -313,7 +312,7 @@ func worksWithin(t *testing.T, i *install) {
 	usage.everywhere("late", 400, 240)
 	usage.everywhere("rolled", 500, 240)
 
-	metrics, health := freePort(t), freePort(t)
+	metrics, health := testkit.FreeAddress(t), testkit.FreeAddress(t)
 	account, operator := i.run(usage, metrics, health)
 	for _, w := range i.places(usage) {
 		requests := w.sized("web")
@@ -396,7 +395,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 		w.deploy("web")
 		w.scale("web")
 	}
-	health := freePort(t)
+	health := testkit.FreeAddress(t)
 	account, operator := i.run(usage, "0", health)
 	first := i.place(theShop, usage)
 	first.sized("web")
@@ -435,7 +434,7 @@ func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
 	t.Parallel()
 	i := twoNamespaces(t)
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
-	health := freePort(t)
+	health := testkit.FreeAddress(t)
 	account, _ := i.run(&podUsage{Usage: testkit.NewUsage()}, "0", health)
 	testkit.Eventually(t, soon, func() string {
 		body, code := get(t, "http://"+health+"/readyz")
@@ -518,17 +517,6 @@ func largestNode(t *testing.T) (millis int64) {
 		millis = max(millis, node.Status.Allocatable.Cpu().MilliValue())
 	}
 	return millis
-}
-
-// freePort returns an address that no process listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // the listener only reserves the port
-	return listener.Addr().String()
 }
 
 // get returns the body and the code of the answer, or the error.

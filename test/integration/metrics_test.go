@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ import (
 
 func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 	namespace := env.Namespace(t)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	c := testkit.OperatorConfig()
 	c.Metrics.BindAddress, c.Metrics.Secure = address, true
 	env.StartOperator(t, c, testkit.NewUsage(), namespace)
@@ -71,7 +70,7 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 // The endpoint requires TLS 1.3, offers no HTTP/2, and serves the certificate in its folder
 // as soon as there is one.
 func TestMetricsAreServedOverTLS(t *testing.T) {
-	namespace, address, dir := env.Namespace(t), freeAddress(t), t.TempDir()
+	namespace, address, dir := env.Namespace(t), testkit.FreeAddress(t), t.TempDir()
 	c := testkit.OperatorConfig()
 	c.Metrics.BindAddress, c.Metrics.Secure, c.Metrics.CertDir = address, true, dir
 	env.StartOperator(t, c, testkit.NewUsage(), namespace)
@@ -112,16 +111,6 @@ func TestMetricsAreServedOverTLS(t *testing.T) {
 	if _, err := dial(verified); err != nil {
 		t.Errorf("the certificate in the folder is not served: %v", err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it only reserved a port
-	return l.Addr().String()
 }
 
 // token creates a ServiceAccount and returns a token for it.

@@ -574,7 +574,7 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 	s := newSite(t)
 	t.Setenv(provision.NamespaceEnv, s.namespace)
 	t.Setenv(provision.DeploymentEnv, s.deployment.Name)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	c := testkit.OperatorConfig()
 	c.Metrics.BindAddress = address
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, s.namespace

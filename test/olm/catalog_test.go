@@ -174,7 +174,7 @@ func (c *catalog) serve(t *testing.T, bundles ...bundle) {
 	}
 	c.name = filepath.Base(dir)
 	var err error
-	if c.address, err = freeAddress(); err != nil {
+	if c.address, err = process.FreeAddress(); err != nil {
 		t.Fatal(err)
 	}
 	c.restart(t, dir)

@@ -371,10 +371,10 @@ func startPod(ctx context.Context, pod *corev1.Pod) (*runningPod, error) {
 	}
 	b := &sandbox{pod: pod, root: fmt.Sprintf("%s/%s", work, pod.Name)}
 	var err error
-	if r.health, err = freeAddress(); err != nil {
+	if r.health, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
-	if r.metrics, err = freeAddress(); err != nil {
+	if r.metrics, err = process.FreeAddress(); err != nil {
 		return nil, err
 	}
 	b.health, b.metrics = r.health, r.metrics

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -324,14 +323,4 @@ func field(pod *corev1.Pod, ref *corev1.ObjectFieldSelector) (string, error) {
 		return pod.Name, nil
 	}
 	return "", fmt.Errorf("field %s is not known here", ref.FieldPath)
-}
-
-// freeAddress is a local host:port that no process listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer l.Close() //nolint:errcheck // the listener only reserved the address
-	return l.Addr().String(), nil
 }

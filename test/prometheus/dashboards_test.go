@@ -20,7 +20,7 @@ import (
 // does not exist. No panel of a dashboard is empty, and the values are those of the status.
 func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	w := newFixture(t)
-	w.config.Metrics.BindAddress, w.config.Metrics.Secure = freeAddress(t), false
+	w.config.Metrics.BindAddress, w.config.Metrics.Secure = testkit.FreeAddress(t), false
 	w.config.Prometheus.Address = newWay(t, w.namespace, nil).URL // days of usage, for a recommendation
 	w.scale()
 	create(t, testkit.Scaler(w.namespace, "typo", "wbe"))

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -90,12 +89,8 @@ func startPrometheus(dir string) (*url.URL, func(), error) {
 	if err := os.WriteFile(config, []byte("scrape_configs: []\n"), 0o600); err != nil {
 		return nil, nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress()
 	if err != nil {
-		return nil, nil, err
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
 		return nil, nil, err
 	}
 	p, err := process.Start("prometheus", filepath.Join(dir, "log"), exec.Command("prometheus", "--config.file="+config,

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -74,7 +73,7 @@ func TestOnlyTheOperatorGetsTheToken(t *testing.T) {
 	authority.WriteFiles(t, certDir, map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": ca.PEM})
 
 	w := newFixture(t)
-	w.config.Metrics.BindAddress, w.config.Metrics.Secure, w.config.Metrics.CertDir = freeAddress(t), true, certDir
+	w.config.Metrics.BindAddress, w.config.Metrics.Secure, w.config.Metrics.CertDir = testkit.FreeAddress(t), true, certDir
 	env.StartOperator(t, w.config, w.usage, w.namespace)
 
 	self, selfKey := authority.New(t).Sign(t, name)
@@ -252,7 +251,7 @@ type target struct {
 // targets, by job.
 func scrape(t *testing.T, namespace string, jobs map[string]job) func() map[string]target {
 	t.Helper()
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), testkit.FreeAddress(t)
 	var configs []any
 	for name, j := range jobs {
 		configs = append(configs, scrapeConfig(t, namespace, dir, name, j))
@@ -334,14 +333,4 @@ func create(t *testing.T, o client.Object) {
 	if err := env.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it only reserved a port
-	return l.Addr().String()
 }

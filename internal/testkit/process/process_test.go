@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package process_test
 
 import (
 	"os"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
 func TestStopEndsProcesses(t *testing.T) {
@@ -29,7 +30,7 @@ func TestStopEndsProcesses(t *testing.T) {
 			runtime.LockOSThread() // the child ends with the thread that started it
 			defer runtime.UnlockOSThread()
 			log := filepath.Join(t.TempDir(), "log")
-			p, err := Start("a script", log, exec.Command("sh", "-c", tc.script))
+			p, err := process.Start("a script", log, exec.Command("sh", "-c", tc.script))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,6 +52,6 @@ func TestStopEndsProcesses(t *testing.T) {
 			}
 		})
 	}
-	var none *Process
+	var none *process.Process
 	none.Stop(0) // Stop of a process that was never started does nothing
 }

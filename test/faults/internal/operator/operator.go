@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -82,7 +81,7 @@ type Operator struct {
 
 // Start starts the operator. It does not wait until the operator is ready.
 func Start(o Options) (*Operator, error) {
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +100,6 @@ func Start(o Options) (*Operator, error) {
 		return nil, fmt.Errorf("writing the configuration: %w", err)
 	}
 	return op, op.start()
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // nothing was accepted
-	return listener.Addr().String(), nil
 }
 
 // start starts a process. The caller holds the lock, or nobody else has the operator yet.
