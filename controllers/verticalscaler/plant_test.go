@@ -42,7 +42,7 @@ import (
 type plant struct {
 	*Reconciler
 
-	t      *testing.T
+	t      testing.TB
 	server client.Client
 	key    types.NamespacedName
 	clock  *clocktesting.FakePassiveClock
@@ -54,6 +54,8 @@ type plant struct {
 	conflict error
 	// resized are the pods that were resized, in order.
 	resized []string
+	// actuates says that pods get the resources of a resize at once.
+	actuates bool
 	// finalizers are the lists of finalizers that were written, in order.
 	finalizers []string
 }
@@ -142,15 +144,33 @@ func (p *plant) start(objects []client.Object) {
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			if subresource != "resize" {
 				return errors.New("only resizes patch a subresource")
 			}
 			p.resized = append(p.resized, o.GetName())
+			if p.actuates {
+				return actuate(ctx, c, o, patch)
+			}
 			return p.conflict
 		},
 	}).Build()
 	p.restart()
+}
+
+// actuate applies a resize, as the API server and the kubelet would.
+func actuate(ctx context.Context, c client.Client, o client.Object, patch client.Patch) error {
+	if err := c.Patch(ctx, o, patch); err != nil {
+		return err
+	}
+	var pod corev1.Pod
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), &pod); err != nil {
+		return err
+	}
+	for i, declared := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses[i].Resources = declared.Resources.DeepCopy()
+	}
+	return c.Status().Update(ctx, &pod)
 }
 
 // restart is a new process, which knows what is on the API server.
