@@ -113,6 +113,7 @@ func newSettled(tb testing.TB, hpas int) *plant {
 	p.start(objects)
 	p.Budget, p.Metrics, p.Usage = budget.New(budget.Limits{Changes: 300, PerNamespace: 60, Window: time.Minute}), &metrics.Scalers{Detail: metrics.Full}, allUsage{}
 	p.contenders.note(vs)
+	tb.Cleanup(p.checkShared)
 	p.learnSettled(vs)
 	p.settle(objects)
 	return p

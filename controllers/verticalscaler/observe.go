@@ -86,10 +86,11 @@ func missingUsage(p collect.Problems) string {
 	return "pods that have just started, or whose last sample was lost"
 }
 
-// deploymentOf reads the Deployment that the scaler names; nil if it does not exist.
+// deploymentOf reads the Deployment that the scaler names; nil if it does not exist. It is not copied
+// and must not be modified.
 func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScaler) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
-	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment); err != nil {
+	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

@@ -6,10 +6,12 @@ package verticalscaler
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,8 +58,31 @@ type plant struct {
 	resized []string
 	// actuates says that pods get the resources of a resize at once.
 	actuates bool
+	// shared are the objects that were read without a copy.
+	shared []sharedObject
 	// finalizers are the lists of finalizers that were written, in order.
 	finalizers []string
+}
+
+// sharedObject is an object that the cache shares with its readers, and what it was.
+type sharedObject struct{ cached, before runtime.Object }
+
+// share makes the object that was read the cache's own.
+func (p *plant) share(o client.Object) {
+	cached := o.DeepCopyObject()
+	p.shared = append(p.shared, sharedObject{cached, o.DeepCopyObject()})
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(cached).Elem())
+}
+
+// checkShared fails the test if an object of the cache was modified.
+func (p *plant) checkShared() {
+	p.t.Helper()
+	for _, object := range p.shared {
+		if diff := cmp.Diff(object.before, object.cached); diff != "" {
+			p.t.Errorf("an object of the cache was modified (-before +after):\n%s", diff)
+		}
+	}
+	p.shared = nil
 }
 
 // indexing adds indexes to a fake client before it is built.
@@ -109,6 +134,7 @@ func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 	}
 	p.start(objects)
 	p.learn(vs, cpuMillis)
+	t.Cleanup(p.checkShared)
 	return p
 }
 
@@ -130,7 +156,11 @@ func (p *plant) start(objects []client.Object) {
 			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.unreadable != nil {
 				return p.unreadable
 			}
-			return c.Get(ctx, key, o, options...)
+			err := c.Get(ctx, key, o, options...)
+			if err == nil && ptr.Deref((&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy, false) {
+				p.share(o)
+			}
+			return err
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.refused != nil {
@@ -201,6 +231,7 @@ func (p *plant) learn(vs *v1beta1.VerticalScaler, cpuMillis int64) {
 func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
 	p.t.Helper()
 	result, err := p.Reconcile(p.t.Context(), reconcile.Request{NamespacedName: p.key})
+	p.checkShared()
 	var vs v1beta1.VerticalScaler
 	if getErr := p.server.Get(p.t.Context(), p.key, &vs); getErr != nil {
 		p.t.Fatal(getErr)

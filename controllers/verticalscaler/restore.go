@@ -234,8 +234,8 @@ func setQuantity(patch map[string]map[string]any, list string, name corev1.Resou
 		patch[list] = map[string]any{}
 	}
 	patch[list][string(name)] = nil
-	if !q.IsZero() {
-		patch[list][string(name)] = q.String()
+	if value := *q; !value.IsZero() {
+		patch[list][string(name)] = value.String() // which modifies it
 	}
 }
 
