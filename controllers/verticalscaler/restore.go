@@ -170,8 +170,8 @@ func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, own
 			if c.Name != h.ContainerName {
 				continue
 			}
-			if resources := restoredResources(c, h, owned); resources != nil {
-				containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(&c)})
+			if resources := restoredResources(*c, h, owned); resources != nil {
+				containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(c)})
 			}
 		}
 	}
