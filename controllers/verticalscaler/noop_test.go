@@ -34,6 +34,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -115,6 +116,7 @@ func newSettled(tb testing.TB, hpas int) *plant {
 	p.contenders.note(vs)
 	tb.Cleanup(p.checkShared)
 	p.learnSettled(vs)
+	p.Ceilings = config.Default().Ceilings.Plan()
 	p.settle(objects)
 	return p
 }
@@ -135,6 +137,7 @@ func settledObjects(hpas int) []client.Object {
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{app, log}
 	objects := []client.Object{
 		deployment,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}, Status: corev1.NodeStatus{Allocatable: resources("16", "64Gi")}},
 		&corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bounds"},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
@@ -272,6 +275,7 @@ func (p *plant) cached(objects []client.Object) client.Client {
 	for kind := range scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	none := &http.Client{Transport: noServer{}}
 	c, err := cache.New(nowhere, cache.Options{
 		HTTPClient: none, Scheme: scheme, Mapper: mapper, DefaultTransform: inventory.Trim,
@@ -283,6 +287,9 @@ func (p *plant) cached(objects []client.Object) client.Client {
 		p.t.Fatal(err)
 	}
 	if err := inventory.Index(p.t.Context(), c); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.Nodes, err = inventory.WatchNodes(p.t.Context(), c); err != nil {
 		p.t.Fatal(err)
 	}
 	go func() { _ = c.Start(p.t.Context()) }() // until the test ends
