@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,11 +122,11 @@ func (r *Reconciler) directHPA(ctx context.Context, owner *v1beta1.ScaledDeploym
 	if deployment == nil || ptr.Deref(owner.Spec.Replicas, 1) == 0 || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
 		return "", nil
 	}
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, client.InNamespace(owner.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", owner.Namespace, err)
+	hpas, err := inventory.HPAsOf(ctx, r.Client, deployment)
+	if err != nil {
+		return "", err
 	}
-	return workload.ScaledBy(hpas.Items, deployment), nil
+	return workload.ScaledBy(hpas, deployment), nil
 }
 
 // checkOwnerExists returns a conflict if the owner was deleted and the cache has not seen

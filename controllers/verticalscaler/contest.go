@@ -130,7 +130,7 @@ func (r *Reconciler) listLive(ctx context.Context, list client.ObjectList, key t
 func contestedLeaves(spec *corev1.PodSpec, sizes []plan.Size) (leaves []ownership.Leaf) {
 	containers := workload.LongRunning(spec)
 	for _, size := range sizes {
-		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == size.Container })
+		i := slices.IndexFunc(containers, func(c *corev1.Container) bool { return c.Name == size.Container })
 		if i < 0 {
 			continue
 		}
@@ -140,7 +140,7 @@ func contestedLeaves(spec *corev1.PodSpec, sizes []plan.Size) (leaves []ownershi
 		} {
 			for name, wanted := range has[1] {
 				if found, ok := has[0][name]; ok && !quantity.Equal(found, wanted) {
-					leaves = append(leaves, ownership.Leaf{Container: size.Container, List: list, Resource: string(name), IsSidecar: workload.IsSidecar(&containers[i])})
+					leaves = append(leaves, ownership.Leaf{Container: size.Container, List: list, Resource: string(name), IsSidecar: workload.IsSidecar(containers[i])})
 				}
 			}
 		}

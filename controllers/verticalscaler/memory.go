@@ -149,16 +149,26 @@ func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change 
 
 // recall returns what is remembered of the scaler's pods, and forgets deleted pods.
 func (m *podMemory) recall(scaler types.NamespacedName, alive map[types.UID]bool) map[types.UID]remembered {
-	if _, ok := m.get(scaler); !ok {
-		return nil
+	pods, _ := m.get(scaler)
+	if areAlive(pods, alive) {
+		return pods
 	}
 	m.replace(scaler, func(pods map[types.UID]remembered) map[types.UID]remembered {
 		pods = maps.Clone(pods)
 		maps.DeleteFunc(pods, func(uid types.UID, _ remembered) bool { return !alive[uid] })
 		return pods
 	})
-	pods, _ := m.get(scaler)
+	pods, _ = m.get(scaler)
 	return pods
+}
+
+func areAlive(pods map[types.UID]remembered, alive map[types.UID]bool) bool {
+	for uid := range pods {
+		if !alive[uid] {
+			return false
+		}
+	}
+	return true
 }
 
 // acknowledge forgets the resizes that another controller has changed, once the status

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,10 +86,11 @@ func missingUsage(p collect.Problems) string {
 	return "pods that have just started, or whose last sample was lost"
 }
 
-// deploymentOf reads the Deployment that the scaler names; nil if it does not exist.
+// deploymentOf reads the Deployment that the scaler names; nil if it does not exist. It is not copied
+// and must not be modified.
 func (r *Reconciler) deploymentOf(ctx context.Context, vs *v1beta1.VerticalScaler) (*appsv1.Deployment, error) {
 	var deployment appsv1.Deployment
-	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment); err != nil {
+	if err := r.Client.Get(ctx, scaler.Target(vs), &deployment, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -111,14 +111,14 @@ func (r *Reconciler) readSurroundings(ctx context.Context, deployment *appsv1.De
 	if err := r.Client.List(ctx, &quotas, namespace, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", deployment.Namespace, err)
 	}
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, namespace, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing the HorizontalPodAutoscalers of namespace %s: %w", deployment.Namespace, err)
+	hpas, err := inventory.HPAsOf(ctx, r.Client, deployment)
+	if err != nil {
+		return false, err
 	}
 	s.Bounds = workload.ReadLimitRanges(ranges.Items)
 	s.Quotas, judgesQuotas = workload.ReadQuotas(quotas.Items)
-	s.Scaled = workload.ReadHPAs(hpas.Items, deployment)
-	s.Sized = workload.SizedBy(r.VPAs.Of(deployment.Namespace), deployment)
+	s.Scaled = workload.ReadHPAs(hpas, deployment)
+	s.Sized = workload.SizedBy(r.VPAs.Of(deployment), deployment)
 	if r.Nodes != nil {
 		s.LargestNode = r.Nodes.Largest()
 	}

@@ -5,11 +5,14 @@ package verticalscaler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,7 +45,7 @@ import (
 type plant struct {
 	*Reconciler
 
-	t      *testing.T
+	t      testing.TB
 	server client.Client
 	key    types.NamespacedName
 	clock  *clocktesting.FakePassiveClock
@@ -54,8 +57,33 @@ type plant struct {
 	conflict error
 	// resized are the pods that were resized, in order.
 	resized []string
+	// actuates says that pods get the resources of a resize at once.
+	actuates bool
+	// shared are the objects that were read without a copy.
+	shared []sharedObject
 	// finalizers are the lists of finalizers that were written, in order.
 	finalizers []string
+}
+
+// sharedObject is an object that the cache shares with its readers, and what it was.
+type sharedObject struct{ cached, before runtime.Object }
+
+// share makes the object that was read the cache's own.
+func (p *plant) share(o client.Object) {
+	cached := o.DeepCopyObject()
+	p.shared = append(p.shared, sharedObject{cached, o.DeepCopyObject()})
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(cached).Elem())
+}
+
+// checkShared fails the test if an object of the cache was modified.
+func (p *plant) checkShared() {
+	p.t.Helper()
+	for _, object := range p.shared {
+		if !reflect.DeepEqual(object.before, object.cached) { // a quantity is modified by being formatted, too
+			p.t.Errorf("an object of the cache was modified (-before +after):\n%s", cmp.Diff(object.before, object.cached))
+		}
+	}
+	p.shared = nil
 }
 
 // indexing adds indexes to a fake client before it is built.
@@ -107,6 +135,7 @@ func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 	}
 	p.start(objects)
 	p.learn(vs, cpuMillis)
+	t.Cleanup(p.checkShared)
 	return p
 }
 
@@ -128,7 +157,11 @@ func (p *plant) start(objects []client.Object) {
 			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.unreadable != nil {
 				return p.unreadable
 			}
-			return c.Get(ctx, key, o, options...)
+			err := c.Get(ctx, key, o, options...)
+			if err == nil && ptr.Deref((&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy, false) {
+				p.share(o)
+			}
+			return err
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok && p.refused != nil {
@@ -142,15 +175,51 @@ func (p *plant) start(objects []client.Object) {
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+		// The answer to a write is decoded into the object that was sent, over what it points to.
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			stored, ok := o.DeepCopyObject().(client.Object)
+			if !ok {
+				return errors.New("a copy of an object is one")
+			}
+			if err := c.SubResource(subresource).Update(ctx, stored, options...); err != nil {
+				return err
+			}
+			if vs, ok := stored.(*v1beta1.VerticalScaler); ok && vs.Status.Annotations != nil {
+				vs.Status.Annotations["answer"] = "differs from what was sent"
+			}
+			answer, err := json.Marshal(stored)
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(answer, o)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			if subresource != "resize" {
 				return errors.New("only resizes patch a subresource")
 			}
 			p.resized = append(p.resized, o.GetName())
+			if p.actuates {
+				return actuate(ctx, c, o, patch)
+			}
 			return p.conflict
 		},
 	}).Build()
 	p.restart()
+}
+
+// actuate applies a resize, as the API server and the kubelet would.
+func actuate(ctx context.Context, c client.Client, o client.Object, patch client.Patch) error {
+	if err := c.Patch(ctx, o, patch); err != nil {
+		return err
+	}
+	var pod corev1.Pod
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), &pod); err != nil {
+		return err
+	}
+	for i, declared := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses[i].Resources = declared.Resources.DeepCopy()
+	}
+	return c.Status().Update(ctx, &pod)
 }
 
 // restart is a new process, which knows what is on the API server.
@@ -181,6 +250,7 @@ func (p *plant) learn(vs *v1beta1.VerticalScaler, cpuMillis int64) {
 func (p *plant) reconcile() (*v1beta1.VerticalScaler, reconcile.Result, error) {
 	p.t.Helper()
 	result, err := p.Reconcile(p.t.Context(), reconcile.Request{NamespacedName: p.key})
+	p.checkShared()
 	var vs v1beta1.VerticalScaler
 	if getErr := p.server.Get(p.t.Context(), p.key, &vs); getErr != nil {
 		p.t.Fatal(getErr)

@@ -95,6 +95,9 @@ type UsageProblems interface {
 }
 
 // scope carries the values of one reconcile from phase to phase.
+//
+// The scaler, its status and the Deployment are read without a copy. So a field may be replaced, and
+// what it points to may not be modified: the cache and the status share it.
 type scope struct {
 	scaler *v1beta1.VerticalScaler
 	now    time.Time
@@ -146,13 +149,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	ctx, span := startTrace(ctx, request)
 	defer span.End()
 	var vs v1beta1.VerticalScaler
-	if err := r.Client.Get(ctx, request.NamespacedName, &vs); err != nil {
+	if err := r.Client.Get(ctx, request.NamespacedName, &vs, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, r.forget(ctx, request.NamespacedName)
 		}
 		return reconcile.Result{}, err
 	}
-	s := &scope{scaler: &vs, now: r.Clock.Now(), access: r.Access, status: *vs.Status.DeepCopy()}
+	s := &scope{scaler: &vs, now: r.Clock.Now(), access: r.Access, status: vs.Status}
 	if r.written.IsNewerThan(&vs, s.now) {
 		// A reconcile of an old object would compare with a status that is no longer
 		// there, and might not write what has changed.

@@ -170,8 +170,8 @@ func restorePatch(d *appsv1.Deployment, original *v1beta1.OriginalResources, own
 			if c.Name != h.ContainerName {
 				continue
 			}
-			if resources := restoredResources(c, h, owned); resources != nil {
-				containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(&c)})
+			if resources := restoredResources(*c, h, owned); resources != nil {
+				containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(c)})
 			}
 		}
 	}
@@ -234,8 +234,8 @@ func setQuantity(patch map[string]map[string]any, list string, name corev1.Resou
 		patch[list] = map[string]any{}
 	}
 	patch[list][string(name)] = nil
-	if !q.IsZero() {
-		patch[list][string(name)] = q.String()
+	if value := *q; !value.IsZero() {
+		patch[list][string(name)] = value.String() // which modifies it
 	}
 }
 

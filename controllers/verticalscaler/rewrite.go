@@ -146,9 +146,9 @@ func rewritePatch(d *appsv1.Deployment, sizes []plan.Size, originals []plan.Orig
 		if i := slices.IndexFunc(sizes, func(size plan.Size) bool { return size.Container == c.Name }); i >= 0 {
 			size = sizes[i]
 		}
-		resources, ours := rewrittenResources(c, size, originals, owned)
+		resources, ours := rewrittenResources(*c, size, originals, owned)
 		if len(resources) > 0 {
-			containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(&c)})
+			containers = append(containers, containerPatch{c.Name, resources, workload.IsSidecar(c)})
 		}
 		leaves = append(leaves, ours...)
 	}

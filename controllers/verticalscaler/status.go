@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
@@ -32,7 +33,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return nil
 	}
 	updated := s.scaler.DeepCopy()
-	updated.Status = s.status
+	updated.Status = *s.status.DeepCopy() // The answer is decoded into it.
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
@@ -76,10 +77,9 @@ func completeStatus(s *scope) {
 		status.History = status.History[:min(len(status.History), maxHistory)]
 	}
 	status.Conditions = conditionsOf(s)
-	if status.Summary == nil {
-		status.Summary = &v1beta1.Summary{}
-	}
-	status.Summary.Reason = scaler.ReasonInShort(status.Conditions)
+	summary := ptr.Deref(status.Summary, v1beta1.Summary{})
+	summary.Reason = scaler.ReasonInShort(status.Conditions)
+	status.Summary = &summary
 }
 
 // conditionsOf returns all conditions. A condition whose status is unchanged keeps its

@@ -25,8 +25,12 @@ func startTrace(ctx context.Context, request reconcile.Request) (context.Context
 	return ctx, span
 }
 
-// traced runs a phase in a span of its own. Once there is a plan, the span has its reason.
+// traced runs a phase in a span of its own, if the reconcile is traced. Once there is a plan, the span has
+// its reason.
 func traced(ctx context.Context, s *scope, name string, run phase) (done bool, err error) {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return run(ctx, s)
+	}
 	ctx, span := otel.Tracer(Name).Start(ctx, name)
 	defer span.End()
 	if done, err = run(ctx, s); err != nil {

@@ -46,6 +46,12 @@ type Amounts struct {
 // CPUMillis converts an amount of CPU to whole millicores, rounded up. It rejects
 // negative amounts and amounts above MaxCPUMillis.
 func CPUMillis(q resource.Quantity) (int64, error) {
+	switch {
+	case q.IsZero():
+		return 0, nil
+	case isBetween(q, leastOrdinary, MaxCPUMillis/1000/2):
+		return q.MilliValue(), nil
+	}
 	if err := inRange(q, maxCPU, "CPU"); err != nil {
 		return 0, err
 	}
@@ -55,6 +61,12 @@ func CPUMillis(q resource.Quantity) (int64, error) {
 // MemoryBytes converts an amount of memory to whole bytes, rounded up. It rejects
 // negative amounts and amounts above MaxMemoryBytes.
 func MemoryBytes(q resource.Quantity) (int64, error) {
+	switch {
+	case q.IsZero():
+		return 0, nil
+	case isBetween(q, leastOrdinary, MaxMemoryBytes/2):
+		return q.Value(), nil
+	}
 	if err := inRange(q, maxMemory, "memory"); err != nil {
 		return 0, err
 	}
@@ -67,9 +79,26 @@ func Equal(a, b resource.Quantity) bool {
 	return isComparable(a) && isComparable(b) && a.Cmp(b) == 0
 }
 
+// Quantities between these need no exact arithmetic to be known to be harmless, which is how nearly
+// all are read. The least quantity that Kubernetes can represent is 1e-9.
+const (
+	leastOrdinary = 1e-10
+	mostOrdinary  = 1e20
+)
+
+// isBetween says whether the quantity is certainly between two numbers. It takes no time and no memory,
+// whatever the exponent, and is precise enough: the float is off by less than a millionth.
+func isBetween(q resource.Quantity, least, most float64) bool {
+	about := q.AsApproximateFloat64()
+	return least < about && about < most
+}
+
 // isComparable says whether the quantity can be compared quickly. A comparison first aligns the
 // exponents digit by digit: 1e9999999 takes seconds.
 func isComparable(q resource.Quantity) bool {
+	if isBetween(q, leastOrdinary, mostOrdinary) {
+		return true
+	}
 	scale := q.AsDec().Scale()
 	return -maxExponent <= scale && scale <= maxExponent
 }

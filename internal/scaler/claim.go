@@ -53,8 +53,12 @@ func DropClaim(status *v1beta1.VerticalScalerStatus) {
 	status.Annotations = annotations
 }
 
-// RecordClaim writes the claim into the status and keeps the other annotations.
+// RecordClaim writes the claim into the status and keeps the other annotations. A map that the status
+// shares with another one is not modified.
 func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
+	if status.Annotations[v1beta1.ClaimAnnotation] == claim {
+		return
+	}
 	annotations := map[string]string{v1beta1.ClaimAnnotation: claim}
 	for key, value := range status.Annotations {
 		if key != v1beta1.ClaimAnnotation {

@@ -31,5 +31,5 @@ func Recommendations(
 // the one in the scaler's status.
 func IsRecommendationOutdated(s *v1beta1.VerticalScaler, containers []string, histories history.Histories, params recommend.Params) bool {
 	recs := Recommendations(&s.Spec, containers, histories, s.Status.Recommendation, params)
-	return !byMeaning.DeepEqual(APIRecommendation(recs), s.Status.Recommendation)
+	return !equalIfSet(APIRecommendation(recs), s.Status.Recommendation, equalRecommendation)
 }

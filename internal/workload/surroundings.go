@@ -119,7 +119,25 @@ type Scaled struct {
 	Memory string
 }
 
-// ReadHPAs selects from the HPAs of a namespace those that scale the Deployment or the
+// Target is an object that an autoscaler names, in its own namespace.
+type Target struct{ Kind, Name string }
+
+// TargetOf is the target without its API version.
+func TargetOf(ref autoscalingv2.CrossVersionObjectReference) Target {
+	return Target{ref.Kind, ref.Name}
+}
+
+// TargetsOf are the objects by which an autoscaler can name the Deployment: itself, and the
+// ScaledDeployment that controls it.
+func TargetsOf(deployment *appsv1.Deployment) []Target {
+	targets := []Target{{"Deployment", deployment.Name}}
+	if owner := metav1.GetControllerOfNoCopy(deployment); owner != nil && v1beta1.IsScaledDeployment(owner) {
+		targets = append(targets, Target{v1beta1.ScaledDeploymentKind, owner.Name})
+	}
+	return targets
+}
+
+// ReadHPAs selects from some HPAs of a namespace those that scale the Deployment or the
 // ScaledDeployment that controls it.
 func ReadHPAs(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (s Scaled) {
 	for i := range hpas {
@@ -148,7 +166,7 @@ func describeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	return fmt.Sprintf("%s (of ScaledObject %s)", hpa.Name, owner.Name)
 }
 
-// ScaledBy names the HPA of a namespace that scales the Deployment itself, not the object
+// ScaledBy names, of some HPAs of a namespace, the one that scales the Deployment itself, not the object
 // that controls it; "" for none.
 func ScaledBy(hpas []autoscalingv2.HorizontalPodAutoscaler, deployment *appsv1.Deployment) (name string) {
 	for i := range hpas {

@@ -10,7 +10,6 @@ package workload
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -427,16 +426,27 @@ func IsSidecar(c *corev1.Container) bool {
 }
 
 // LongRunning are the containers of a pod that run for as long as it: native sidecars, then the containers.
-func LongRunning(spec *corev1.PodSpec) []corev1.Container {
-	sidecars := slices.DeleteFunc(slices.Clone(spec.InitContainers), func(c corev1.Container) bool { return !IsSidecar(&c) })
-	return append(sidecars, spec.Containers...)
+// They are not copied and must not be modified.
+func LongRunning(spec *corev1.PodSpec) []*corev1.Container {
+	out := make([]*corev1.Container, 0, len(spec.InitContainers)+len(spec.Containers))
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; IsSidecar(c) {
+			out = append(out, c)
+		}
+	}
+	for i := range spec.Containers {
+		out = append(out, &spec.Containers[i])
+	}
+	return out
 }
 
 func readLongRunning(spec *corev1.PodSpec) []Container {
 	containers := LongRunning(spec)
-	out := readContainers(containers)
-	for i := range len(containers) - len(spec.Containers) {
-		out[i].IsSidecar = true
+	out := make([]Container, 0, len(containers))
+	for i, c := range containers {
+		container := readContainer(c)
+		container.IsSidecar = i < len(containers)-len(spec.Containers)
+		out = append(out, container)
 	}
 	return out
 }
@@ -444,35 +454,33 @@ func readLongRunning(spec *corev1.PodSpec) []Container {
 // readEnding reads the init containers that end, with the number of native sidecars before each.
 func readEnding(spec *corev1.PodSpec) (out []Container) {
 	sidecars := 0
-	for i, c := range readContainers(spec.InitContainers) {
-		if IsSidecar(&spec.InitContainers[i]) {
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if IsSidecar(c) {
 			sidecars++
 			continue
 		}
-		c.SidecarsBefore = sidecars
-		out = append(out, c)
+		container := readContainer(c)
+		container.SidecarsBefore = sidecars
+		out = append(out, container)
 	}
 	return out
 }
 
-func readContainers(containers []corev1.Container) []Container {
-	out := make([]Container, 0, len(containers))
-	for _, c := range containers {
-		container := Container{Name: c.Name}
-		resources, ok := readResources(c.Resources)
-		container.Resources, container.Unreadable = resources, !ok
-		for _, policy := range c.ResizePolicy {
-			restart := policy.RestartPolicy == corev1.RestartContainer
-			switch policy.ResourceName {
-			case corev1.ResourceCPU:
-				container.RestartOnCPU = restart
-			case corev1.ResourceMemory:
-				container.RestartOnMemory = restart
-			}
+func readContainer(c *corev1.Container) Container {
+	container := Container{Name: c.Name}
+	resources, ok := readResources(c.Resources)
+	container.Resources, container.Unreadable = resources, !ok
+	for _, policy := range c.ResizePolicy {
+		restart := policy.RestartPolicy == corev1.RestartContainer
+		switch policy.ResourceName {
+		case corev1.ResourceCPU:
+			container.RestartOnCPU = restart
+		case corev1.ResourceMemory:
+			container.RestartOnMemory = restart
 		}
-		out = append(out, container)
 	}
-	return out
+	return container
 }
 
 // readPodLevel reads pod-level resources, which may be missing. An amount out of range counts as not set.

@@ -37,7 +37,7 @@ func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 	known := func(want int) {
 		t.Helper()
 		testkit.Eventually(t, 2*time.Minute, func() string {
-			if got := len(vpas.Of(namespace)); got != want {
+			if got := len(vpas.Of(testkit.Deployment(namespace, "web"))); got != want {
 				return fmt.Sprintf("%d VerticalPodAutoscalers are known, not %d", got, want)
 			}
 			return ""
@@ -49,7 +49,9 @@ func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 		if _, err := envtest.InstallCRDs(env.Config, options); err != nil {
 			t.Fatal(err)
 		}
-		vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+		}}}
 		vpa.SetGroupVersionKind(schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"})
 		vpa.SetNamespace(namespace)
 		vpa.SetName("web")

@@ -12,14 +12,22 @@ import (
 type bound struct{ least, most int64 }
 
 // bounds are applied one after the other: the last one wins.
-type bounds []bound
+type bounds struct {
+	ratio     bound // to a limit that stays
+	own       bound // of the policy
+	capped    bound // by a limit with a maximum
+	namespace bound // of the LimitRanges
+	limit     bound // a limit that stays
+	node      bound // what the largest node has left
+	ceiling   bound // what the ceilings leave
+}
 
 // fit clamps an amount. 0 is no amount and stays.
 func (b bounds) fit(v int64) int64 {
 	if v == 0 {
 		return 0
 	}
-	for _, each := range b {
+	for _, each := range [...]bound{b.ratio, b.own, b.capped, b.namespace, b.limit, b.node, b.ceiling} {
 		v = max(v, each.least)
 		if each.most > 0 {
 			v = min(v, each.most)
@@ -50,11 +58,11 @@ func enforcedFor(s model.Situation, policy model.Policy, container workload.Cont
 func boundsFor(s model.Situation, policy model.Policy, container workload.Container, r model.Resource, own bound) bounds {
 	limit := fixedLimit(s, policy, container, r)
 	return bounds{
-		{leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio)), 0},
-		own,
-		{0, limitCap(s, policy, container, r)},
-		{r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)},
-		{0, limit},
+		ratio:     bound{least: leastRequest(limit, r.Ratio(s.Bounds.ContainerRatio))},
+		own:       own,
+		capped:    bound{most: limitCap(s, policy, container, r)},
+		namespace: bound{r.Of(s.Bounds.ContainerMin), r.Of(s.Bounds.ContainerMax)},
+		limit:     bound{most: limit},
 	}
 }
 
@@ -77,10 +85,11 @@ func fixedLimit(s model.Situation, policy model.Policy, container workload.Conta
 // cap. If there is no limit, nothing caps the request: none is added.
 func limitCap(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) int64 {
 	p := policy.Containers[container.Name]
-	if !p.Limits || currentLimit(s, policy, container, r) == 0 {
+	most := r.Of(p.LimitPolicy.MaxAllowed)
+	if most == 0 || !p.Limits || currentLimit(s, policy, container, r) == 0 {
 		return 0
 	}
-	return r.Of(p.LimitPolicy.MaxAllowed)
+	return most
 }
 
 // currentLimit is the largest limit of the running pods if they are resized in place, or

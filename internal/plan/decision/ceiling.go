@@ -10,6 +10,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -24,21 +25,30 @@ type ceilings struct {
 	has, left headroom
 }
 
-// podCeiling is the most that a pod may request; 0 for any. says names the setting.
+// podCeiling is the most that a pod may request; 0 for any.
 type podCeiling struct {
 	most int64
-	says string
+	// nodePercent is the share of the largest node that this is; 0 if it is a setting of its own.
+	nodePercent int64
+}
+
+// says names the setting.
+func (c podCeiling) says(r model.Resource) string {
+	if c.nodePercent > 0 {
+		return fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(c.most), c.nodePercent)
+	}
+	return fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(c.most))
 }
 
 // podCeilingFor is the lowest ceiling of a pod.
 func podCeilingFor(s model.Situation, policy model.Policy, r model.Resource) podCeiling {
-	lowest := podCeiling{r.Of(s.Ceilings.Pod), fmt.Sprintf("at most %s for a pod (ceilings.pod)", r.Format(r.Of(s.Ceilings.Pod)))}
+	lowest := podCeiling{most: r.Of(s.Ceilings.Pod)}
 	if !policy.InPlace() {
 		return lowest
 	}
 	share := mulDiv(r.Of(s.LargestNode), s.Ceilings.NodePercent, 100, false)
 	if share > 0 && (lowest.most == 0 || share < lowest.most) {
-		return podCeiling{share, fmt.Sprintf("at most %s for a pod, which is %d %% of the largest node (ceilings.nodePercent)", r.Format(share), s.Ceilings.NodePercent)}
+		return podCeiling{share, s.Ceilings.NodePercent}
 	}
 	return lowest
 }
@@ -53,7 +63,8 @@ func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 
 	return min(ceiling, node)
 }
 
-func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceilings {
+// ceilingsFor is what the ceilings leave. beside is what a pod requests besides the containers.
+func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts) ceilings {
 	c := ceilings{pod: podCeilingFor(s, policy, r), container: r.Of(s.Ceilings.Container), has: headroom{}, left: headroom{}}
 	if c.pod.most == 0 && c.container == 0 {
 		return c
@@ -67,7 +78,7 @@ func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource) ceili
 		}
 		demands, c.has[container.Name] = append(demands, d), d.has
 	}
-	granted := grant(cmp.Or(c.pod.most, math.MaxInt64/2)-s.Beside(r), demands)
+	granted := grant(cmp.Or(c.pod.most, math.MaxInt64/2)-r.Of(beside), demands)
 	for name, left := range granted {
 		c.left[name] = c.capped(c.has[name], left)
 	}
@@ -94,7 +105,7 @@ func (c ceilings) says(container string, r model.Resource) string {
 	if c.container > 0 && c.left[container] >= c.container {
 		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
 	}
-	return c.pod.says
+	return c.pod.says(r)
 }
 
 // obstacle says that the operator's configuration does not allow what is wanted.

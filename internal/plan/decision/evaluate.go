@@ -34,8 +34,9 @@ type evaluation struct {
 
 func evaluate(s model.Situation, policy model.Policy) *evaluation {
 	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}, nodes: map[string]headroom{}, ceilings: map[string]ceilings{}}
+	beside := s.Beside()
 	for _, r := range model.Resources {
-		e.nodes[r.Name], e.ceilings[r.Name] = nodeHeadroomFor(s, policy, r), ceilingsFor(s, policy, r)
+		e.nodes[r.Name], e.ceilings[r.Name] = nodeHeadroomFor(s, policy, r, beside), ceilingsFor(s, policy, r, beside)
 	}
 	full := isFull(s, policy)
 	for _, container := range s.Deployment.Containers {
@@ -201,9 +202,10 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 	if differs(p.target, wanted, p.tolerance) {
 		e.keepBelow(p, wanted)
 	}
-	p.unceiled = allowed
-	p.allowed = ceiling.left.bound(container.Name, node.bound(container.Name, allowed))
-	p.enforced = ceiling.left.bound(container.Name, node.bound(container.Name, enforcedFor(e.Situation, e.policy, container, r)))
+	p.unceiled, p.allowed, p.enforced = allowed, allowed, enforcedFor(e.Situation, e.policy, container, r)
+	for _, b := range []*bounds{&p.allowed, &p.enforced} {
+		b.node, b.ceiling = node.bound(container.Name), ceiling.left.bound(container.Name)
+	}
 	return p, p.target > 0 // else the other containers fill the largest node, or use up the ceiling
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 )
 
 // headroom is what is left to each container of one resource, beside the other containers of
@@ -35,8 +36,9 @@ import (
 // not fit either.
 type headroom map[string]int64
 
-// nodeHeadroomFor is nil if the largest node is unknown or does not matter.
-func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) headroom {
+// nodeHeadroomFor is nil if the largest node is unknown or does not matter. beside is what a pod requests
+// besides the containers.
+func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts) headroom {
 	node := r.Of(s.LargestNode)
 	if node == 0 || !policy.InPlace() {
 		return nil
@@ -51,7 +53,7 @@ func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource) h
 		}
 		demands = append(demands, d)
 	}
-	return grant(node-s.Beside(r), demands)
+	return grant(node-r.Of(beside), demands)
 }
 
 // demand is what one container requests and what it should.
@@ -85,11 +87,6 @@ func (h headroom) fit(container string, v int64) int64 {
 	return v
 }
 
-// bound adds the headroom to what a request may be. It is never less than the current
-// request, so that by itself it moves nothing.
-func (h headroom) bound(container string, allowed bounds) bounds {
-	if left := h[container]; left > 0 {
-		return append(allowed, bound{0, left})
-	}
-	return allowed
-}
+// bound is the headroom as a bound of the request. It is never less than the current request, so
+// that by itself it moves nothing.
+func (h headroom) bound(container string) bound { return bound{most: h[container]} }

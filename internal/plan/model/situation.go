@@ -270,7 +270,8 @@ func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) boo
 }
 
 // Running lists the container as the active pods have it.
-func (s Situation) Running(policy Policy, container string) (out []workload.Container) {
+func (s Situation) Running(policy Policy, container string) []workload.Container {
+	out := make([]workload.Container, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		if !s.IsActive(policy, pod) {
 			continue
@@ -305,8 +306,9 @@ func (s Situation) NewPod() workload.Footprint { return s.Deployment.NewPod(s.Po
 // Beside is the most that a pod requests besides the template's containers: for native sidecars, for what
 // is injected into pods, and as overhead. Pods of an older template count too, because the next ones are
 // probably injected alike.
-func (s Situation) Beside(r Resource) (most int64) {
-	pods := []workload.Footprint{s.NewPod()}
+func (s Situation) Beside() (most quantity.Amounts) {
+	pods := make([]workload.Footprint, 1, 1+len(s.Pods))
+	pods[0] = s.NewPod()
 	for _, pod := range s.Pods {
 		if !pod.Terminating && !pod.Ended {
 			pods = append(pods, pod.Footprint())
@@ -320,7 +322,8 @@ func (s Situation) Beside(r Resource) (most int64) {
 			return c.Resources
 		})
 		beside.PodLevel = workload.Resources{}
-		most = max(most, r.Request(beside.Counted()))
+		counted := beside.Counted().Requests
+		most.CPUMillis, most.MemoryBytes = max(most.CPUMillis, counted.CPUMillis), max(most.MemoryBytes, counted.MemoryBytes)
 	}
 	return most
 }

@@ -58,7 +58,7 @@ func (p planner) ownValuesDiffer(t template) bool {
 
 // arePodsUndone says that another controller has changed pods from what is still managed.
 func (p planner) arePodsUndone() bool {
-	if !p.policy.InPlace() {
+	if !p.policy.InPlace() || len(p.Undone) == 0 {
 		return false
 	}
 	p.Pods = slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool { return !p.Undone[pod.UID] })

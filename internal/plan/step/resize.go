@@ -36,8 +36,9 @@ func (p planner) resize() model.Plan {
 
 // alivePods are the pods that run and are not about to end, by name.
 func (p planner) alivePods() []workload.Pod {
-	pods := slices.SortedFunc(slices.Values(p.Pods), byName)
-	return slices.DeleteFunc(pods, func(pod workload.Pod) bool { return !model.IsAlive(pod) })
+	pods := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool { return !model.IsAlive(pod) })
+	slices.SortFunc(pods, byName)
+	return pods
 }
 
 func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }

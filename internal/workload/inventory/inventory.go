@@ -1,7 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds the pods of a Deployment and the Deployments of an owner in the cache.
+// Package inventory finds the pods of a Deployment, the Deployments of an owner and what else scales
+// them in the cache.
 //
 // It does not use labels. A pod belongs to a Deployment if its controller is a ReplicaSet whose
 // controller is that Deployment, by UID. A pod that only has the same labels is never changed.
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,12 +38,18 @@ func ReplicaSetMetadata() *metav1.PartialObjectMetadata {
 	}
 }
 
-// Index adds the indexes that PodsOf and DeploymentsOf need.
+// targetIndex indexes HorizontalPodAutoscalers by the object that they scale.
+const targetIndex = "spec.scaleTargetRef"
+
+// Index adds the indexes that PodsOf, DeploymentsOf and HPAsOf need.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, kind := range []client.Object{ReplicaSetMetadata(), &corev1.Pod{}, &appsv1.Deployment{}} {
 		if err := indexer.IndexField(ctx, kind, controllerIndex, controllerUID); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", kind, err)
 		}
+	}
+	if err := indexer.IndexField(ctx, &autoscalingv2.HorizontalPodAutoscaler{}, targetIndex, scaleTarget); err != nil {
+		return fmt.Errorf("indexing HorizontalPodAutoscalers by target: %w", err)
 	}
 	return nil
 }
@@ -51,6 +59,29 @@ func controllerUID(obj client.Object) []string {
 		return []string{string(owner.UID)}
 	}
 	return nil
+}
+
+func scaleTarget(obj client.Object) []string {
+	if hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler); ok {
+		return []string{targetKey(workload.TargetOf(hpa.Spec.ScaleTargetRef))}
+	}
+	return nil
+}
+
+func targetKey(t workload.Target) string { return t.Kind + "/" + t.Name }
+
+// HPAsOf reads the HorizontalPodAutoscalers whose target is the Deployment or the ScaledDeployment that
+// controls it from the cache, in any API version. They are not copied and must not be modified.
+func HPAsOf(ctx context.Context, cached client.Reader, d *appsv1.Deployment) (out []autoscalingv2.HorizontalPodAutoscaler, err error) {
+	for _, target := range workload.TargetsOf(d) {
+		var hpas autoscalingv2.HorizontalPodAutoscalerList
+		if err := cached.List(ctx, &hpas, client.InNamespace(d.Namespace),
+			client.MatchingFields{targetIndex: targetKey(target)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing the HorizontalPodAutoscalers of %s %s/%s: %w", target.Kind, d.Namespace, target.Name, err)
+		}
+		out = append(out, hpas.Items...)
+	}
+	return out, nil
 }
 
 // PodsOf reads the pods of a Deployment from the cache.

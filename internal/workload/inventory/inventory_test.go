@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -151,6 +152,39 @@ func TestPodsOfReturnsErrors(t *testing.T) {
 	}
 }
 
+// Only the HorizontalPodAutoscalers of the Deployment are read, however many others there are.
+func TestHPAsOf(t *testing.T) {
+	hpa := func(namespace, name, apiVersion, kind, target string) client.Object {
+		return &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: target},
+			},
+		}
+	}
+	cached := cacheOf(t, interceptor.Funcs{},
+		hpa("shop", "direct", "apps/v1", "Deployment", "web"), hpa("shop", "second", "", "Deployment", "web"),
+		hpa("shop", "through-owner", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "friend"),
+		hpa("shop", "of-a-foreign-kind", "apps/v1", "StatefulSet", "web"), hpa("shop", "of-another", "apps/v1", "Deployment", "api"),
+		hpa("other", "elsewhere", "apps/v1", "Deployment", "web"), hpa("shop", "of-the-namesake", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "web"),
+	)
+	alone := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	owned := alone.DeepCopy()
+	owned.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "friend", Controller: ptr.To(true)},
+	}
+	for want, d := range map[string]*appsv1.Deployment{"[direct second]": alone, "[direct second through-owner]": owned} {
+		hpas, err := HPAsOf(t.Context(), cached, d)
+		var names []string
+		for _, found := range hpas {
+			names = append(names, found.Name)
+		}
+		if got := fmt.Sprint(names); err != nil || got != want {
+			t.Errorf("HPAsOf() = %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 func TestDeploymentNameOf(t *testing.T) {
 	cases := map[string]struct {
 		owner *metav1.OwnerReference
@@ -218,7 +252,7 @@ func FuzzNewest(f *testing.F) {
 func cacheOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

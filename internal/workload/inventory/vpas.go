@@ -6,17 +6,17 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -47,21 +47,66 @@ type VPAs struct {
 
 	unanswered sync.WaitGroup // namespaces without a first answer
 
-	mu    sync.Mutex
-	known map[string]map[string]workload.VPA // by namespace and name
+	mu       sync.Mutex
+	known    map[types.NamespacedName]workload.VPA
+	byTarget map[vpaTarget]map[string]workload.VPA // and by name
 }
 
-// Of returns the VerticalPodAutoscalers of a namespace, sorted by name.
-func (v *VPAs) Of(namespace string) (out []workload.VPA) {
+// vpaTarget is the object that VerticalPodAutoscalers of its namespace size.
+type vpaTarget struct {
+	namespace string
+	workload.Target
+}
+
+func targetOf(vpa workload.VPA) vpaTarget {
+	return vpaTarget{vpa.Namespace, workload.TargetOf(vpa.Target)}
+}
+
+// Of returns the VerticalPodAutoscalers whose target is the Deployment or the ScaledDeployment that
+// controls it, in any API version and in any order.
+func (v *VPAs) Of(deployment *appsv1.Deployment) (out []workload.VPA) {
 	if v == nil {
 		return nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(v.known[namespace])) {
-		out = append(out, v.known[namespace][name])
+	for _, target := range workload.TargetsOf(deployment) {
+		for _, vpa := range v.byTarget[vpaTarget{deployment.Namespace, target}] {
+			out = append(out, vpa)
+		}
 	}
 	return out
+}
+
+// put stores a VerticalPodAutoscaler, and returns what was stored before.
+func (v *VPAs) put(vpa workload.VPA) (before workload.VPA, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	key, target := keyOf(vpa), targetOf(vpa)
+	if before, known = v.known[key]; known {
+		v.remove(before)
+	}
+	if v.known == nil {
+		v.known, v.byTarget = map[types.NamespacedName]workload.VPA{}, map[vpaTarget]map[string]workload.VPA{}
+	}
+	if v.byTarget[target] == nil {
+		v.byTarget[target] = map[string]workload.VPA{}
+	}
+	v.known[key], v.byTarget[target][vpa.Name] = vpa, vpa
+	return before, known
+}
+
+// remove removes a known VerticalPodAutoscaler. The lock is held.
+func (v *VPAs) remove(vpa workload.VPA) {
+	target := targetOf(vpa)
+	delete(v.known, keyOf(vpa))
+	if delete(v.byTarget[target], vpa.Name); len(v.byTarget[target]) == 0 {
+		delete(v.byTarget, target)
+	}
+}
+
+func keyOf(vpa workload.VPA) types.NamespacedName {
+	return types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Name}
 }
 
 // Follow watches until the context ends. changed is called with each VerticalPodAutoscaler that is
@@ -163,17 +208,17 @@ func (s *vpaStore) Delete(obj any) error {
 
 // Replace implements cache.ReflectorStore.
 func (s *vpaStore) Replace(objs []any, _ string) error {
-	kept := map[string]bool{}
+	kept := map[types.NamespacedName]bool{}
 	for _, obj := range objs {
 		vpa, err := readVPA(obj)
 		if err != nil {
 			return err
 		}
-		kept[vpa.Namespace+"/"+vpa.Name] = true
+		kept[keyOf(vpa)] = true
 		s.set(vpa)
 	}
 	for _, vpa := range s.all() {
-		if !kept[vpa.Namespace+"/"+vpa.Name] {
+		if !kept[keyOf(vpa)] {
 			s.drop(vpa)
 		}
 	}
@@ -191,14 +236,10 @@ func (s *vpaStore) clear() {
 }
 
 func (s *vpaStore) all() (out []workload.VPA) {
-	v := s.vpas
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for namespace, vpas := range v.known {
-		if s.namespace != metav1.NamespaceAll && s.namespace != namespace {
-			continue
-		}
-		for _, vpa := range vpas {
+	s.vpas.mu.Lock()
+	defer s.vpas.mu.Unlock()
+	for key, vpa := range s.vpas.known {
+		if s.namespace == metav1.NamespaceAll || s.namespace == key.Namespace {
 			out = append(out, vpa)
 		}
 	}
@@ -206,17 +247,7 @@ func (s *vpaStore) all() (out []workload.VPA) {
 }
 
 func (s *vpaStore) set(vpa workload.VPA) {
-	v := s.vpas
-	v.mu.Lock()
-	before, known := v.known[vpa.Namespace][vpa.Name]
-	if v.known == nil {
-		v.known = map[string]map[string]workload.VPA{}
-	}
-	if v.known[vpa.Namespace] == nil {
-		v.known[vpa.Namespace] = map[string]workload.VPA{}
-	}
-	v.known[vpa.Namespace][vpa.Name] = vpa
-	v.mu.Unlock()
+	before, known := s.vpas.put(vpa)
 	if known && reflect.DeepEqual(before, vpa) {
 		return // Most updates only change the status.
 	}
@@ -227,10 +258,9 @@ func (s *vpaStore) set(vpa workload.VPA) {
 }
 
 func (s *vpaStore) drop(vpa workload.VPA) {
-	v := s.vpas
-	v.mu.Lock()
-	delete(v.known[vpa.Namespace], vpa.Name)
-	v.mu.Unlock()
+	s.vpas.mu.Lock()
+	s.vpas.remove(s.vpas.known[keyOf(vpa)])
+	s.vpas.mu.Unlock()
 	s.changed(vpa)
 }
 

@@ -6,11 +6,13 @@ package inventory_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -110,27 +113,48 @@ func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *ne
 	return v, n
 }
 
-func names(vpas []workload.VPA) (out []string) {
-	for _, vpa := range vpas {
-		out = append(out, vpa.Name+" of "+vpa.Target.Name)
-	}
-	return out
+func deployment(namespace, name string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-func has(t *testing.T, v *inventory.VPAs, namespace, want string) {
+// namesOf are the VerticalPodAutoscalers of a Deployment, sorted.
+func namesOf(v *inventory.VPAs, d *appsv1.Deployment) string {
+	names := []string{}
+	for _, vpa := range v.Of(d) {
+		names = append(names, vpa.Namespace+"/"+vpa.Name)
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}
+
+func has(t *testing.T, v *inventory.VPAs, d *appsv1.Deployment, want string) {
 	t.Helper()
 	testkit.Eventually(t, time.Minute, func() string {
-		if got := fmt.Sprint(names(v.Of(namespace))); got != want {
-			return fmt.Sprintf("VPAs of %s: %s, want %s", namespace, got, want)
+		if got := namesOf(v, d); got != want {
+			return fmt.Sprintf("VPAs of %s/%s: %s, want %s", d.Namespace, d.Name, got, want)
 		}
 		return ""
 	})
 }
 
 func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
-	v, _ := follow(t, serve(vpaOf("shop", "b", "web"), vpaOf("shop", "a", "api"), vpaOf("other", "c", "web")))
-	if got := fmt.Sprint(names(v.Of("shop")), names(v.Of("other")), names(v.Of("none"))); got != "[a of api b of web] [c of web] []" {
-		t.Errorf("VPAs: %s", got)
+	friend := vpaOf("shop", "d", "friend")
+	friend.Object["spec"] = map[string]any{"targetRef": map[string]any{"kind": "ScaledDeployment", "name": "friend"}}
+	v, _ := follow(t, serve(vpaOf("shop", "b", "web"), vpaOf("shop", "a", "api"), vpaOf("other", "c", "web"), vpaOf("shop", "e", "web"), friend))
+	owned := deployment("shop", "web")
+	owned.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.ScaledDeploymentKind, Name: "friend", Controller: ptr.To(true)},
+	}
+	for want, d := range map[string]*appsv1.Deployment{
+		"[shop/a]":               deployment("shop", "api"),
+		"[shop/b shop/e]":        deployment("shop", "web"),
+		"[shop/b shop/d shop/e]": owned,
+		"[other/c]":              deployment("other", "web"),
+		"[]":                     deployment("none", "web"),
+	} {
+		if got := namesOf(v, d); got != want {
+			t.Errorf("VPAs of %s/%s: %s, want %s", d.Namespace, d.Name, got, want)
+		}
 	}
 }
 
@@ -153,14 +177,20 @@ func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 		"the second container's mode":  {field: "resourcePolicy", value: policies(off, map[string]any{"containerName": "side", "mode": true}), target: "web", app: sizesAll},
 		"a field that nobody reads":    {field: "resourcePolicy", value: policies(map[string]any{"containerName": "app", "mode": "Off", "minAllowed": "much"}), target: "web"},
 		"no field":                     {field: "resourcePolicy", value: policies(off), target: "web"},
-		"the target, which is unknown": {field: "targetRef", value: "web", app: sizesAll},
+		"the target, which is unknown": {field: "targetRef", value: "web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vpa := vpaOf("shop", "v", "web")
 			spec, _ := vpa.Object["spec"].(map[string]any)
 			spec[tc.field] = tc.value
 			v, _ := follow(t, serve(vpa), "shop")
-			got := v.Of("shop")
+			got := v.Of(deployment("shop", "web"))
+			if tc.target == "" {
+				if len(got) != 0 {
+					t.Errorf("it sizes %+v, want nothing", got)
+				}
+				return
+			}
 			if len(got) != 1 {
 				t.Fatalf("VPAs: %+v", got)
 			}
@@ -178,7 +208,8 @@ func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 func TestVPAChangesAreReported(t *testing.T) {
 	s := serve()
 	v, told := follow(t, s, "shop")
-	has(t, v, "shop", "[]")
+	web, api := deployment("shop", "web"), deployment("shop", "api")
+	has(t, v, web, "[]")
 	vpas := s.Resource(inventory.VPAResource).Namespace("shop")
 	// The fake has no resource versions: changes between its list and its watch are lost.
 	testkit.Eventually(t, time.Minute, func() string {
@@ -192,13 +223,14 @@ func TestVPAChangesAreReported(t *testing.T) {
 	if _, err := vpas.Create(t.Context(), vpaOf("shop", "v", "web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	has(t, v, "shop", "[v of web]")
+	has(t, v, web, "[shop/v]")
 	told.are(t, "shop/v of web; ")
 	moved := vpaOf("shop", "v", "api")
 	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	has(t, v, "shop", "[v of api]")
+	has(t, v, api, "[shop/v]")
+	has(t, v, web, "[]")
 	told.are(t, "shop/v of web; shop/v of api; ") // the old target and the new one
 	moved.Object["status"] = map[string]any{"recommendation": "something"}
 	if _, err := vpas.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
@@ -207,7 +239,7 @@ func TestVPAChangesAreReported(t *testing.T) {
 	if err := vpas.Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	has(t, v, "shop", "[]")
+	has(t, v, api, "[]")
 	told.are(t, "shop/v of api; ") // not of the status
 }
 
@@ -217,9 +249,9 @@ func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 			s := serve(vpaOf("shop", "v", "web"))
 			s.refuse(refusal)
 			v, _ := follow(t, s, "shop") // does not wait for the API
-			has(t, v, "shop", "[]")
+			has(t, v, deployment("shop", "web"), "[]")
 			s.refuse(nil)
-			has(t, v, "shop", "[v of web]")
+			has(t, v, deployment("shop", "web"), "[shop/v]")
 		})
 	}
 }
