@@ -233,7 +233,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	}
 	// The collector can trigger a reconcile of every scaler without waiting for the controller.
 	triggers := make(chan event.GenericEvent, 1024)
-	histories := &checkpoint.Store{Client: mgr.GetClient(), Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}
+	histories := &checkpoint.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
 		Source:    source,

@@ -42,6 +42,9 @@ const version = history.Version
 type Store struct {
 	// Client reads checkpoints live, not from a cache, and writes them.
 	Client client.Client
+	// Live reads scalers from the API server, before the checkpoint of another target is overwritten; nil
+	// to trust the caller.
+	Live client.Reader
 	// Params are those of the histories, but for the prices of CPU.
 	Params history.Params
 	// MaxAhead is how far the times in a checkpoint may be ahead of our clock. 0 is a minute.
@@ -220,6 +223,14 @@ func (s *Store) Forget(key types.NamespacedName) {
 	delete(s.entries, key)
 }
 
+// Retain drops the histories of all other namespaces: another process serves them now, and saves what it
+// learns. Their checkpoints stay.
+func (s *Store) Retain(owns func(namespace string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.entries, func(key types.NamespacedName, _ *entry) bool { return !owns(key.Namespace) })
+}
+
 // Len is the number of scalers with a history in memory.
 func (s *Store) Len() int {
 	s.mu.Lock()
@@ -372,6 +383,11 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 
 // write writes the checkpoint.
 func (s *Store) write(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint, now time.Time) error {
+	if e.object != nil && !e.isAbout(e.object) {
+		if err := s.confirm(ctx, e, object); err != nil {
+			return err
+		}
+	}
 	err := s.put(ctx, e, object)
 	if isOutdated(err) {
 		if err := s.meet(ctx, e, object, s.latest(now)); err != nil {
@@ -409,8 +425,31 @@ func (s *Store) meet(ctx context.Context, e *entry, object *v1beta1.VerticalScal
 		e.object, e.saved = nil, nil
 		e.overtaken = e.drop()
 		return ErrOvertaken
+	case !e.isAbout(&live):
+		if err := s.confirm(ctx, e, object); err != nil {
+			return err
+		}
 	}
 	object.ResourceVersion, object.UID = live.ResourceVersion, live.UID
+	return nil
+}
+
+// confirm is an error if the scaler has another target than this process knows, or is another object of
+// the same name. The caller's cache is old then, and the checkpoint of the other target is newer than the history.
+func (s *Store) confirm(ctx context.Context, e *entry, object *v1beta1.VerticalScalerCheckpoint) error {
+	if s.Live == nil {
+		return nil
+	}
+	var vs v1beta1.VerticalScaler
+	err := s.Live.Get(ctx, client.ObjectKeyFromObject(object), &vs)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && !e.isLoaded(&vs):
+		e.object, e.saved = nil, nil
+		e.drop()
+		return ErrOvertaken
+	case err != nil:
+		return fmt.Errorf("reading the scaler before the checkpoint of another target is overwritten: %w", err)
+	}
 	return nil
 }
 

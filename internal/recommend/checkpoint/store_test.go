@@ -597,6 +597,86 @@ func TestPeaksAndKillsSurviveTheSaveOfAnotherProcess(t *testing.T) {
 	}
 }
 
+// A process whose cache is old knows another target than the scaler has. What is stored is newer than its
+// history, whether it has been read before or is met in a conflict.
+func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(vs *v1beta1.VerticalScaler)
+		loadsIt bool
+		want    []string
+	}{
+		"retargeted, met in a conflict":   {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, want: []string{"update: conflict"}},
+		"made anew, met in a conflict":    {change: func(vs *v1beta1.VerticalScaler) { vs.UID = "scaler-2" }, want: []string{"update: conflict"}},
+		"retargeted, read when it starts": {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, loadsIt: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newWorld(t)
+			a.load()
+			a.feed("app", 0, 60)
+			a.save(recs("app", 310, 640*mebi))
+
+			b := &world{t: t, scaler: a.scaler.DeepCopy(), server: a.server}
+			tc.change(b.scaler)
+			b.must(b.server.Create(t.Context(), b.scaler.DeepCopy()))
+			b.restart()
+			b.load()
+			b.feed("app", 0, 90)
+			b.save(recs("app", 200, 500*mebi))
+			saved := b.live()
+
+			if tc.loadsIt {
+				a.restart()
+				a.load()
+				a.feed("app", 61, 70)
+			}
+			a.store.Live = a.server
+			a.took()
+			if err := a.store.Save(t.Context(), a.scaler, recs("app", 400, 640*mebi), tomorrow); !errors.Is(err, ErrOvertaken) {
+				t.Errorf("Save() = %v, want %v", err, ErrOvertaken)
+			}
+			a.expect(tc.want...)
+			if diff := cmp.Diff(saved, a.live()); diff != "" {
+				t.Errorf("the newer checkpoint was changed (-want +got):\n%s", diff)
+			}
+
+			a.scaler = b.scaler // The cache has caught up.
+			a.load()
+			if diff := cmp.Diff(b.histories(), a.histories()); diff != "" {
+				t.Errorf("what it knows then (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("the target is confirmed, and the old checkpoint is overwritten", func(t *testing.T) {
+		a := newWorld(t)
+		a.load()
+		a.feed("app", 0, 60)
+		a.save(recs("app", 310, 640*mebi))
+		a.scaler.Spec.DeploymentName = "api"
+		a.must(a.server.Create(t.Context(), a.scaler.DeepCopy()))
+		a.store.Live = a.server
+		a.load()
+		a.feed("app", 61, 90)
+		a.took()
+		a.save(recs("app", 200, 500*mebi))
+		a.expect("update")
+	})
+}
+
+// What another process serves from now on is read again if it comes back.
+func TestRetain(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.store.Retain(func(namespace string) bool { return namespace == "shop" })
+	if got := w.store.Len(); got != 1 {
+		t.Errorf("Len() = %d with its namespace, want 1", got)
+	}
+	w.store.Retain(func(string) bool { return false })
+	if got := w.store.Len(); got != 0 {
+		t.Errorf("Len() = %d without its namespace, want 0", got)
+	}
+}
+
 // A write whose reply is lost has been made by this process, even if it is told otherwise.
 func TestALostReplyIsNoSaveOfAnotherProcess(t *testing.T) {
 	for name, writes := range map[string]int{"one": 1, "three": 3} {
