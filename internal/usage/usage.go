@@ -52,6 +52,12 @@ const (
 	Duplicate Refusal = "Duplicate"
 )
 
+// Answer is what a source says about the pods of a namespace.
+type Answer struct {
+	Samples []Sample
+	Refused []Refused
+}
+
 // Refused is an item that was not used. Pod and Container are empty if the item does not name
 // them.
 type Refused struct {
