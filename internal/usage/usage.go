@@ -5,7 +5,13 @@
 // rejected.
 package usage
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrTooLarge is wrapped by errors that mean that a source says more than is read at once.
+var ErrTooLarge = errors.New("the response is too large")
 
 // Sample is the usage of one container of one pod.
 type Sample struct {

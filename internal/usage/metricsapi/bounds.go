@@ -5,9 +5,10 @@ package metricsapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 )
 
 // errTooMany is the error for a response with more items than any namespace, or any cluster, has.
-var errTooMany = errors.New("it has too many items")
+var errTooMany = fmt.Errorf("%w: it has too many items", usage.ErrTooLarge)
 
 // turn admits one large response at a time.
 type turn chan struct{}
@@ -71,7 +72,7 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	}
 	n, err = b.stream.Read(p)
 	if b.read += int64(n); b.read > b.most {
-		return 0, fmt.Errorf("the response is longer than %d bytes", b.most)
+		return 0, fmt.Errorf("%w: it is longer than %d bytes", usage.ErrTooLarge, b.most)
 	}
 	return n, err
 }
