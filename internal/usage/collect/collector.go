@@ -233,15 +233,15 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 }
 
 // withoutInjectedSidecars are the pods without the native sidecars that their template does not have. The
-// operator does not size these, and not every source has usage of them.
+// operator does not size these, and not every source has usage of them. The containers of pods are shared.
 func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.Pod {
-	out := slices.Clone(pods)
-	for i, pod := range out {
-		out[i].Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c workload.Container) bool {
-			return c.IsSidecar && !slices.Contains(declared, c.Name)
-		})
+	isInjected := func(c workload.Container) bool { return c.IsSidecar && !slices.Contains(declared, c.Name) }
+	for i, pod := range pods {
+		if slices.ContainsFunc(pod.Containers, isInjected) {
+			pods[i].Containers = slices.DeleteFunc(slices.Clone(pod.Containers), isInjected)
+		}
 	}
-	return out
+	return pods
 }
 
 // usable is the answer about the pods' containers. It refuses samples that a container cannot have.

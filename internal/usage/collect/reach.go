@@ -19,7 +19,7 @@ import (
 
 // A round reads one list for each namespace that has scalers, or one list of all namespaces: whichever is fewer
 // bytes. Many namespaces with few pods cost mostly requests; a large cluster with few scalers has mostly pods that
-// nobody asks about. docs/adr/0048-usage-is-read-where-it-is-fewer-bytes.md has figures.
+// nobody asks about. docs/adr/0048-cost-follows-what-a-scaler-names.md has figures.
 
 const (
 	// podBytes is what a pod takes in a list: one with two containers and a few labels, as metrics-server
