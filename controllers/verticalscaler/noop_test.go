@@ -4,11 +4,7 @@
 package verticalscaler
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"reflect"
 	"runtime"
 	"syscall"
 	"testing"
@@ -17,14 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -270,73 +262,16 @@ func (p *plant) settle(objects []client.Object) {
 // cannot write.
 func (p *plant) cached(objects []client.Object) client.Client {
 	p.t.Helper()
-	scheme, nowhere := p.server.Scheme(), &rest.Config{Host: "http://nowhere"}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind := range scheme.AllKnownTypes() {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	none := &http.Client{Transport: noServer{}}
-	c, err := cache.New(nowhere, cache.Options{
-		HTTPClient: none, Scheme: scheme, Mapper: mapper, DefaultTransform: inventory.Trim,
-		NewInformer: func(_ toolscache.ListerWatcher, kind apiruntime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(p.copies(kind, objects), kind, resync, indexers)
-		},
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := inventory.Index(p.t.Context(), c); err != nil {
-		p.t.Fatal(err)
-	}
-	if p.Nodes, err = inventory.WatchNodes(p.t.Context(), c); err != nil {
-		p.t.Fatal(err)
-	}
-	go func() { _ = c.Start(p.t.Context()) }() // until the test ends
-	if !c.WaitForCacheSync(p.t.Context()) {
-		p.t.Fatal("the cache has not synced")
-	}
-	reader, err := client.New(nowhere, client.Options{HTTPClient: none, Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: c}})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return reader
-}
-
-type noServer struct{}
-
-func (noServer) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("a settled scaler sends no request")
-}
-
-// copies lists the objects of a kind as the server has them, and nothing ever changes.
-func (p *plant) copies(kind apiruntime.Object, objects []client.Object) toolscache.ListerWatcher {
-	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for _, object := range objects {
-		if _, wantsSet := kind.(*metav1.PartialObjectMetadata); wantsSet {
-			if set, ok := object.(*appsv1.ReplicaSet); ok {
-				metadata := inventory.ReplicaSetMetadata()
-				metadata.ObjectMeta = *set.ObjectMeta.DeepCopy()
-				list.Items = append(list.Items, apiruntime.RawExtension{Object: metadata})
-			}
-			continue
-		}
-		if reflect.TypeOf(object) != reflect.TypeOf(kind) {
-			continue
-		}
-		now := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object) //nolint:forcetypeassert // of the same type as object
-		if err := p.server.Get(p.t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+		if err := p.server.Get(p.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			p.t.Fatal(err)
 		}
-		list.Items = append(list.Items, apiruntime.RawExtension{Object: now})
 	}
-	return listThenWatch{&toolscache.ListWatch{
-		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return list, nil },
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}}
+	c := cached.Cache(p.t, p.server.Scheme(), inventory.Trim, func(c cache.Cache) (err error) {
+		if p.Nodes, err = inventory.WatchNodes(p.t.Context(), c); err != nil {
+			return err
+		}
+		return inventory.Index(p.t.Context(), c)
+	}, objects...)
+	return cached.Client(p.t, p.server.Scheme(), c)
 }
-
-// listThenWatch cannot stream a list.
-type listThenWatch struct{ *toolscache.ListWatch }
-
-func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }

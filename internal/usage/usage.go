@@ -5,7 +5,13 @@
 // rejected.
 package usage
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrTooLarge is wrapped by errors that mean that a source says more than is read at once.
+var ErrTooLarge = errors.New("the response is too large")
 
 // Sample is the usage of one container of one pod.
 type Sample struct {
@@ -51,6 +57,12 @@ const (
 	// Duplicate means that it is a second item about the same container or pod.
 	Duplicate Refusal = "Duplicate"
 )
+
+// Answer is what a source says about the pods of a namespace.
+type Answer struct {
+	Samples []Sample
+	Refused []Refused
+}
 
 // Refused is an item that was not used. Pod and Container are empty if the item does not name
 // them.

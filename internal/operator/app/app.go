@@ -243,6 +243,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Params:    c.Params(),
 		Wake:      triggers,
 	}
+	if len(scope.Namespaces) == 0 {
+		collector.CountPods = countPods(mgr.GetAPIReader())
+	}
 	if err := addScalers(ctx, mgr, c, collector, triggers, scope, changes); err != nil {
 		return err
 	}

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package collect asks the source of usage once per interval for all scalers of a
-// namespace, feeds their histories, and triggers a reconcile only of those scalers for
+// namespace, or of all namespaces, feeds their histories, and triggers a reconcile only of those scalers for
 // which something has changed.
 package collect
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -82,6 +83,10 @@ type Collector struct {
 	Params recommend.Params
 	// Wake receives the scalers to reconcile.
 	Wake chan<- event.GenericEvent
+	// CountPods counts the pods of all namespaces; nil if usage must be read for each namespace.
+	CountPods func(ctx context.Context) (int, error)
+
+	reach reach // of the rounds, which are one after the other
 
 	mu       sync.Mutex
 	known    map[types.NamespacedName]known
@@ -151,26 +156,28 @@ func (c *Collector) Collect(ctx context.Context) {
 		seen[client.ObjectKeyFromObject(s)] = true
 	}
 	c.forgetAllBut(seen)
+	list := c.lister(ctx, slices.Collect(maps.Keys(namespaces)))
 	// Several at once, so that a source that does not answer costs the round one
 	// time-out and not one for each namespace.
 	var round sync.WaitGroup
 	free := make(chan struct{}, atOnce)
-	for namespace, list := range namespaces {
+	for namespace, scalers := range namespaces {
 		free <- struct{}{}
 		round.Go(func() {
 			defer func() { <-free }()
 			if ctx.Err() == nil {
-				c.collect(ctx, namespace, list)
+				c.collect(ctx, namespace, scalers, list)
 			}
 		})
 	}
 	round.Wait()
+	c.review(ctx, namespaces)
 }
 
 // collect makes the round of one namespace.
-func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1beta1.VerticalScaler) {
+func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1beta1.VerticalScaler, list lister) {
 	now := c.Clock.Now()
-	samples, refused, err := c.Source.List(ctx, namespace, now)
+	samples, refused, err := list(ctx, namespace, now)
 	outage := c.outage(namespace, err)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Cannot read usage", "Namespace", namespace, "error", err.Error())
@@ -201,7 +208,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, samples map[string][]usage.Sample, repeated map[string]bool, refused map[string][]usage.Refused, now time.Time) {
 	key := client.ObjectKeyFromObject(vs)
 	var deployment appsv1.Deployment
-	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment); err != nil {
+	if err := c.Cached.Get(ctx, types.NamespacedName{Namespace: vs.Namespace, Name: vs.Spec.DeploymentName}, &deployment, client.UnsafeDisableDeepCopy); err != nil {
 		c.tell(key, nil)
 		return // its creation will wake the scaler
 	}
@@ -226,15 +233,15 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 }
 
 // withoutInjectedSidecars are the pods without the native sidecars that their template does not have. The
-// operator does not size these, and not every source has usage of them.
+// operator does not size these, and not every source has usage of them. The containers of pods are shared.
 func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.Pod {
-	out := slices.Clone(pods)
-	for i, pod := range out {
-		out[i].Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c workload.Container) bool {
-			return c.IsSidecar && !slices.Contains(declared, c.Name)
-		})
+	isInjected := func(c workload.Container) bool { return c.IsSidecar && !slices.Contains(declared, c.Name) }
+	for i, pod := range pods {
+		if slices.ContainsFunc(pod.Containers, isInjected) {
+			pods[i].Containers = slices.DeleteFunc(slices.Clone(pod.Containers), isInjected)
+		}
 	}
-	return out
+	return pods
 }
 
 // usable is the answer about the pods' containers. It refuses samples that a container cannot have.

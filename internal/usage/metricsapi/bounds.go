@@ -4,10 +4,11 @@
 package metricsapi
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 const (
@@ -21,17 +22,16 @@ const (
 	// that misbehaves would make the operator exceed the memory of its container.
 	maxSmall = 1 << 20
 
-	// maxItems is the largest number of containers in a response, valid or not. It bounds what is
-	// left of a response after it was decoded, which many namespaces have in memory together.
+	// maxItems is the largest number of pods and containers in the response of a namespace, valid or not. It
+	// bounds what is left of a response after it was decoded, which many namespaces have in memory together.
 	maxItems = 100_000
 
-	// maxItem is the largest item of a response. Each of its parts is decoded on its own, and takes
-	// up to 20 times its bytes meanwhile.
-	maxItem = 256 << 10
+	// maxItemsOfAll is the same for the response of all namespaces, of which there is one at a time.
+	maxItemsOfAll = 3 * maxItems
 )
 
-// errTooMany is the error for a response with more items than any namespace has.
-var errTooMany = fmt.Errorf("it has more than %d containers", maxItems)
+// errTooMany is the error for a response with more items than any namespace, or any cluster, has.
+var errTooMany = fmt.Errorf("%w: it has too many items", usage.ErrTooLarge)
 
 // turn admits one large response at a time.
 type turn chan struct{}
@@ -48,30 +48,39 @@ func (t turn) take(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// readBounded reads a response of at most the given size, and waits for the turn before it
-// reads more than a small part. The response may be decoded until the caller calls end.
-func readBounded(ctx context.Context, stream io.Reader, most int64, large turn) (body []byte, end func(), err error) {
-	end = func() {}
-	body, err = io.ReadAll(io.LimitReader(stream, min(most, maxSmall)+1))
-	if err != nil {
-		return nil, nil, err
-	}
-	if int64(len(body)) <= min(most, maxSmall) {
-		return body, end, nil
-	}
-	if int64(len(body)) <= most {
-		if end, err = large.take(ctx); err != nil {
-			return nil, nil, err
-		}
-		rest := io.LimitReader(stream, most+1-int64(len(body)))
-		if body, err = io.ReadAll(io.MultiReader(bytes.NewReader(body), rest)); err != nil {
-			end()
-			return nil, nil, err
+// bounded reads a response of at most a number of bytes, and waits for the turn before it reads more than a
+// small part. A token of the response may be as large as the whole.
+type bounded struct {
+	stream io.ReadCloser
+	most   int64
+	// take waits for the turn, and end ends it; end is nil before.
+	take func() (end func(), err error)
+	end  func()
+
+	read int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (n int, err error) {
+	if b.read > maxSmall && b.end == nil {
+		if b.end, err = b.take(); err != nil {
+			return 0, err
 		}
 	}
-	if int64(len(body)) > most {
-		end()
-		return nil, nil, fmt.Errorf("the response is longer than %d bytes", most)
+	if b.end == nil {
+		p = p[:min(int64(len(p)), maxSmall+1-b.read)]
 	}
-	return body, end, nil
+	n, err = b.stream.Read(p)
+	if b.read += int64(n); b.read > b.most {
+		return 0, fmt.Errorf("%w: it is longer than %d bytes", usage.ErrTooLarge, b.most)
+	}
+	return n, err
+}
+
+// close ends the response, and the turn if it had that.
+func (b *bounded) close() {
+	_ = b.stream.Close() // read only: no data can be lost
+	if b.end != nil {
+		b.end()
+	}
 }

@@ -4,14 +4,14 @@
 package metricsapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -32,171 +32,324 @@ const (
 	maxQuantity = 40
 )
 
-// podMetrics and containerMetrics are the fields of the API's types that are read. Fields that can
-// be invalid on their own stay raw and are decoded one by one.
-type podMetrics struct {
-	Metadata struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
-	Timestamp  string            `json:"timestamp"`
-	Window     string            `json:"window"`
-	Containers []json.RawMessage `json:"containers"`
-}
-
-type containerMetrics struct {
-	Name  string `json:"name"`
-	Usage struct {
-		CPU    json.RawMessage `json:"cpu"`
-		Memory json.RawMessage `json:"memory"`
-	} `json:"usage"`
-}
-
-// decoder collects the samples of one response.
+// decoder reads one response, token by token and once. A malformed item costs nothing but itself, and what nobody
+// asked for is skipped without being decoded.
 type decoder struct {
+	json   *jsontext.Decoder
+	now    time.Time
+	maxAge time.Duration
+	// answerFor is where an item of a namespace goes; nil for nowhere. It may be asked for any name.
+	answerFor func(namespace string) *answer
+	// namespace is the only valid namespace of an item; empty for any.
 	namespace string
-	now       time.Time
-	maxAge    time.Duration
+	// most is how many pods and containers may be kept, valid or not. kept is how many are.
+	most, kept   int
+	pods         int             // items of the list
+	unquoted     []byte          // of the amount that is read
+	containersOf map[string]bool // of the item that is judged
+}
 
+// answer is what a response says about one namespace.
+type answer struct {
 	samples []usage.Sample
 	refused []usage.Refused
+	seen    map[string]bool // the pods
 }
 
-// decode reads a response. It returns an error only if the response is not a list of pod metrics.
-func decode(body []byte, namespace string, now time.Time, maxAge time.Duration) ([]usage.Sample, []usage.Refused, error) {
-	d := decoder{namespace: namespace, now: now, maxAge: maxAge}
-	pods := map[string]bool{}
-	kind, err := eachItem(body, func(item json.RawMessage) error {
-		if d.pod(item, pods); len(d.samples)+len(d.refused) > maxItems {
-			return errTooMany
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if kind != "PodMetricsList" {
-		// Another JSON document, such as an error, must not look like a namespace without usage.
-		return nil, nil, fmt.Errorf("its kind is %.40q, not PodMetricsList", kind)
-	}
-	return d.samples, d.refused, nil
+func (a *answer) refuse(pod, container string, why usage.Refusal) {
+	a.refused = append(a.refused, usage.Refused{Pod: pod, Container: container, Why: why})
 }
 
-// eachItem calls back for each item of a list, and returns the list's kind. Items are decoded one
-// at a time: a list of many tiny ones would take a multiple of its bytes.
-func eachItem(body []byte, callback func(json.RawMessage) error) (kind string, err error) {
-	list := json.NewDecoder(bytes.NewReader(body))
-	if err := expect(list, '{'); err != nil {
-		return "", err
+// podMetrics is an item of the list. Its fields may have any order, so it is judged when all are known.
+type podMetrics struct {
+	namespace, name   string
+	timestamp, window string
+	containers        []containerMetrics
+	isMalformed       bool
+}
+
+// containerMetrics is a container of an item, or the reason why it cannot be used.
+type containerMetrics struct {
+	name                   string
+	cpuMillis, memoryBytes int64
+	why                    usage.Refusal
+}
+
+func newDecoder(body io.Reader, now time.Time, maxAge time.Duration, most int) *decoder {
+	return &decoder{
+		json: jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+		now:  now, maxAge: maxAge, most: most, containersOf: map[string]bool{},
 	}
-	var item json.RawMessage
-	for list.More() {
-		key, err := list.Token()
-		if err != nil {
-			return "", err
-		}
-		switch key {
+}
+
+// list reads the whole response. It returns an error only if that is not a list of pod metrics.
+func (d *decoder) list() error {
+	kind := ""
+	isObject, err := d.object(func(name string) (err error) {
+		switch name {
 		case "kind":
-			err = list.Decode(&kind)
+			kind, _, err = d.text()
 		case "items":
-			err = eachElement(list, callback)
+			err = d.items()
 		default:
-			err = list.Decode(&item)
+			err = d.json.SkipValue()
 		}
-		if err != nil {
-			return "", err
-		}
-	}
-	if err := expect(list, '}'); err != nil {
-		return "", err
-	}
-	if _, err := list.Token(); !errors.Is(err, io.EOF) {
-		return "", errors.New("there is data after its end")
-	}
-	return kind, nil
-}
-
-// eachElement calls back for each element of an array, if there is one: a list without items may
-// have null.
-func eachElement(list *json.Decoder, callback func(json.RawMessage) error) error {
-	switch opening, err := list.Token(); {
+		return err
+	})
+	switch {
 	case err != nil:
 		return err
-	case opening == nil:
-		return nil
-	case opening != json.Delim('['):
-		return errors.New("its items are not an array")
+	case !isObject:
+		return errors.New("it is no object")
+	case kind != "PodMetricsList":
+		// Another JSON document, such as an error, must not look like a namespace without usage.
+		return fmt.Errorf("its kind is %.40q, not PodMetricsList", kind)
 	}
-	var item json.RawMessage
-	for list.More() {
-		item = item[:0]
-		if err := list.Decode(&item); err != nil {
-			return err
-		}
-		if err := callback(item); err != nil {
-			return err
-		}
+	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("there is data after its end")
 	}
-	return expect(list, ']')
+	return nil
 }
 
-// expect reads a bracket.
-func expect(list *json.Decoder, want json.Delim) error {
-	got, err := list.Token()
-	if err == nil && got != want {
-		err = fmt.Errorf("there is %v instead of %v", got, want)
+func (d *decoder) items() error {
+	isNull := d.json.PeekKind() == 'n' // a list without items may have null
+	isArray, err := d.array(d.item)
+	if err == nil && !isArray && !isNull {
+		return errors.New("its items are not an array")
 	}
 	return err
 }
 
-func (d *decoder) refuse(pod, container string, why usage.Refusal) {
-	d.refused = append(d.refused, usage.Refused{Pod: pod, Container: container, Why: why})
+// object reads an object field by field. It is false, and nothing but skipped, for another value.
+func (d *decoder) object(field func(name string) error) (isObject bool, err error) {
+	if d.json.PeekKind() != '{' {
+		return false, d.json.SkipValue()
+	}
+	if _, err := d.json.ReadToken(); err != nil {
+		return true, err
+	}
+	for d.json.PeekKind() != '}' {
+		name, err := d.json.ReadValue()
+		if err != nil {
+			return true, err
+		}
+		if err := field(known(name)); err != nil {
+			return true, err
+		}
+	}
+	_, err = d.json.ReadToken()
+	return true, err
 }
 
-// pod reads one item of the list. A problem of the whole pod is rejected once, without a container.
-func (d *decoder) pod(item json.RawMessage, seen map[string]bool) {
-	if len(item) > maxItem {
-		d.refuse("", "", usage.Malformed)
-		return
+// known is the name of a field that is read; empty for another one. It takes no memory.
+func known(name jsontext.Value) string {
+	for _, known := range []string{"kind", "items", "metadata", "name", "namespace", "timestamp", "window", "containers", "usage", "cpu", "memory"} {
+		if len(name) == len(known)+2 && string(name[1:len(name)-1]) == known {
+			return known
+		}
 	}
+	return ""
+}
+
+// array reads an array, as object does.
+func (d *decoder) array(element func() error) (isArray bool, err error) {
+	if d.json.PeekKind() != '[' {
+		return false, d.json.SkipValue()
+	}
+	if _, err := d.json.ReadToken(); err != nil {
+		return true, err
+	}
+	for d.json.PeekKind() != ']' {
+		if err := element(); err != nil {
+			return true, err
+		}
+	}
+	_, err = d.json.ReadToken()
+	return true, err
+}
+
+// text reads a string. It is false, and empty, for another value but null, which is no value.
+func (d *decoder) text() (text string, isText bool, err error) {
+	switch d.json.PeekKind() {
+	case '"':
+		token, err := d.json.ReadToken()
+		if err != nil {
+			return "", false, err
+		}
+		return token.String(), true, nil
+	case 'n':
+		isText = true
+	}
+	return "", isText, d.json.SkipValue()
+}
+
+// textInto reads a string into a field of an item.
+func (d *decoder) textInto(field *string, isMalformed *bool) error {
+	text, isText, err := d.text()
+	*field, *isMalformed = text, *isMalformed || !isText
+	return err
+}
+
+// item reads one item of the list.
+func (d *decoder) item() error {
+	d.pods++
 	var pod podMetrics
-	err := json.Unmarshal(item, &pod)
-	name := pod.Metadata.Name
-	if len(name) > maxPodName {
-		name = ""
+	isObject, err := d.object(func(name string) error {
+		switch name {
+		case "metadata":
+			return d.metadata(&pod)
+		case "timestamp":
+			return d.textInto(&pod.timestamp, &pod.isMalformed)
+		case "window":
+			return d.textInto(&pod.window, &pod.isMalformed)
+		case "containers":
+			return d.containers(&pod)
+		}
+		return d.json.SkipValue()
+	})
+	if err != nil {
+		return err
 	}
-	if err != nil || name == "" || pod.Metadata.Namespace != d.namespace {
-		d.refuse(name, "", usage.Malformed)
+	pod.isMalformed = pod.isMalformed || !isObject
+	d.judge(pod)
+	if d.kept > d.most {
+		return d.tooMany()
+	}
+	return nil
+}
+
+// tooMany is the error for a response with more items than any cluster has.
+func (d *decoder) tooMany() error {
+	return fmt.Errorf("%w: more than %d pods and containers", errTooMany, d.most)
+}
+
+func (d *decoder) metadata(pod *podMetrics) error {
+	isNull := d.json.PeekKind() == 'n'
+	isObject, err := d.object(func(name string) error {
+		switch name {
+		case "name":
+			return d.textInto(&pod.name, &pod.isMalformed)
+		case "namespace":
+			return d.textInto(&pod.namespace, &pod.isMalformed)
+		}
+		return d.json.SkipValue()
+	})
+	pod.isMalformed = pod.isMalformed || !isObject && !isNull
+	return err
+}
+
+func (d *decoder) containers(pod *podMetrics) error {
+	pod.containers = nil
+	if pod.namespace != "" && d.answerFor(pod.namespace) == nil {
+		return d.json.SkipValue()
+	}
+	isNull := d.json.PeekKind() == 'n'
+	isArray, err := d.array(func() error {
+		if d.kept+len(pod.containers) > d.most {
+			return d.tooMany()
+		}
+		c, err := d.container()
+		pod.containers = append(pod.containers, c)
+		return err
+	})
+	pod.isMalformed = pod.isMalformed || !isArray && !isNull
+	return err
+}
+
+// container reads one container of a pod.
+func (d *decoder) container() (c containerMetrics, err error) {
+	missing := usage.Refusal(usage.Malformed)
+	cpu, memory, isMalformed := missing, missing, false
+	isObject, err := d.object(func(name string) error {
+		switch name {
+		case "name":
+			return d.textInto(&c.name, &isMalformed)
+		case "usage":
+			cpu, memory = missing, missing
+			isObject, err := d.object(func(name string) (err error) {
+				switch name {
+				case "cpu":
+					c.cpuMillis, cpu, err = d.amount(quantity.CPUMillis)
+				case "memory":
+					c.memoryBytes, memory, err = d.amount(quantity.MemoryBytes)
+				default:
+					err = d.json.SkipValue()
+				}
+				return err
+			})
+			isMalformed = isMalformed || !isObject
+			return err
+		}
+		return d.json.SkipValue()
+	})
+	if len(c.name) > maxContainerName {
+		c.name = ""
+	}
+	switch {
+	case !isObject, isMalformed, c.name == "":
+		c.why = usage.Malformed
+	case cpu != "":
+		c.why = cpu
+	default:
+		c.why = memory
+	}
+	return c, err
+}
+
+// judge adds an item to the answer of its namespace. A problem of the whole pod is rejected once, without a
+// container.
+func (d *decoder) judge(pod podMetrics) {
+	to := d.answerFor(pod.namespace)
+	if to == nil {
 		return
 	}
-	if seen[name] {
-		d.refuse(name, "", usage.Duplicate)
+	d.kept++
+	if len(pod.name) > maxPodName {
+		pod.name = ""
+	}
+	if pod.isMalformed || pod.name == "" || d.namespace != "" && pod.namespace != d.namespace {
+		to.refuse(pod.name, "", usage.Malformed)
 		return
 	}
-	seen[name] = true
+	if to.seen[pod.name] {
+		to.refuse(pod.name, "", usage.Duplicate)
+		return
+	}
+	if to.seen == nil {
+		to.seen = map[string]bool{}
+	}
+	to.seen[pod.name] = true
 
 	at, window, why := d.times(pod)
 	if why != "" {
-		d.refuse(name, "", why)
+		to.refuse(pod.name, "", why)
 		return
 	}
-	containers := make(map[string]bool, len(pod.Containers))
-	for _, item := range pod.Containers {
-		s := usage.Sample{Namespace: d.namespace, Pod: name, Time: at, Window: window}
-		if why := d.container(item, containers, &s); why != "" {
-			d.refuse(name, s.Container, why)
+	d.kept += len(pod.containers)
+	clear(d.containersOf)
+	for _, c := range pod.containers {
+		why := c.why
+		if c.name != "" && d.containersOf[c.name] {
+			why = usage.Duplicate
+		}
+		if why != "" {
+			to.refuse(pod.name, c.name, why)
 			continue
 		}
-		d.samples = append(d.samples, s)
+		d.containersOf[c.name] = true
+		to.samples = append(to.samples, usage.Sample{
+			Namespace: pod.namespace, Pod: pod.name, Container: c.name, Time: at, Window: window,
+			CPUMillis: c.cpuMillis, MemoryBytes: c.memoryBytes,
+		})
 	}
 }
 
 func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why usage.Refusal) {
-	at, err := time.Parse(time.RFC3339, pod.Timestamp)
+	at, err := time.Parse(time.RFC3339, pod.timestamp)
 	if err != nil {
 		return at, window, usage.Malformed
 	}
-	if window, err = time.ParseDuration(pod.Window); err != nil {
+	if window, err = time.ParseDuration(pod.window); err != nil {
 		return at, window, usage.Malformed
 	}
 	switch age := d.now.Sub(at); {
@@ -210,39 +363,27 @@ func (d *decoder) times(pod podMetrics) (at time.Time, window time.Duration, why
 	return at.UTC(), window, ""
 }
 
-// container reads one container of a pod into a sample, or returns the reason why not.
-func (d *decoder) container(item json.RawMessage, seen map[string]bool, s *usage.Sample) usage.Refusal {
-	var c containerMetrics
-	err := json.Unmarshal(item, &c)
-	if len(c.Name) <= maxContainerName {
-		s.Container = c.Name
+// amount reads a quantity, with or without quotes.
+func (d *decoder) amount(convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal, error) {
+	raw, err := d.json.ReadValue()
+	if err != nil {
+		return 0, "", err
 	}
-	if err != nil || s.Container == "" {
-		return usage.Malformed
+	text := raw
+	if raw.Kind() == '"' {
+		if text, err = jsontext.AppendUnquote(d.unquoted[:0], raw); err != nil {
+			return 0, usage.Malformed, nil //nolint:nilerr // it costs its container only
+		}
+		d.unquoted = text
 	}
-	if seen[s.Container] {
-		return usage.Duplicate
-	}
-	seen[s.Container] = true
-
-	var why usage.Refusal
-	if s.CPUMillis, why = amount(c.Usage.CPU, quantity.CPUMillis); why != "" {
-		return why
-	}
-	s.MemoryBytes, why = amount(c.Usage.Memory, quantity.MemoryBytes)
-	return why
+	amount, why := readAmount(string(text), convert)
+	return amount, why, nil
 }
 
-// amount reads a quantity. convert rounds it up to whole units:
+// readAmount reads a quantity. convert rounds it up to whole units:
 //
-//	"12345678n" → 13m   "250m" → 250m   2 → 2000m   "1536Ki" → 1572864   "NaN" → NotANumber
-func amount(raw json.RawMessage, convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal) {
-	text := string(raw)
-	if strings.HasPrefix(text, `"`) {
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return 0, usage.Malformed
-		}
-	}
+//	12345678n → 13m   250m → 250m   2 → 2000m   1536Ki → 1572864   NaN → NotANumber
+func readAmount(text string, convert func(resource.Quantity) (int64, error)) (int64, usage.Refusal) {
 	if isNotANumber(text) {
 		return 0, usage.NotANumber
 	}
@@ -268,15 +409,16 @@ func amount(raw json.RawMessage, convert func(resource.Quantity) (int64, error))
 }
 
 func isNotANumber(text string) bool {
-	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
-	case "nan", "inf", "infinity":
-		return true
-	}
-	return false
+	return slices.ContainsFunc([]string{"nan", "inf", "infinity"}, func(word string) bool {
+		return strings.EqualFold(strings.TrimLeft(text, "+-"), word)
+	})
 }
 
 // exponentDigits is the number of digits of the decimal exponent: 3 in 1e-100.
 func exponentDigits(text string) int {
-	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	return len(strings.TrimLeft(exponent, "+-"))
+	i := strings.IndexAny(text, "eE")
+	if i < 0 {
+		return 0
+	}
+	return len(strings.TrimLeft(text[i+1:], "+-"))
 }

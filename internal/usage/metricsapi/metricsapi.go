@@ -4,8 +4,8 @@
 // Package metricsapi reads usage from metrics.k8s.io/v1beta1, which metrics-server
 // serves, or an adapter in its place.
 //
-// Responses are checked item by item. A quantity that is not a number costs only its container's
-// sample; decoding into the API's own types would cost the whole list. Every returned sample is
+// Responses are decoded once, while they arrive, and checked item by item. A quantity that is not a number costs
+// only its container's sample; decoding into the API's own types would cost the whole list. Every returned sample is
 // valid as defined by package usage. All other items are returned as refused, with a reason.
 package metricsapi
 
@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,23 +80,47 @@ func New(cfg *rest.Config) (*Source, error) {
 // List reads the usage of all pods of a namespace. An error means that nothing was read. It wraps
 // ErrUnavailable if the API is not served.
 func (s *Source) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
-	body, end, err := s.read(ctx, namespace)
+	if namespace == "" { // the client would list all namespaces
+		return nil, nil, fmt.Errorf("reading the usage of namespace %q: no namespace given", namespace)
+	}
+	var only answer
+	err := s.read(ctx, namespace, func(body io.Reader) error {
+		d := newDecoder(body, now, orDefault(s.MaxAge, DefaultMaxAge), maxItems)
+		d.namespace, d.answerFor = namespace, func(string) *answer { return &only }
+		return d.list()
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the usage of namespace %q: %w", namespace, err)
 	}
-	defer end()
-	samples, refused, err := decode(body, namespace, now, orDefault(s.MaxAge, DefaultMaxAge))
-	if err != nil {
-		return nil, nil, fmt.Errorf("decoding the usage of namespace %q: %w", namespace, err)
-	}
-	return samples, refused, nil
+	return only.samples, only.refused, nil
 }
 
-// read returns the response. The caller calls end when it has decoded it.
-func (s *Source) read(ctx context.Context, namespace string) (body []byte, end func(), err error) {
-	if namespace == "" {
-		return nil, nil, errors.New("no namespace given") // the client would list all namespaces
+// ListAll reads the usage of all pods of the namespaces that are wanted, from one list of all namespaces. Each
+// of them has an answer. pods is how many pods the list has, whatever their namespaces. Errors are those of List.
+func (s *Source) ListAll(ctx context.Context, namespaces []string, now time.Time) (answers map[string]usage.Answer, pods int, err error) {
+	wanted := make(map[string]*answer, len(namespaces))
+	for _, namespace := range namespaces {
+		wanted[namespace] = &answer{}
 	}
+	err = s.read(ctx, metav1.NamespaceAll, func(body io.Reader) error {
+		d := newDecoder(body, now, orDefault(s.MaxAge, DefaultMaxAge), maxItemsOfAll)
+		d.answerFor = func(namespace string) *answer { return wanted[namespace] }
+		err := d.list()
+		pods = d.pods
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the usage of all namespaces: %w", err)
+	}
+	answers = make(map[string]usage.Answer, len(wanted))
+	for namespace, a := range wanted {
+		answers[namespace] = usage.Answer{Samples: a.samples, Refused: a.refused}
+	}
+	return answers, pods, nil
+}
+
+// read gets the usage of a namespace, or of all, and decodes it while it arrives.
+func (s *Source) read(ctx context.Context, namespace string, decode func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(s.Timeout, DefaultTimeout))
 	defer cancel()
 
@@ -103,14 +128,24 @@ func (s *Source) read(ctx context.Context, namespace string) (body []byte, end f
 	// response.
 	stream, err := s.Client.Get().AbsPath(apiPath).Namespace(namespace).Resource("pods").Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
-		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	defer func() { _ = stream.Close() }() // read only: no data can be lost
-
-	return readBounded(ctx, stream, orDefault(s.MaxBytes, DefaultMaxBytes), s.large)
+	body := &bounded{
+		stream: stream, most: orDefault(s.MaxBytes, DefaultMaxBytes),
+		take: func() (func(), error) { return s.large.take(ctx) },
+	}
+	defer body.close()
+	err = decode(body)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil: // which the connection may only report as closed
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return fmt.Errorf("decoding it: %w", err)
 }
 
 func orDefault[T time.Duration | int64](value, byDefault T) T {

@@ -4,17 +4,21 @@
 package metricsapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -50,6 +54,17 @@ func sample(pod, container string) usage.Sample {
 		Namespace: "shop", Pod: pod, Container: container, Time: noon.Add(-20 * time.Second),
 		Window: 15034 * time.Millisecond, CPUMillis: 250, MemoryBytes: 400 << 20,
 	}
+}
+
+// decode reads the response of a namespace.
+func decode(body []byte, namespace string, now time.Time, maxAge time.Duration) ([]usage.Sample, []usage.Refused, error) {
+	var only answer
+	d := newDecoder(bytes.NewReader(body), now, maxAge, maxItems)
+	d.namespace, d.answerFor = namespace, func(string) *answer { return &only }
+	if err := d.list(); err != nil {
+		return nil, nil, err
+	}
+	return only.samples, only.refused, nil
 }
 
 func TestDecode(t *testing.T) {
@@ -286,7 +301,7 @@ func TestListErrors(t *testing.T) {
 			answer: status(500, "InternalError"), want: "the server says InternalError",
 		},
 		"a body that is no list": {
-			answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, want: "decoding the usage",
+			answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, want: "decoding it",
 		},
 		"a body that is too long": {
 			answer:  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) },
@@ -346,17 +361,90 @@ func TestAStoppedCallerStopsTheRequest(t *testing.T) {
 	}
 }
 
+// BenchmarkDecode compares the decoding of a thousand pods with that into types like the API's own.
 func BenchmarkDecode(b *testing.B) {
 	items := make([]string, 1000)
 	for i := range items {
 		items[i] = pod(fmt.Sprintf("web-%d", i), container("app", `"123456789n"`, `"123456Ki"`), container("proxy", `"2345678n"`, `"23456Ki"`))
 	}
 	body := []byte(list(items...))
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if samples, _, err := decode(body, "shop", noon, time.Hour); err != nil || len(samples) != 2000 {
-			b.Fatal(len(samples), err)
+	for name, decode := range map[string]func() (containers int, err error){
+		"tokens": func() (int, error) {
+			samples, _, err := decode(body, "shop", noon, time.Hour)
+			return len(samples), err
+		},
+		"types": func() (containers int, err error) {
+			var list struct {
+				metav1.ListMeta `json:"metadata"`
+				Items           []struct {
+					metav1.ObjectMeta `json:"metadata"`
+					Timestamp         metav1.Time     `json:"timestamp"`
+					Window            metav1.Duration `json:"window"`
+					Containers        []struct {
+						Name  string              `json:"name"`
+						Usage corev1.ResourceList `json:"usage"`
+					} `json:"containers"`
+				} `json:"items"`
+			}
+			err = json.Unmarshal(body, &list)
+			for _, pod := range list.Items {
+				containers += len(pod.Containers)
+			}
+			return containers, err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if containers, err := decode(); err != nil || containers != 2000 {
+					b.Fatal(containers, err)
+				}
+			}
+		})
+	}
+}
+
+// Of all namespaces, only those that are wanted are kept, and all pods are counted.
+func TestListAll(t *testing.T) {
+	in := func(namespace, item string) string {
+		return strings.Replace(item, `"shop"`, strconv.Quote(namespace), 1)
+	}
+	source := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.URL.RequestURI(), "/apis/metrics.k8s.io/v1beta1/pods"; got != want {
+			t.Errorf("asked for %s, want %s", got, want)
 		}
+		// Fields may come in any order: the namespace of the last item is known at its end.
+		fmt.Fprint(w, list(
+			pod("web-1", good("app")), in("bank", pod("web-1", good("app"), container("proxy", `"NaN"`, `"1Mi"`))), in("other", pod("web-1", good("app"))),
+			pod("web-1", good("proxy")), `7`, `{"metadata":{"namespace":"elsewhere"},"containers":"none"}`,
+			`{"containers":[`+good("app")+`],"window":"15.034s","timestamp":"2026-03-01T11:59:40Z","metadata":{"name":"api-1","namespace":"other"}}`,
+		))
+	})
+	answers, pods, err := source.ListAll(t.Context(), []string{"shop", "bank", "empty"}, noon)
+	if err != nil || pods != 7 {
+		t.Fatalf("%d pods, %v, want 7", pods, err)
+	}
+	bank := sample("web-1", "app")
+	bank.Namespace = "bank"
+	want := map[string]usage.Answer{
+		"shop":  {Samples: []usage.Sample{sample("web-1", "app")}, Refused: []usage.Refused{{Pod: "web-1", Why: usage.Duplicate}}},
+		"bank":  {Samples: []usage.Sample{bank}, Refused: []usage.Refused{{Pod: "web-1", Container: "proxy", Why: usage.NotANumber}}},
+		"empty": {},
+	}
+	if diff := cmp.Diff(want, answers); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+func TestListAllReturnsErrors(t *testing.T) {
+	answers, _, err := serve(t, http.NotFound).ListAll(t.Context(), []string{"shop"}, noon)
+	if answers != nil || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("ListAll() = %v, %v, want ErrUnavailable", answers, err)
+	}
+	source := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list(pod("web-1", good("app")))) })
+	source.MaxBytes = 100
+	if answers, _, err := source.ListAll(t.Context(), []string{"shop"}, noon); answers != nil || err == nil {
+		t.Errorf("ListAll() of a response that is too long = %v, %v", answers, err)
 	}
 }
