@@ -46,7 +46,7 @@ func killInAStorm(t *testing.T, bank, storm string) {
 	t.Helper()
 	const storming = 600
 	testkit.Tidy(t, "the test has its own storm, and the kill has just happened", testkit.Storms, testkit.SkewedClocks)
-	traffic := &traffic{holds: "/namespaces/" + storm + "/verticalscalers/" + stormy, awaits: "/namespaces/" + bank + "/pods/" + podOf("web") + "/resize"}
+	traffic := &traffic{holds: "/namespaces/" + storm + "/verticalscalers/" + restless, awaits: "/namespaces/" + bank + "/pods/" + podOf("web") + "/resize"}
 	wrapped := env.Config.WrapTransport
 	env.Config.WrapTransport = transport.Wrappers(wrapped, func(next http.RoundTripper) http.RoundTripper {
 		return slowed{traffic, next}
@@ -63,7 +63,7 @@ func killInAStorm(t *testing.T, bank, storm string) {
 		return ""
 	})
 	testkit.InParallel(t, storming, func(i int) error {
-		return env.Client.Create(t.Context(), testkit.Scaler(storm, stormy+nameOf(i), stormy+nameOf(i)))
+		return env.Client.Create(t.Context(), testkit.Scaler(storm, restless+nameOf(i), restless+nameOf(i)))
 	})
 	testkit.Eventually(t, busy, func() string {
 		if n, _ := traffic.counts(); n < 50 {
@@ -97,8 +97,8 @@ func killInAStorm(t *testing.T, bank, storm string) {
 	})
 }
 
-// stormy begins the names of the scalers that never come to rest.
-const stormy = "storm-"
+// restless begins the names of the scalers that never come to rest.
+const restless = "storm-"
 
 // traffic counts what an operator sends to the API server.
 type traffic struct {
