@@ -51,6 +51,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often an object is reconciled without any event.
 	ResyncPeriod time.Duration
+	// Workers is how many objects are reconciled at once.
+	Workers int
 
 	written   *ownwrites.Memory
 	conflicts queue.Conflicts
@@ -214,7 +216,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	if s.rejection.Reason != "" && s.rejection.Reason != v1beta1.ReasonNotControlled {
 		after = min(after, rejectedRetry)
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }
 
 // forget drops what is remembered of a deleted owner.

@@ -43,9 +43,6 @@ const Name = ownership.Owners
 // deploymentIndex is the index of owners by the name of their Deployment.
 const deploymentIndex = "spec.deploymentName"
 
-// workers is the number of owners that are reconciled concurrently.
-const workers = 4
-
 // SetupWithManager registers the controller and its watches. inventory.Index must have
 // indexed the Deployments before.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
@@ -62,19 +59,25 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return fmt.Errorf("indexing ScaledDeployments by %s: %w", deploymentIndex, err)
 	}
+	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
+	// what is retried, and a resync is Routine (Reconciler.result).
+	mapped := handler.EnqueueRequestsFromMapFunc
+	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
+		// A user has changed the owner. For has the class Edit.
 		For(&v1beta1.ScaledDeployment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&appsv1.Deployment{}).
-		Owns(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
+		// Something has changed what it owns.
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, owner)).
+		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, owner), builder.WithPredicates(scalerPredicate())).
 		// A foreign Deployment that has the name an owner wants.
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ownersByDeploymentName(mgr.GetCache())), builder.WithPredicates(controllerChangedPredicate())).
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(ownersByDeploymentName(mgr.GetCache()))), builder.WithPredicates(controllerChangedPredicate())).
 		// A foreign VerticalScaler: it has the name of the owner.
-		Watches(&v1beta1.VerticalScaler{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(controllerChangedPredicate())).
+		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, &handler.EnqueueRequestForObject{}), builder.WithPredicates(controllerChangedPredicate())).
 		// An HPA that targets the Deployment directly: the owner sets the replicas again
 		// after the HPA is deleted or has another target.
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(ownersByHPA(mgr.GetCache())), builder.WithPredicates(hpaPredicate())).
-		WithOptions(queue.Options(workers)).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(ownersByHPA(mgr.GetCache()))), builder.WithPredicates(hpaPredicate())).
+		WithOptions(queue.Options(r.Workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller: %w", err)

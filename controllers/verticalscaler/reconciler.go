@@ -60,6 +60,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// ResyncPeriod is how often a scaler is reconciled without any event.
 	ResyncPeriod time.Duration
+	// Workers is how many scalers are reconciled at once.
+	Workers int
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
 	// MaySweep says that we may list the bindings for new pods, and delete leftover ones at the start.
@@ -363,7 +365,7 @@ func (s *scope) classify(err error) {
 	}
 }
 
-// result tells the queue when to reconcile next.
+// result tells the queue when to reconcile next. What is tried again keeps its class.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	key, after := client.ObjectKeyFromObject(s.scaler), r.resync(s.scaler.UID)
 	if s.outcome != conflicted {
@@ -373,7 +375,7 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	case conflicted:
 		return reconcile.Result{RequeueAfter: r.conflicts.Delay(key)}, nil
 	case gone:
-		return reconcile.Result{RequeueAfter: after}, nil
+		return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 	case failed:
 		return reconcile.Result{}, s.err
 	case settled:
@@ -383,7 +385,10 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 			after = min(after, sooner)
 		}
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	if after <= staleCacheRetry {
+		return reconcile.Result{RequeueAfter: after}, nil // It goes on where this reconcile ends, in the same class.
+	}
+	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }
 
 // resync spreads the resyncs of the scalers over a fifth of the period. A scaler always has

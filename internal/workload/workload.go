@@ -326,14 +326,11 @@ func (p *Pod) readStatus(status *corev1.ContainerStatus) {
 	}
 	p.Runs[status.Name] = run
 	p.readActual(status)
-	for i, terminated := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {
-		if terminated == nil {
-			continue
-		}
-		killed := terminated.Reason == "OOMKilled"
+	for n, terminated := range terminationsOf(status) {
+		killed := terminated.Reason == oomKilled
 		p.Exits = append(p.Exits, Exit{Container: status.Name, At: terminated.FinishedAt.Time, OOMKilled: killed})
 		if killed {
-			p.Kills = append(p.Kills, p.oomKill(status.Name, terminated.FinishedAt.Time, status.RestartCount+1-int32(i)))
+			p.Kills = append(p.Kills, p.oomKill(status.Name, terminated.FinishedAt.Time, n))
 		}
 	}
 	if IsBackingOff(status.State.Waiting) {

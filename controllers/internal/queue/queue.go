@@ -1,8 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue says how both controllers queue and retry: no object that hangs, fails or meets
-// conflicts keeps the others waiting for long, and no namespace keeps the other namespaces waiting.
+// Package queue says how both controllers queue and retry: what is urgent comes first, no object that
+// hangs, fails or meets conflicts keeps the others waiting for long, and no namespace keeps the other
+// namespaces waiting.
 package queue
 
 import (
@@ -11,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -32,11 +32,8 @@ func Options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
 		ReconciliationTimeout:   Deadline,
-		// The priority queue starves the initial list: a hundred of its scalers were not
-		// reconciled in ten seconds while fifty others kept changing.
-		UsePriorityQueue: ptr.To(false),
-		NewQueue:         newQueue,
-		RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstFailure, longestFailure),
+		NewQueue:                newQueue,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstFailure, longestFailure),
 	}
 }
 

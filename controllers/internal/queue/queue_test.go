@@ -5,6 +5,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,12 +34,12 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}}
 }
 
-// changed is how an object of the queue changes.
-type changed func(reconcile.Request)
+// requests is the queue of a controller.
+type requests = priorityqueue.PriorityQueue[reconcile.Request]
 
 // start runs a controller that begins with these objects, until the test stops it. It hands over
-// how to tell the controller of a later change.
-func start(t *testing.T, options controller.Options, ready func(changed), names ...string) (stop func()) {
+// the queue, for later changes.
+func start(t *testing.T, options controller.Options, ready func(requests), names ...string) (stop func()) {
 	t.Helper()
 	c, err := controller.NewUnmanaged(t.Name(), options)
 	if err != nil {
@@ -48,7 +50,11 @@ func start(t *testing.T, options controller.Options, ready func(changed), names 
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 			(&handler.EnqueueRequestForObject{}).Create(ctx, event.CreateEvent{Object: object, IsInInitialList: true}, queue)
 		}
-		ready(queue.Add)
+		classed, ok := queue.(requests)
+		if !ok {
+			t.Error("the queue has no classes")
+		}
+		ready(classed)
 		return nil
 	}))
 	if err != nil {
@@ -88,7 +94,7 @@ func TestRequestsThatHangDoNotStopTheOthers(t *testing.T) {
 			reconciled = append(reconciled, time.Since(began))
 			return reconcile.Result{RequeueAfter: time.Second}, nil
 		})
-		stop := start(t, options, func(changed) {}, append(names, "healthy")...)
+		stop := start(t, options, func(requests) {}, append(names, "healthy")...)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		stop()
@@ -123,11 +129,11 @@ func TestObjectsThatKeepChangingDoNotStarveTheOthers(t *testing.T) {
 			reconciled[r.Name] = true
 			return reconcile.Result{}, nil
 		})
-		stop := start(t, options, func(tell changed) {
+		stop := start(t, options, func(q requests) {
 			for i := range 50 {
 				change.Go(func() {
 					for !over.Load() {
-						tell(request(fmt.Sprintf("busy-%02d", i)))
+						q.Add(request(fmt.Sprintf("busy-%02d", i)))
 						time.Sleep(50 * time.Millisecond)
 					}
 				})
@@ -180,13 +186,13 @@ func TestAStormInOneNamespaceDelaysNoOther(t *testing.T) {
 		}
 		changes := make(chan struct{})
 		var teller sync.WaitGroup
-		stop := start(t, options, func(tell changed) {
+		stop := start(t, options, func(q requests) {
 			teller.Go(func() {
 				for range changes {
 					mu.Lock()
 					waited = began
 					mu.Unlock()
-					tell(quiet)
+					q.Add(quiet)
 				}
 			})
 		}, names...)
@@ -206,6 +212,39 @@ func TestAStormInOneNamespaceDelaysNoOther(t *testing.T) {
 			if n > workers {
 				t.Errorf("after change %d, %d reconciles of the storm began before that of the quiet namespace, want at most %d", i, n, workers)
 			}
+		}
+	})
+}
+
+// A controller with a long queue answers an OOM kill next, and tries again soon if that fails,
+// also before the rest of the queue. What the reconciler calls routine waits.
+func TestAControllerServesByClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		kill := request("7")
+		options := queue.Options(1)
+		options.SkipNameValidation = ptr.To(true) // for -count
+		failed := false
+		options.Reconciler = reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+			time.Sleep(time.Second)
+			order = append(order, r.Name)
+			if r == kill && !failed {
+				failed = true
+				return reconcile.Result{}, errors.New("no connection")
+			}
+			return reconcile.Result{RequeueAfter: time.Millisecond, Priority: queue.Routine.Priority()}, nil
+		})
+		stop := start(t, options, func(q requests) {
+			go func() {
+				time.Sleep(2500 * time.Millisecond)
+				q.AddWithOpts(priorityqueue.AddOpts{Priority: queue.Urgent.Priority()}, kill)
+			}()
+		}, "1", "2", "3", "4", "5", "6", "7", "8", "9")
+		time.Sleep(12500 * time.Millisecond)
+		stop()
+		// The kill comes during the third reconcile. Its retry is due 100 ms after it has failed.
+		if diff := cmp.Diff([]string{"1", "2", "3", "7", "4", "7", "5", "6", "8", "9", "1", "2"}, order[:min(len(order), 12)]); diff != "" {
+			t.Errorf("order of reconciles (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -254,6 +254,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		Live:         mgr.GetAPIReader(),
 		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
 		ResyncPeriod: c.ResyncPeriod.Duration,
+		Workers:      c.Workers.ScaledDeployments,
 	}
 	if err := owners.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
@@ -304,6 +305,7 @@ func addScalers(
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		MaySweep:     !scope.BindingsForbidden,
 		ResyncPeriod: c.ResyncPeriod.Duration,
+		Workers:      c.Workers.VerticalScalers,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, triggers); err != nil {
 		return fmt.Errorf("setting up the VerticalScaler controller: %w", err)

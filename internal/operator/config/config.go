@@ -32,8 +32,12 @@ const (
 	Kind = "OperatorConfiguration"
 )
 
-// mostChanges is the largest budget. It is practically no limit.
-const mostChanges = 100000
+const (
+	// mostChanges is the largest budget. It is practically no limit.
+	mostChanges = 100000
+	// mostWorkers is the largest number of workers. An API server serves a few hundred requests at once.
+	mostWorkers = 100
+)
 
 // Operator is the operator's configuration.
 type Operator struct {
@@ -52,6 +56,8 @@ type Operator struct {
 	// ResyncPeriod is how often a scaler is reconciled without an event, plus or minus 10
 	// percent. At least 1s. Defaults to 10m.
 	ResyncPeriod metav1.Duration `json:"resyncPeriod"`
+	// Workers is how many objects are reconciled at once.
+	Workers Workers `json:"workers"`
 	// Collection is how usage is collected.
 	Collection Collection `json:"collection"`
 	// Recommendation is how much evidence a recommendation needs, and how long it counts.
@@ -97,6 +103,15 @@ type LeaderElection struct {
 	Enabled bool `json:"enabled"`
 	// Namespace is the namespace of the lease. Defaults to the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// Workers is how many objects are reconciled at once. A worker mostly waits for the API server, and may take
+// a minute at most for a reconcile. More workers make more requests at once; they help if the answers are slow.
+type Workers struct {
+	// VerticalScalers is the number of VerticalScalers, from 1 to 100. Defaults to 8.
+	VerticalScalers int `json:"verticalScalers"`
+	// ScaledDeployments is the number of ScaledDeployments, from 1 to 100. Defaults to 4.
+	ScaledDeployments int `json:"scaledDeployments"`
 }
 
 // Collection is how usage is collected.
@@ -237,6 +252,7 @@ func Default() Operator {
 		Health:         Health{BindAddress: ":8081"},
 		LeaderElection: LeaderElection{Enabled: true},
 		ResyncPeriod:   d(10 * time.Minute),
+		Workers:        Workers{VerticalScalers: 8, ScaledDeployments: 4},
 		Collection:     Collection{Interval: d(30 * time.Second)},
 		Recommendation: Recommendation{
 			CPUHalfLife:    d(p.History.CPUHalfLife),
@@ -316,14 +332,16 @@ func (c Operator) validate() error {
 		}
 	}
 	for _, v := range []struct {
-		name  string
-		value int
+		name        string
+		value, most int
 	}{
-		{"budget.changesPerMinute", c.Budget.ChangesPerMinute},
-		{"budget.changesPerMinutePerNamespace", c.Budget.ChangesPerMinutePerNamespace},
+		{"budget.changesPerMinute", c.Budget.ChangesPerMinute, mostChanges},
+		{"budget.changesPerMinutePerNamespace", c.Budget.ChangesPerMinutePerNamespace, mostChanges},
+		{"workers.verticalScalers", c.Workers.VerticalScalers, mostWorkers},
+		{"workers.scaledDeployments", c.Workers.ScaledDeployments, mostWorkers},
 	} {
-		if v.value < 1 || v.value > mostChanges {
-			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, mostChanges, v.value))
+		if v.value < 1 || v.value > v.most {
+			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, v.most, v.value))
 		}
 	}
 	if !slices.Contains(metrics.Details(), c.Metrics.Scalers) {

@@ -75,6 +75,9 @@ recommendation:
   oomHalfLife: 96h0m0s
   recentHalfLife: 20m0s
 resyncPeriod: 10m0s
+workers:
+  scaledDeployments: 4
+  verticalScalers: 8
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("Default() (-want +got):\n%s", diff)
@@ -102,6 +105,8 @@ func TestParseChangesOnlyGivenFields(t *testing.T) {
 		"no ceiling is said":                  {text: "ceilings: {container: {memory: 0}}", change: func(c *Operator) { c.Ceilings.Container.Memory = resource.MustParse("0") }},
 		"the whole node":                      {text: "ceilings: {nodePercent: 100}", change: func(c *Operator) { c.Ceilings.NodePercent = 100 }},
 		"one thing is not provisioned":        {text: "provision: {networkPolicy: false}", change: func(c *Operator) { c.Provision.NetworkPolicy = false }},
+		"more workers":                        {text: "workers: {verticalScalers: 100}", change: func(c *Operator) { c.Workers.VerticalScalers = 100 }},
+		"one worker":                          {text: "workers: {scaledDeployments: 1}", change: func(c *Operator) { c.Workers.ScaledDeployments = 1 }},
 		"Prometheus is asked":                 {text: "prometheus: {address: \"http://prometheus:9090/base\"}", change: func(c *Operator) { c.Prometheus.Address = "http://prometheus:9090/base" }},
 		"Prometheus is asked with all that there is": {
 			text: "prometheus: {address: \"https://p\", labels: {cluster: 'a\"b'}, lookback: 1h, step: 15s, rateWindow: 30s, timeout: 1s, maxBytes: 65536, caFile: a, certFile: b, keyFile: c, username: d, passwordFile: e}",
@@ -157,6 +162,8 @@ func TestParseRejects(t *testing.T) {
 		"collecting without end":                {text: head + "collection: {interval: 999ms}", want: []string{"collection.interval must be at least 1s, not 999ms"}},
 		"a budget of nothing":                   {text: head + "budget: {changesPerMinute: 0}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 0"}},
 		"a negative budget of a namespace":      {text: head + "budget: {changesPerMinutePerNamespace: -1}", want: []string{"budget.changesPerMinutePerNamespace must be from 1 to 100000, not -1"}},
+		"no worker":                             {text: head + "workers: {verticalScalers: 0}", want: []string{"workers.verticalScalers must be from 1 to 100, not 0"}},
+		"too many workers":                      {text: head + "workers: {scaledDeployments: 101}", want: []string{"workers.scaledDeployments must be from 1 to 100, not 101"}},
 		"a budget without end":                  {text: head + "budget: {changesPerMinute: 100001}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 100001"}},
 		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
 		"a share of nothing":                    {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},

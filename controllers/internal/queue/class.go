@@ -1,0 +1,153 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Class is how urgent a request is. Higher classes are served first.
+type Class int
+
+// The classes, by what triggers a reconcile.
+const (
+	// Routine is what may come a little later: collected usage, resyncs, retries that are not soon, and
+	// what the watches list when they start.
+	Routine Class = iota
+	// Workload is a change of what surrounds a scaler: of its Deployment, its pods, an HPA or a quota.
+	Workload
+	// Edit is a change by a user to the object itself.
+	Edit
+	// Urgent is an OOM kill, or a slot of the change budget that is reserved for a short time.
+	Urgent
+
+	classes = Urgent + 1
+)
+
+// Priority is the class in the terms of controller-runtime, for a reconcile.Result. Its handlers
+// use no priority for events, which is Edit here, and handler.LowPriority for what their watch lists
+// first, which is Routine.
+func (c Class) Priority() *int { return new(int(c - Edit)) }
+
+// classOf is the class of a priority; nil is Edit. A priority beyond all classes is in the nearest one.
+func classOf(priority *int) Class {
+	if priority == nil {
+		return Edit
+	}
+	return Class(min(max(int(Edit)+*priority, int(Routine)), int(Urgent)))
+}
+
+// In returns the handler, for requests of that class. What its watch lists when it starts is Routine: all
+// handlers of controller-runtime say so.
+func In(class Class, h handler.EventHandler) handler.EventHandler {
+	return InClassOf(func(_, _ client.Object) Class { return class }, h)
+}
+
+// InClassOf returns the handler, for requests of a class that depends on the object before and
+// after the event. An object that was created is nil before, and one that was deleted is nil after. What
+// its watch lists when it starts is Routine.
+func InClassOf(of func(before, after client.Object) Class, h handler.EventHandler) handler.EventHandler {
+	return &classed{of, h}
+}
+
+type classed struct {
+	of func(before, after client.Object) Class
+	handler.EventHandler
+}
+
+// Create implements handler.EventHandler.
+func (h *classed) Create(ctx context.Context, e event.CreateEvent, q requests) {
+	h.EventHandler.Create(ctx, e, withClass(q, h.of(nil, e.Object)))
+}
+
+// Update implements handler.EventHandler.
+func (h *classed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
+	h.EventHandler.Update(ctx, e, withClass(q, h.of(e.ObjectOld, e.ObjectNew)))
+}
+
+// Delete implements handler.EventHandler.
+func (h *classed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
+	h.EventHandler.Delete(ctx, e, withClass(q, h.of(e.Object, nil)))
+}
+
+// Generic implements handler.EventHandler.
+func (h *classed) Generic(ctx context.Context, e event.GenericEvent, q requests) {
+	h.EventHandler.Generic(ctx, e, withClass(q, h.of(nil, e.Object)))
+}
+
+// From returns the source, for requests of that class.
+func From(class Class, s source.Source) source.SyncingSource { return &classedSource{s, class} }
+
+type classedSource struct {
+	source.Source
+	class Class
+}
+
+// Start implements source.Source.
+func (s *classedSource) Start(ctx context.Context, q requests) error {
+	return s.Source.Start(ctx, withClass(q, s.class))
+}
+
+// WaitForSync implements source.SyncingSource.
+func (s *classedSource) WaitForSync(ctx context.Context) error {
+	if syncing, ok := s.Source.(source.SyncingSource); ok {
+		return syncing.WaitForSync(ctx)
+	}
+	return nil
+}
+
+// String names the source in the log.
+func (s *classedSource) String() string { return fmt.Sprintf("%v", s.Source) }
+
+// requests is a queue as handlers and sources know it.
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// withClass is the queue, for requests of that class. A queue without priorities, as tests have it,
+// stays as it is.
+func withClass(q requests, class Class) requests {
+	prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		return q
+	}
+	return &oneClass{prioritized, class}
+}
+
+// oneClass is a queue whose requests have a class unless they are added with another one.
+type oneClass struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	class Class
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *oneClass) Add(request reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{}, request)
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *oneClass) AddAfter(request reconcile.Request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, request)
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q *oneClass) AddRateLimited(request reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q *oneClass) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	if o.Priority == nil {
+		o.Priority = q.class.Priority()
+	}
+	q.PriorityQueue.AddWithOpts(o, requests...)
+}

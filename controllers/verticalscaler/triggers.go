@@ -1,0 +1,149 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// addTriggers adds all that triggers the reconcile of a scaler, each with its class in the queue. What a watch
+// lists when it starts is Routine. A retry has the class of what is retried, and a resync is Routine
+// (Reconciler.result).
+func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
+	all := ofNamespace(cached)
+	mapped := handler.EnqueueRequestsFromMapFunc
+
+	// An OOM kill is Urgent, and so is a slot of the budget, which is reserved for seconds.
+	building.Watches(&corev1.Pod{}, queue.InClassOf(podClass, mapped(r.lookup.ofPod)), builder.WithPredicates(podPredicate()))
+	if r.Budget != nil {
+		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
+	}
+
+	// A user has changed a scaler, or which of the scalers of a Deployment is the first. For has the class Edit.
+	building.For(&v1beta1.VerticalScaler{}, builder.WithPredicates(scalerPredicate())).
+		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, r.contenders.handler()))
+
+	// Something has changed around a scaler.
+	building.
+		Watches(&appsv1.Deployment{}, queue.In(queue.Workload, mapped(r.lookup.ofDeployment)), builder.WithPredicates(deploymentPredicate())).
+		Watches(&corev1.LimitRange{}, queue.In(queue.Workload, mapped(all)), builder.WithPredicates(limitRangePredicate())).
+		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(hpaPredicate()))
+	if r.VPAs != nil {
+		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)}))
+	}
+
+	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
+	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
+	if r.Freeze != nil {
+		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
+	}
+}
+
+// podClass is the class of an event of a pod.
+func podClass(before, after client.Object) queue.Class {
+	was, _ := before.(*corev1.Pod)
+	if now, ok := after.(*corev1.Pod); ok && workload.IsKilledSince(was, now) {
+		return queue.Urgent
+	}
+	return queue.Workload
+}
+
+// scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
+// triggers a reconcile that sees all Deployment events from before the claim was in the index. A
+// status that was wiped is written again, with or without a claim.
+func scalerPredicate() predicate.Predicate {
+	// A paused scaler is reconciled only if it was just paused, for another reason, or deleted.
+	notPaused := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		vs, ok := o.(*v1beta1.VerticalScaler)
+		return ok && !scaler.IsPaused(vs)
+	})
+	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
+		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||
+			after.Status.ObservedGeneration < before.Status.ObservedGeneration
+	})
+	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {
+		return pauseOf(before) != pauseOf(after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	})
+	return predicate.Or(urgent, predicate.And(notPaused, changed))
+}
+
+// pauseOf says why the scaler is paused; empty if it is not.
+func pauseOf(vs *v1beta1.VerticalScaler) string {
+	if !scaler.IsPaused(vs) {
+		return ""
+	}
+	return scaler.PauseMessage(vs)
+}
+
+// deploymentPredicate passes changes of what the reconciler reads of a Deployment.
+func deploymentPredicate() predicate.Predicate {
+	return updates(func(before, after *appsv1.Deployment) bool {
+		return before.UID != after.UID ||
+			before.Generation != after.Generation ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// podPredicate passes changes of what the reconciler reads of a pod.
+func podPredicate() predicate.Predicate {
+	return updates(func(before, after *corev1.Pod) bool {
+		return before.Generation != after.Generation ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// limitRangePredicate passes changes of what a LimitRange allows. It has no generation.
+func limitRangePredicate() predicate.Predicate {
+	return updates(func(before, after *corev1.LimitRange) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	})
+}
+
+// quotaPredicate passes the changes that may let a scaler continue. Everything else is dropped,
+// because the status of a quota changes with every pod of its namespace. A new quota, or one
+// that is used up, blocks a scaler in its own reconcile.
+func quotaPredicate() predicate.Predicate {
+	freeing := updates(func(before, after *corev1.ResourceQuota) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			workload.MoreRoom([]corev1.ResourceQuota{*before}, []corev1.ResourceQuota{*after})
+	})
+	return predicate.And(freeing, predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
+}
+
+// hpaPredicate passes changes of the spec of an HPA.
+func hpaPredicate() predicate.Predicate {
+	return updates(func(before, after *autoscalingv2.HorizontalPodAutoscaler) bool {
+		return !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	})
+}
+
+// updates passes all creations and deletions, and the updates that matter.
+func updates[T client.Object](matters func(before, after T) bool) predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(T)
+			after, ok2 := e.ObjectNew.(T)
+			return ok && ok2 && matters(before, after)
+		},
+	}
+}

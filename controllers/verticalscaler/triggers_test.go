@@ -1,0 +1,229 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verticalscaler
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+// toldQueue tells with which priority requests are added, and serves none.
+type toldQueue struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	told    chan int
+	serving chan struct{}
+}
+
+// GetWithPriority is first called when all sources have synced.
+func (q *toldQueue) GetWithPriority() (reconcile.Request, int, bool) {
+	close(q.serving)
+	return q.PriorityQueue.GetWithPriority()
+}
+
+func (q *toldQueue) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
+
+func (q *toldQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	for range requests {
+		q.told <- max(ptr.Deref(o.Priority, *queue.Edit.Priority()), *queue.Routine.Priority())
+	}
+}
+
+// lists is the lists and watches of one kind, from memory.
+type lists struct {
+	*cachetesting.FakeControllerSource
+}
+
+func (lists) IsWatchListSemanticsUnSupported() bool { return true }
+
+// The handlers, the predicates and the informers are the real ones.
+func TestTheClassOfEachTrigger(t *testing.T) {
+	sources := map[string]*cachetesting.FakeControllerSource{}
+	of := func(obj runtime.Object) *cachetesting.FakeControllerSource {
+		kinds, _, err := watchedScheme(t).ObjectKinds(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := kinds[0].Kind
+		if sources[kind] == nil {
+			sources[kind] = cachetesting.NewFakeControllerSource()
+		}
+		return sources[kind]
+	}
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
+	vs := &v1beta1.VerticalScaler{ObjectMeta: meta("web"), Spec: v1beta1.VerticalScalerSpec{DeploymentName: "web"}}
+	vs.Generation = 1
+	scaler.RecordClaim(&vs.Status, scaler.Claim(vs))
+	of(vs).Add(vs)
+
+	told := make(chan int, 100)
+	collected := make(chan event.GenericEvent)
+	changes := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Hour})
+	startTriggers(t, told, collected, changes, func(obj runtime.Object) toolscache.ListerWatcher { return lists{of(obj)} })
+
+	next := func(what string, want queue.Class, times int) {
+		t.Helper()
+		for range times {
+			select {
+			case got := <-told:
+				if got != *want.Priority() {
+					t.Errorf("%s: priority %d, want %d", what, got, *want.Priority())
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s triggers nothing", what)
+			}
+		}
+	}
+	next("a scaler that exists at the start", queue.Routine, 2) // by the scaler, and by the contenders
+	edited := vs.DeepCopy()
+	edited.Generation = 2
+	of(vs).Modify(edited)
+	next("an edit of the spec", queue.Edit, 1)
+
+	pod := &corev1.Pod{ObjectMeta: meta("web-5d4f8c-1")}
+	pod.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "5d4f8c"}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8c", Controller: ptr.To(true)}}
+	of(pod).Add(pod)
+	next("a new pod", queue.Workload, 1)
+	pod = pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning
+	of(pod).Modify(pod)
+	next("a pod that starts", queue.Workload, 1)
+	pod = pod.DeepCopy()
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled"}}}}
+	of(pod).Modify(pod)
+	next("an OOM kill", queue.Urgent, 1)
+	of(pod).Delete(pod)
+	next("a pod that is gone", queue.Workload, 1)
+
+	of(&appsv1.Deployment{}).Add(&appsv1.Deployment{ObjectMeta: meta("web")})
+	next("a Deployment", queue.Workload, 1)
+	of(&corev1.LimitRange{}).Add(&corev1.LimitRange{ObjectMeta: meta("range")})
+	next("a LimitRange", queue.Workload, 1)
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta("web")}
+	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"}
+	of(hpa).Add(hpa)
+	next("an HPA", queue.Workload, 1)
+
+	collected <- event.GenericEvent{Object: vs}
+	next("collected usage", queue.Routine, 1)
+	other := client.ObjectKey{Namespace: "shop", Name: "other"}
+	changes.Ask(time.Now(), other, budget.Want{})
+	changes.Ask(time.Now(), client.ObjectKeyFromObject(vs), budget.Want{})
+	changes.Return(other)
+	next("a slot of the budget", queue.Urgent, 1)
+	if len(told) > 0 {
+		t.Errorf("%d requests too many", len(told))
+	}
+}
+
+// startTriggers runs a controller with all triggers until the test ends.
+func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEvent, changes *budget.Budget, lists func(runtime.Object) toolscache.ListerWatcher) {
+	t.Helper()
+	known := watchedScheme(t)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind := range known.AllKnownTypes() {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{
+		Scheme:         known,
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Cache: cache.Options{NewInformer: func(_ toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(lists(kind), kind, resync, indexers)
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders)}
+	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
+		t.Fatal(err)
+	}
+	options, serving := queue.Options(1), make(chan struct{})
+	serves := options.NewQueue
+	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		served, _ := serves(name, limiter).(priorityqueue.PriorityQueue[reconcile.Request])
+		return &toldQueue{served, told, serving}
+	}
+	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(options)
+	r.addTriggers(building, mgr.GetCache(), collected)
+	if err := building.Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	<-serving
+}
+
+func watchedScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return known
+}
+
+// What is not done yet keeps its class, and a resync is for when there is nothing else to do.
+func TestAResyncIsRoutineAndARetryKeepsItsClass(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*scope)
+		routine bool
+	}{
+		"settled":                        {func(*scope) {}, true},
+		"waiting for a time of the plan": {func(s *scope) { s.plan.Verdict.RequeueAfter = time.Minute }, true},
+		"its Deployment is gone":         {func(s *scope) { s.outcome = gone }, true},
+		"the next step needs the last":   {func(s *scope) { s.requeueAfter = staleCacheRetry }, false},
+		"conflict":                       {func(s *scope) { s.outcome = conflicted }, false},
+		"failed":                         {func(s *scope) { s.outcome, s.err = failed, errors.New("no connection") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{scaler: &v1beta1.VerticalScaler{}}
+			tc.change(s)
+			result, _ := (&Reconciler{ResyncPeriod: 10 * time.Minute}).result(s)
+			if got := result.Priority != nil && *result.Priority == *queue.Routine.Priority(); got != tc.routine {
+				t.Errorf("the result is routine: %t, %+v", got, result)
+			}
+		})
+	}
+}
