@@ -36,6 +36,12 @@ var (
 		Help:      "Scalers whose next change waits for the budget.",
 		Stability: metrics.Beta,
 	}).WithLabelValues()
+
+	allowed = metrics.NewGauge(metrics.Metric{
+		Name:      "verticalscaler_budget_changes_per_minute",
+		Help:      "Changes that the budget allows in any minute. It grows with the pods that scalers may change.",
+		Stability: metrics.Beta,
+	}).WithLabelValues()
 )
 
 // countAsk counts a change asked of the budget.

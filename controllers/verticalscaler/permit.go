@@ -12,6 +12,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
 
 // A change needs the permission of the freeze switch and of the budget. The client checks the
@@ -79,10 +80,36 @@ func (r *Reconciler) slot(vs *v1beta1.VerticalScaler, want budget.Want) (done fu
 	}, nil
 }
 
-// dequeue removes the scaler from the queue of the budget.
-func (r *Reconciler) dequeue(scaler client.ObjectKey) {
+// countPods tells the budget how many pods the scaler may change: the budget grows with them. A
+// Deployment that is only rolled out counts as one. While nothing is known, the last number counts.
+func (r *Reconciler) countPods(s *scope) {
+	if r.Budget == nil || !s.isPlanned() && s.outcome != settled {
+		return
+	}
+	pods := 0
+	switch spec := &s.scaler.Spec; {
+	case !s.standing.isFirst():
+	case scaler.ResizesPods(spec):
+		pods = s.plan.Progress.Pods
+	case scaler.WritesTemplate(spec):
+		pods = min(1, s.plan.Progress.Pods)
+	}
+	r.Budget.SetPods(client.ObjectKeyFromObject(s.scaler), pods)
+	allowed.Set(float64(r.Budget.Limit()))
+}
+
+// forgetBudget removes a deleted scaler from the budget.
+func (r *Reconciler) forgetBudget(key client.ObjectKey) {
+	r.dequeue(key)
 	if r.Budget != nil {
-		r.Budget.Leave(scaler)
+		r.Budget.SetPods(key, 0)
+	}
+}
+
+// dequeue removes the scaler from the queue of the budget.
+func (r *Reconciler) dequeue(key client.ObjectKey) {
+	if r.Budget != nil {
+		r.Budget.Leave(key)
 		waiting.Set(float64(r.Budget.Waiting()))
 	}
 }

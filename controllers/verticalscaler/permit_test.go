@@ -95,6 +95,47 @@ func TestWaitingDecidesNothing(t *testing.T) {
 	}
 }
 
+// The budget grows with the pods that scalers may change.
+func TestTheBudgetCountsPods(t *testing.T) {
+	in := func(mode v1beta1.UpdateMode, fallback v1beta1.Fallback) *scope {
+		s := &scope{scaler: &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web"}}, outcome: settled}
+		s.scaler.Spec.UpdatePolicy.UpdateMode, s.scaler.Spec.UpdatePolicy.Fallback = mode, fallback
+		s.plan = plan.Plan{Progress: plan.Progress{Pods: 40}, Verdict: plan.Applied.Because(v1beta1.ReasonApplied, "")}
+		return s
+	}
+	behind := in(v1beta1.UpdateModeInPlace, "")
+	behind.standing.winner = "a"
+	missing := in(v1beta1.UpdateModeInPlace, "")
+	missing.plan = plan.Plan{}
+	unknown := in(v1beta1.UpdateModeInPlace, "")
+	unknown.plan, unknown.outcome = plan.Plan{}, failed
+	r := &Reconciler{Budget: budget.New(budget.Limits{Changes: 1, PerNamespace: 1, PodPercent: 100, Window: time.Minute})}
+	for _, c := range []struct {
+		what string
+		s    *scope
+		want int
+	}{
+		{"in place", in(v1beta1.UpdateModeInPlace, v1beta1.FallbackRollout), 40},
+		{"an error", unknown, 40},
+		{"a scaler behind another one", behind, 1},
+		{"in place", in(v1beta1.UpdateModeInPlace, v1beta1.FallbackWait), 40},
+		{"a rollout", in(v1beta1.UpdateModeRollout, ""), 1},
+		{"in place", in(v1beta1.UpdateModeInPlace, ""), 40},
+		{"no Deployment", missing, 1},
+		{"in place", in(v1beta1.UpdateModeInPlace, ""), 40},
+		{"recommendations only", in(v1beta1.UpdateModeRecommend, ""), 1},
+	} {
+		if r.countPods(c.s); r.Budget.Limit() != c.want {
+			t.Errorf("%s: the budget allows %d changes, want %d", c.what, r.Budget.Limit(), c.want)
+		}
+	}
+	r.countPods(in(v1beta1.UpdateModeInPlace, ""))
+	r.forgetBudget(types.NamespacedName{Namespace: "n", Name: "web"})
+	if got := r.Budget.Limit(); got != 1 {
+		t.Errorf("deleted: the budget allows %d changes, want 1", got)
+	}
+}
+
 func TestTheBudgetTriggersTheNextScaler(t *testing.T) {
 	clock := clocktesting.NewFakeClock(permitTime)
 	b := budget.New(budget.Limits{Changes: 1, PerNamespace: 1, Window: time.Minute})

@@ -170,6 +170,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.quotas.forget(request.NamespacedName)
 	s.standing = r.contenders.standingOf(&vs)
 	s.classify(r.run(ctx, s))
+	r.countPods(s)
 	if s.outcome == conflicted {
 		return r.result(s)
 	}
@@ -408,7 +409,7 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 	r.pods.forget(key)
 	r.quotas.forget(key)
 	r.conflicts.Forget(key)
-	r.dequeue(key)
+	r.forgetBudget(key)
 	if !r.admitted.isBound(key) {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (s *scope) noteUnsaved(ctx context.Context, err error) error {
 // deferUnsaved makes the plan wait while the checkpoint is refused, unless it is urgent or only
 // restores original values.
 func (s *scope) deferUnsaved() {
-	if s.unsaved.Reason == "" || plan.WantOf(s.plan, s.observation.situation).Class == budget.Urgent {
+	if s.unsaved.Reason == "" || plan.WantOf(s.plan, s.observation.situation).Class >= budget.Urgent {
 		return
 	}
 	switch s.plan.Step.(type) {

@@ -70,7 +70,9 @@ func classOfDecision(d *Decision) budget.Class {
 		return budget.Bounds // a user has requested it
 	}
 	switch d.Reason {
-	case DecidedOOMKill, DecidedReverted, DecidedLowerBound:
+	case DecidedOOMKill, DecidedReverted:
+		return budget.Emergency
+	case DecidedLowerBound:
 		return budget.Urgent
 	case DecidedBounds:
 		return budget.Bounds

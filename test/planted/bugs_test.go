@@ -58,9 +58,21 @@ var bugs = map[string]bug{
 		caughtBy: []tests{{pkg: verticalscaler, run: "OnlyOwnClaims"}, {pkg: "./internal/scaler", run: "OnTheOwnNamespace"}},
 	},
 	"a namespace may take all changes": {
-		file:     "internal/change/budget/budget.go",
+		file:     "internal/change/budget/line.go",
 		from:     "if a.belowShare != b.belowShare && a.want.Class == b.want.Class {",
 		to:       "if false {",
 		caughtBy: []tests{{pkg: "./internal/change/budget", run: "KeepOthersWaiting"}},
+	},
+	"a namespace may take the whole reserve": {
+		file:     "internal/change/budget/limits.go",
+		from:     "return own < size-all",
+		to:       "return all < size",
+		caughtBy: []tests{{pkg: "./internal/change/budget", run: "UseUpTheReserve"}},
+	},
+	"a slot waits for a scaler that does not come": {
+		file:     "internal/change/budget/budget.go",
+		from:     "if waited < b.delay.patience() {",
+		to:       "if waited < time.Hour {",
+		caughtBy: []tests{{pkg: "./internal/change/budget", run: "UnusedReservation"}},
 	},
 }

@@ -15,22 +15,13 @@
 package budget
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
-
-// Limits are the limits of a Budget.
-type Limits struct {
-	// Changes is the maximum in any window, PerNamespace the maximum in one namespace. Both
-	// are at least 1.
-	Changes, PerNamespace int
-	// Window is the length of the window.
-	Window time.Duration
-}
 
 // Class is the priority of a waiting scaler: higher classes go first.
 type Class int
@@ -40,7 +31,8 @@ const (
 	ScaleDown Class = iota // requested resources stay unused
 	ScaleUp                // pods have less than recommended, and usage is within it
 	Bounds                 // a user's bounds are not applied yet
-	Urgent                 // containers are OOM-killed or starved
+	Urgent                 // containers use more than they request
+	Emergency              // containers are OOM-killed, or unhealthy since a change of ours
 )
 
 // Want is the change that a scaler waits for.
@@ -51,76 +43,108 @@ type Want struct {
 	Benefit float64
 }
 
-const (
-	// reservation is how long a slot is reserved for a requeued scaler. Its reconcile starts
-	// within milliseconds, on a busy machine within seconds.
-	reservation = 10 * time.Second
-	// overdueWindows is the number of windows after which a wait is overdue.
-	overdueWindows = 5
-)
-
 // Budget grants changes. It is safe for concurrent use.
 //
-// A free slot goes to the highest class. Within a class it goes to namespaces below their
-// share (the slots divided by the namespaces that use or want some), then to the greatest
-// benefit, then to the longest wait. A scaler that has waited for five windows is overdue. Of
-// two slots, at least one goes to the longest overdue scaler, both in total and in each
-// namespace. Higher classes therefore delay a scaler but cannot starve it: if S scalers, R of
-// them in its namespace, have waited longer, it is served within
-// 5 + 2(S/Changes + R/PerNamespace + 2) windows.
+// The scalers that wait form a line (line.go). The first ones are on the shortlist: as many as
+// there are free slots. A free slot goes to the first scaler of the shortlist that asks, and to
+// any scaler that asks and is better than the last one of the shortlist. So a slot goes to a
+// scaler that is there and among the best.
 //
-// While slots are free, the first scalers to ask get them, whatever their benefit.
+// Next returns the scalers of the shortlist to requeue, best first, only a few at a time. A
+// scaler that does not ask within the time that the others need (delay.go) loses its place
+// until it asks. If the others need more than a second, the queue is long, and few of the
+// waiting scalers are there. Then the shortlist also has those for the slots that will be freed
+// meanwhile.
 //
-// The memory is one entry for each waiting scaler and one for each slot.
+// An Emergency for which no slot is free takes one of the reserve (limits.go).
+//
+// While slots are free and nobody waits, the first scalers to ask get them, whatever their
+// benefit.
+//
+// The memory is one entry for each waiting scaler, one for each slot and one for each scaler
+// with pods. Each method takes time that grows with the logarithm of the waiting scalers.
 type Budget struct {
-	limits Limits
+	mu      sync.Mutex
+	limits  Limits
+	fleet   fleet
+	changes int // the current limit of all namespaces together
 
-	mu             sync.Mutex
-	entries        map[types.NamespacedName]*entry
-	changing       map[types.NamespacedName]int // granted and not ended
-	cooling        []cooling                    // slots of ended changes, by time
-	used           int                          // slots that are reserved, in use or cooling
-	namespaces     map[string]*namespaceUse
-	reserved       int  // entries that have a slot reserved
-	lastWasOverdue bool // the last slot went to an overdue scaler
-	// slotFreed says that a slot was freed since the last assignment. Otherwise only a
-	// scaler that asks again can get one.
-	slotFreed bool
+	entries   map[types.NamespacedName]*entry
+	changing  map[types.NamespacedName]granted // granted and not ended
+	cooling   []cooling                        // slots of ended changes, by time
+	slots     [pools]use
+	line      line
+	shortlist *btree.BTree[*entry]
+	woken     []*entry // requeued, and did not ask yet; at most limits.Wakes and the size of the reserve
+	delay     delay
 	arrivals  uint64 // of entries, ever
 	requeue   []types.NamespacedName
 	changed   chan struct{}
 }
 
-// namespaceUse is the state of a namespace that uses or wants slots.
-type namespaceUse struct {
-	used, waiting  int
-	lastWasOverdue bool
+// pool is where a slot comes from.
+type pool int
+
+const (
+	common pool = iota
+	reserve
+	pools // how many there are
+)
+
+// use counts slots of one pool.
+type use struct {
+	used   int // by changes that are granted or were made in the last window
+	listed int // wanted by scalers on the shortlist
 }
+
+func (u use) taken() int { return u.used + u.listed }
+
+// granted counts the changes of one scaler that have not ended.
+type granted [pools]int
 
 type cooling struct {
-	namespace string
-	until     time.Time
+	in    *namespace
+	pool  pool
+	until time.Time
 }
 
+// entry is a scaler that waits.
 type entry struct {
+	key     types.NamespacedName
+	in      *namespace
 	want    Want
 	since   time.Time
 	arrival uint64
-	// reservedUntil is zero without a reservation.
-	reservedUntil time.Time
-	// missedReservation is set after a reservation expires: the scaler must ask again.
-	missedReservation bool
+	place   place
+	// pool and rank are those of its place on the shortlist.
+	pool pool
+	rank rank
+	// wokenAt is when it was requeued; zero if it has asked since.
+	wokenAt time.Time
 }
+
+// place is where a scaler waits.
+type place int
+
+const (
+	absent      place = iota // it did not come when it was requeued, and must ask again
+	inLine                   // it is not its turn
+	onShortlist              // it may take a free slot
+)
 
 // New returns a budget with all slots free.
 func New(limits Limits) *Budget {
-	return &Budget{
-		limits:     limits,
-		entries:    map[types.NamespacedName]*entry{},
-		changing:   map[types.NamespacedName]int{},
-		namespaces: map[string]*namespaceUse{},
-		changed:    make(chan struct{}, 1),
+	b := &Budget{
+		limits:    limits,
+		fleet:     newFleet(),
+		entries:   map[types.NamespacedName]*entry{},
+		changing:  map[types.NamespacedName]granted{},
+		line:      newLine(),
+		shortlist: btree.New(degree, func(a, b *entry) bool { return a.rank.compare(b.rank) < 0 }),
+		changed:   make(chan struct{}, 1),
 	}
+	b.adjust()
+	return b
 }
 
 // Ask requests one change. If it is granted, Done must follow. Otherwise the scaler waits until
@@ -128,39 +152,120 @@ func New(limits Limits) *Budget {
 func (b *Budget) Ask(now time.Time, scaler types.NamespacedName, want Want) (granted, isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[scaler]
-	if isNew = e == nil; isNew {
-		b.arrivals++
-		e = &entry{since: now, arrival: b.arrivals}
-		b.entries[scaler] = e
-		b.use(scaler.Namespace).waiting++
+	b.expire(now)
+	e, isNew := b.enter(now, scaler)
+	b.arrived(now, e)
+	b.setWant(e, want)
+	b.fill(now)
+	from, granted := b.poolFor(e)
+	if granted {
+		b.grant(e, from)
+		b.fill(now) // Another one may have lost its place.
 	}
-	e.want, e.missedReservation = want, false
-	b.freeExpired(now)
-	if full := b.namespaces[scaler.Namespace].used >= b.limits.PerNamespace; e.reservedUntil.IsZero() && (b.slotFreed || !full) {
-		b.assignSlots(now, scaler)
-	}
+	b.wake(now)
 	b.notify()
-	if e.reservedUntil.IsZero() {
-		return false, isNew
+	return granted, isNew
+}
+
+// enter returns the entry of a scaler, a new one if it did not wait.
+func (b *Budget) enter(now time.Time, scaler types.NamespacedName) (e *entry, isNew bool) {
+	if e = b.entries[scaler]; e != nil {
+		return e, false
 	}
-	b.remove(scaler, e) // its slot stays in use
-	b.changing[scaler]++
-	return true, isNew
+	b.arrivals++
+	e = &entry{key: scaler, in: b.namespace(scaler.Namespace), since: now, arrival: b.arrivals}
+	e.in.waiting++
+	b.entries[scaler] = e
+	return e, true
+}
+
+// arrived notes how long a scaler that was requeued has taken to ask.
+func (b *Budget) arrived(now time.Time, e *entry) {
+	if e.wokenAt.IsZero() {
+		return
+	}
+	b.measure(now.Sub(e.wokenAt))
+	b.unwake(e)
+	e.wokenAt = time.Time{}
+}
+
+// measure notes how long a scaler has taken to ask.
+func (b *Budget) measure(took time.Duration) {
+	before := b.delay.ahead
+	b.delay.measure(took)
+	if b.delay.ahead != before {
+		b.refileAll()
+	}
+}
+
+// setWant notes what a scaler that is there wants. It waits in line or on the shortlist then.
+func (b *Budget) setWant(e *entry, want Want) {
+	switch {
+	case e.place == onShortlist && e.pool == common:
+		b.shortlist.Delete(e)
+		e.want, e.rank.want = want, want
+		b.shortlist.ReplaceOrInsert(e)
+		return
+	case e.place == onShortlist:
+		b.unlist(e) // It may be no Emergency any more.
+	case e.place == inLine && e.want == want:
+		return
+	case e.place == inLine:
+		b.leaveLine(e)
+	}
+	e.want = want
+	b.joinLine(e)
+}
+
+// poolFor says which free slot a scaler that is there takes.
+func (b *Budget) poolFor(e *entry) (from pool, ok bool) {
+	if b.slots[common].used < b.changes && e.in.slots[common].used < e.in.limit && (e.place == onShortlist || b.displaces(e)) {
+		return common, true
+	}
+	if e.want.Class == Emergency && b.reserveHasRoom(b.slots[reserve].used, e.in.slots[reserve].used) {
+		return reserve, true
+	}
+	return 0, false
+}
+
+// displaces reports whether a scaler that is there is better than the last one of the shortlist,
+// which then waits in line again.
+func (b *Budget) displaces(e *entry) bool {
+	last, ok := b.shortlist.Max()
+	if !ok {
+		return true
+	}
+	if b.rankOf(e).compare(last.rank) > 0 {
+		return false
+	}
+	b.unlist(last)
+	b.joinLine(last)
+	return true
+}
+
+// grant gives the scaler a slot.
+func (b *Budget) grant(e *entry, from pool) {
+	b.slots[from].used++
+	e.in.slots[from].used++
+	of := b.changing[e.key]
+	of[from]++
+	b.changing[e.key] = of
+	b.remove(e)
 }
 
 // Done ends a granted change, successful or not.
 func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.end(scaler) {
+	from, ok := b.end(scaler)
+	if !ok {
 		return
 	}
 	until := now.Add(b.limits.Window)
 	if n := len(b.cooling); n > 0 && until.Before(b.cooling[n-1].until) {
 		until = b.cooling[n-1].until // Concurrent calls keep the list sorted by the later time.
 	}
-	b.cooling = append(b.cooling, cooling{scaler.Namespace, until})
+	b.cooling = append(b.cooling, cooling{b.line.namespaces[scaler.Namespace], from, until})
 	b.notify()
 }
 
@@ -168,45 +273,57 @@ func (b *Budget) Done(now time.Time, scaler types.NamespacedName) {
 func (b *Budget) Return(scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.end(scaler) {
-		b.freeSlot(scaler.Namespace)
+	if from, ok := b.end(scaler); ok {
+		b.free(b.line.namespaces[scaler.Namespace], from)
 		b.notify()
 	}
 }
 
 // end ends a granted change. It returns false if there is none.
-func (b *Budget) end(scaler types.NamespacedName) bool {
-	if b.changing[scaler] == 0 {
-		return false
+func (b *Budget) end(scaler types.NamespacedName) (from pool, ok bool) {
+	of := b.changing[scaler]
+	switch {
+	case of[common] > 0:
+		from = common
+	case of[reserve] > 0:
+		from = reserve
+	default:
+		return 0, false
 	}
-	if b.changing[scaler]--; b.changing[scaler] == 0 {
+	of[from]--
+	b.changing[scaler] = of
+	if of == (granted{}) {
 		delete(b.changing, scaler)
 	}
-	return true
+	return from, true
+}
+
+// free frees a slot.
+func (b *Budget) free(in *namespace, from pool) {
+	b.slots[from].used--
+	in.slots[from].used--
+	b.refile(in)
 }
 
 // Leave removes the scaler from the queue.
 func (b *Budget) Leave(scaler types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[scaler]
-	if e == nil {
-		return
+	if e := b.entries[scaler]; e != nil {
+		b.remove(e)
+		b.notify()
 	}
-	b.remove(scaler, e)
-	if !e.reservedUntil.IsZero() {
-		b.freeSlot(scaler.Namespace)
-	}
-	b.notify()
 }
 
-// Next assigns free slots. It returns the scalers to requeue and when to call it again; zero if
-// Changed announces the next call.
+// Next returns the scalers to requeue, and when to call it again; zero if Changed announces the
+// next call. Their reconciles should start before those that nobody waits for: the slots are
+// free meanwhile.
 func (b *Budget) Next(now time.Time) (requeue []types.NamespacedName, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.freeExpired(now)
-	b.assignSlots(now, types.NamespacedName{})
+	b.expire(now)
+	b.fill(now)
+	b.wake(now)
 	requeue, b.requeue = b.requeue, nil
 	if len(b.entries) == 0 {
 		return requeue, at
@@ -214,9 +331,9 @@ func (b *Budget) Next(now time.Time) (requeue []types.NamespacedName, at time.Ti
 	if len(b.cooling) > 0 {
 		at = b.cooling[0].until
 	}
-	for _, e := range b.entries {
-		if !e.reservedUntil.IsZero() && (at.IsZero() || e.reservedUntil.Before(at)) {
-			at = e.reservedUntil
+	for _, e := range b.woken {
+		if late := e.wokenAt.Add(b.delay.patience()); at.IsZero() || late.Before(at) {
+			at = late
 		}
 	}
 	return requeue, at
@@ -233,140 +350,134 @@ func (b *Budget) Waiting() int {
 }
 
 func (b *Budget) notify() {
+	if len(b.entries) == 0 {
+		return
+	}
 	select {
 	case b.changed <- struct{}{}:
 	default:
 	}
 }
 
-// freeExpired frees slots whose window is over and reservations that were not used.
-func (b *Budget) freeExpired(now time.Time) {
+// expire frees the slots whose window is over. Scalers that were requeued and do not come lose
+// their place.
+func (b *Budget) expire(now time.Time) {
 	for len(b.cooling) > 0 && !now.Before(b.cooling[0].until) {
-		b.freeSlot(b.cooling[0].namespace)
+		b.free(b.cooling[0].in, b.cooling[0].pool)
 		b.cooling = b.cooling[1:]
 	}
-	if b.reserved == 0 {
-		return
-	}
-	for key, e := range b.entries {
-		if !e.reservedUntil.IsZero() && !now.Before(e.reservedUntil) {
-			e.reservedUntil, e.missedReservation = time.Time{}, true
-			b.reserved--
-			b.freeSlot(key.Namespace)
+	for i := len(b.woken) - 1; i >= 0; i-- {
+		e := b.woken[i]
+		waited := now.Sub(e.wokenAt)
+		if waited < b.delay.patience() {
+			continue
+		}
+		b.measure(waited) // It takes at least that long.
+		b.unwake(e)
+		if e.place == onShortlist {
+			b.unlist(e)
+			e.place = absent
 		}
 	}
 }
 
-// assignSlots reserves the free slots for waiting scalers. The scaler that asks is not requeued.
-func (b *Budget) assignSlots(now time.Time, asking types.NamespacedName) {
-	b.slotFreed = false
-	for b.used < b.limits.Changes {
-		key, ok := b.nextInLine(now)
-		if !ok {
+// fill moves the first of the line to the shortlist.
+func (b *Budget) fill(now time.Time) {
+	for b.slots[common].taken() < b.withAhead(b.changes) {
+		e, turn := b.first(now)
+		if e == nil {
+			break
+		}
+		b.line.lastWasOldest, e.in.lastWasOldest = turn.ofAll, turn.ofNamespace
+		b.list(e, common, turn.ofNamespace)
+	}
+	for {
+		e := b.line.firstEmergency()
+		if e == nil || !b.reserveHasRoom(b.slots[reserve].taken(), e.in.slots[reserve].taken()) {
 			return
 		}
-		b.entries[key].reservedUntil = now.Add(reservation)
-		b.reserved++
-		b.used++
-		in := b.use(key.Namespace)
-		in.used++
-		b.lastWasOverdue = b.isOverdue(b.entries[key], now)
-		in.lastWasOverdue = b.lastWasOverdue
-		if key != asking {
-			b.requeue = append(b.requeue, key)
+		b.list(e, reserve, false)
+		b.call(now, e)
+	}
+}
+
+// withAhead is how many scalers use a limit or are on the shortlist: as many as the limit
+// allows, and those for the slots that will be freed until a scaler comes.
+func (b *Budget) withAhead(limit int) int {
+	return limit + int(float64(limit)*b.delay.ahead.Seconds()/b.limits.Window.Seconds())
+}
+
+// list moves a scaler from the line to the shortlist. byAge says that it is there because it has
+// waited the longest.
+func (b *Budget) list(e *entry, from pool, byAge bool) {
+	r := b.rankOf(e)
+	b.leaveLine(e)
+	e.place, e.pool, e.rank = onShortlist, from, r
+	e.rank.byAge = byAge
+	b.slots[from].listed++
+	e.in.slots[from].listed++
+	b.shortlist.ReplaceOrInsert(e)
+	b.refile(e.in)
+}
+
+// unlist removes a scaler from the shortlist.
+func (b *Budget) unlist(e *entry) {
+	b.shortlist.Delete(e)
+	b.slots[e.pool].listed--
+	e.in.slots[e.pool].listed--
+	b.refile(e.in)
+}
+
+// wake requeues the first scalers of the shortlist, one for each free slot. More than a few
+// would only delay each other, and all that the queue has besides.
+func (b *Budget) wake(now time.Time) {
+	looked := 0
+	b.shortlist.Ascend(func(e *entry) bool {
+		looked++
+		if len(b.woken) >= b.limits.wakes() || looked > 4*b.limits.wakes() || b.slots[common].used+len(b.woken) >= b.changes {
+			return false
 		}
-	}
-}
-
-// nextInLine is the scaler that gets the next slot.
-func (b *Budget) nextInLine(now time.Time) (types.NamespacedName, bool) {
-	share := max(1, b.limits.Changes/max(1, len(b.namespaces)))
-	var best, oldest candidate
-	longestOverdue := map[string]candidate{} // by namespace
-	for key, e := range b.entries {
-		in := b.namespaces[key.Namespace]
-		if e.missedReservation || !e.reservedUntil.IsZero() || in.used >= b.limits.PerNamespace {
-			continue
+		if e.wokenAt.IsZero() && e.in.slots[common].used+e.in.woken < e.in.limit {
+			b.call(now, e)
 		}
-		c := candidate{key: key, entry: e, belowShare: in.used < share}
-		if best.entry == nil || c.compare(best) < 0 {
-			best = c
-		}
-		if !b.isOverdue(e, now) {
-			continue
-		}
-		if oldest.entry == nil || e.arrival < oldest.arrival {
-			oldest = c
-		}
-		if l := longestOverdue[key.Namespace]; l.entry == nil || e.arrival < l.arrival {
-			longestOverdue[key.Namespace] = c
-		}
-	}
-	if best.entry == nil {
-		return types.NamespacedName{}, false
-	}
-	if oldest.entry != nil && !b.lastWasOverdue {
-		return oldest.key, true
-	}
-	if l := longestOverdue[best.key.Namespace]; l.entry != nil && !b.namespaces[best.key.Namespace].lastWasOverdue {
-		return l.key, true
-	}
-	return best.key, true
+		return true
+	})
 }
 
-type candidate struct {
-	key types.NamespacedName
-	*entry
-	belowShare bool // its namespace is below its share
-}
-
-// compare returns a negative number if a goes first.
-func (a candidate) compare(b candidate) int {
-	if a.belowShare != b.belowShare && a.want.Class == b.want.Class {
-		if a.belowShare {
-			return -1
-		}
-		return 1
+// call requeues a scaler.
+func (b *Budget) call(now time.Time, e *entry) {
+	if !e.wokenAt.IsZero() {
+		return
 	}
-	return cmp.Or(
-		cmp.Compare(b.want.Class, a.want.Class),
-		cmp.Compare(b.want.Benefit, a.want.Benefit),
-		cmp.Compare(a.arrival, b.arrival),
-	)
+	e.wokenAt = now
+	e.in.woken++
+	b.woken = append(b.woken, e)
+	b.requeue = append(b.requeue, e.key)
 }
 
-func (b *Budget) isOverdue(e *entry, now time.Time) bool {
-	return now.Sub(e.since) >= overdueWindows*b.limits.Window
-}
-
-func (b *Budget) use(namespace string) *namespaceUse {
-	in := b.namespaces[namespace]
-	if in == nil {
-		in = &namespaceUse{}
-		b.namespaces[namespace] = in
+// unwake notes that a scaler that was requeued is not expected any more.
+func (b *Budget) unwake(e *entry) {
+	if i := slices.Index(b.woken, e); i >= 0 {
+		b.woken = slices.Delete(b.woken, i, i+1)
+		e.in.woken--
 	}
-	return in
+	b.requeue = slices.DeleteFunc(b.requeue, func(key types.NamespacedName) bool { return key == e.key })
 }
 
-func (b *Budget) remove(scaler types.NamespacedName, e *entry) {
-	delete(b.entries, scaler)
-	if !e.reservedUntil.IsZero() {
-		b.reserved--
-		b.requeue = slices.DeleteFunc(b.requeue, func(key types.NamespacedName) bool { return key == scaler })
+// remove removes a scaler that waits.
+func (b *Budget) remove(e *entry) {
+	switch e.place {
+	case inLine:
+		b.leaveLine(e)
+	case onShortlist:
+		b.unlist(e)
+	case absent:
 	}
-	b.use(scaler.Namespace).waiting--
-	b.forgetUnused(scaler.Namespace)
-}
-
-func (b *Budget) freeSlot(namespace string) {
-	b.used--
-	b.slotFreed = true
-	b.use(namespace).used--
-	b.forgetUnused(namespace)
-}
-
-func (b *Budget) forgetUnused(namespace string) {
-	if in := b.namespaces[namespace]; in.used == 0 && in.waiting == 0 {
-		delete(b.namespaces, namespace)
+	b.unwake(e)
+	delete(b.entries, e.key)
+	if len(b.entries) == 0 {
+		b.delay = delay{} // Nothing is sorted by it.
 	}
+	e.in.waiting--
+	b.refile(e.in)
 }

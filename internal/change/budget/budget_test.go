@@ -75,8 +75,8 @@ func TestAWindowStartsAtTheEndOfAChange(t *testing.T) {
 	if wake, _ := b.Next(at(110)); !slices.Equal(wake, []types.NamespacedName{c}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(111), a, Want{Class: Urgent}, false) // The slot is reserved for c.
-	asks(t, b, at(111), c, Want{}, true)
+	asks(t, b, at(110), a, Want{}, false) // The slot is reserved for c.
+	asks(t, b, at(110), c, Want{}, true)
 }
 
 func TestTheOrderIsByClassAndBenefit(t *testing.T) {
@@ -209,21 +209,68 @@ func TestUrgentChangesDoNotStarveOthersOfTheirNamespace(t *testing.T) {
 func TestAnUnusedReservationIsPassedOn(t *testing.T) {
 	b := minute(1, 1)
 	spend(t, b, at(0), 1)
-	first, second := named("a", "first"), named("b", "second")
-	asks(t, b, at(1), first, Want{Class: Urgent}, false)
+	first, second, third := named("a", "first"), named("b", "second"), named("c", "third")
+	asks(t, b, at(1), first, Want{Class: ScaleUp}, false)
 	asks(t, b, at(2), second, Want{}, false)
-	if wake, next := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{first}) || !next.Equal(at(70)) {
+	asks(t, b, at(3), third, Want{}, false)
+	if wake, next := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{first}) || !next.Equal(at(61)) {
 		t.Errorf("requeued: %v, next at %s", wake, next.Sub(noon))
 	}
-	if wake, _ := b.Next(at(70)); !slices.Equal(wake, []types.NamespacedName{second}) {
+	if wake, _ := b.Next(at(61)); !slices.Equal(wake, []types.NamespacedName{second}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(71), first, Want{Class: Urgent}, false)
 	b.Leave(second) // Its plan has changed.
-	if wake, _ := b.Next(at(72)); !slices.Equal(wake, []types.NamespacedName{first}) {
+	if wake, _ := b.Next(at(62)); !slices.Equal(wake, []types.NamespacedName{third}) {
 		t.Errorf("requeued: %v", wake)
 	}
-	asks(t, b, at(73), first, Want{Class: Urgent}, true)
+	asks(t, b, at(62), first, Want{Class: ScaleUp}, true) // It comes late, and is better than the third.
+	asks(t, b, at(62), third, Want{}, false)
+}
+
+// A slot goes to a scaler that is there and better than those it is reserved for. They keep
+// their place, and get the next one.
+func TestABetterScalerTakesAReservedSlot(t *testing.T) {
+	b := minute(2, 2)
+	for i, key := range []types.NamespacedName{named("spent", "x"), named("spent", "y")} {
+		asks(t, b, at(10*i), key, Want{}, true)
+		b.Done(at(10*i), key)
+	}
+	reserved, worse, better := named("a", "reserved"), named("a", "worse"), named("b", "better")
+	asks(t, b, at(20), reserved, Want{ScaleUp, 2}, false)
+	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{reserved}) {
+		t.Errorf("requeued: %v", wake)
+	}
+	asks(t, b, at(60), worse, Want{ScaleUp, 1}, false)
+	asks(t, b, at(60), better, Want{ScaleUp, 3}, true)
+	asks(t, b, at(61), reserved, Want{ScaleUp, 2}, false)
+	if wake, _ := b.Next(at(70)); !slices.Equal(wake, []types.NamespacedName{reserved}) {
+		t.Errorf("requeued: %v", wake)
+	}
+	asks(t, b, at(70), worse, Want{ScaleUp, 1}, false)
+	asks(t, b, at(70), reserved, Want{ScaleUp, 2}, true)
+}
+
+// Wakes bounds how many scalers are requeued at the same time. Any scaler of the shortlist may
+// take a free slot all the same.
+func TestFewAreRequeuedAtATime(t *testing.T) {
+	b := New(Limits{Changes: 10, PerNamespace: 10, Window: time.Minute, Wakes: 2})
+	spend(t, b, at(0), 10)
+	for i := range 20 {
+		asks(t, b, at(1), named("a", fmt.Sprint(i)), Want{}, false)
+	}
+	wake, _ := b.Next(at(60))
+	if !slices.Equal(wake, []types.NamespacedName{named("a", "0"), named("a", "1")}) {
+		t.Errorf("requeued: %v", wake)
+	}
+	asks(t, b, at(60), named("a", "9"), Want{}, true)
+	asks(t, b, at(60), named("a", "11"), Want{}, false)
+	if wake, _ := b.Next(at(60)); len(wake) > 0 {
+		t.Errorf("requeued although two are expected: %v", wake)
+	}
+	asks(t, b, at(60), named("a", "0"), Want{}, true)
+	if wake, _ := b.Next(at(60)); !slices.Equal(wake, []types.NamespacedName{named("a", "2")}) {
+		t.Errorf("requeued: %v", wake)
+	}
 }
 
 func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
@@ -232,7 +279,7 @@ func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
 	now := noon
 	for i := range 10000 {
 		key := named(fmt.Sprint(r.IntN(50)), fmt.Sprint(r.IntN(50)))
-		if granted, _ := b.Ask(now, key, Want{Class: Class(r.IntN(4))}); granted {
+		if granted, _ := b.Ask(now, key, Want{Class: Class(r.IntN(5))}); granted {
 			b.Done(now, key)
 		}
 		now = now.Add(time.Duration(r.IntN(3)) * time.Second)
@@ -247,7 +294,8 @@ func TestNoStateRemainsAfterScalersLeave(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	b.Next(now)
-	if len(b.entries)+len(b.changing)+len(b.cooling)+len(b.namespaces)+len(b.requeue)+b.used+b.reserved != 0 {
+	if left := len(b.entries) + len(b.changing) + len(b.cooling) + len(b.line.namespaces) + len(b.requeue) + len(b.woken) + b.shortlist.Len() +
+		b.line.ranked.Len() + b.line.byAge.Len() + b.line.byUse.Len() + b.line.emergencies.Len(); left+b.slots[common].taken()+b.slots[reserve].taken() != 0 {
 		t.Errorf("remaining state: %+v", b)
 	}
 }
@@ -335,7 +383,7 @@ func (s *simulation) run(t *testing.T) {
 			for range s.Poisson(2 * float64(s.limits.Changes) / 60) {
 				space := min(s.IntN(spaces), s.IntN(spaces)) // some ask more often
 				key := named(fmt.Sprint("n", space), fmt.Sprint(s.IntN(scalers)))
-				s.ask(key, Want{Class(s.IntN(4)), s.Float64()})
+				s.ask(key, Want{Class(s.IntN(5)), s.Float64()})
 			}
 		}
 		if len(s.since) > 0 && s.IntN(50) == 0 {
@@ -357,8 +405,8 @@ func (s *simulation) run(t *testing.T) {
 			}
 			s.comes[key] = s.now.Add(time.Duration(late) * time.Second)
 		}
-		if s.used > s.limits.Changes {
-			t.Fatalf("%d of %d slots are used", s.used, s.limits.Changes)
+		if used := s.slots[common].used; used > s.limits.Changes {
+			t.Fatalf("%d of %d slots are used", used, s.limits.Changes)
 		}
 	}
 	s.check(t)
@@ -410,9 +458,10 @@ func (s *simulation) leave() {
 func (s *simulation) check(t *testing.T) {
 	t.Helper()
 	for space, times := range s.writes {
-		most := s.limits.PerNamespace
+		extra := (s.limits.Changes + 4) / 5 // for emergencies
+		most := s.limits.PerNamespace + (extra+1)/2
 		if space == "" {
-			most = s.limits.Changes
+			most = s.limits.Changes + extra
 		}
 		slices.SortFunc(times, time.Time.Compare)
 		for i := range times {

@@ -24,6 +24,7 @@ func newBudget(c config.Operator) *budget.Budget {
 	return budget.New(budget.Limits{
 		Changes:      c.Budget.ChangesPerMinute,
 		PerNamespace: c.Budget.ChangesPerMinutePerNamespace,
+		PodPercent:   c.Budget.PodPercentPerMinute,
 		Window:       c.Budget.Window,
 	})
 }

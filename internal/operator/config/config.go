@@ -164,12 +164,16 @@ type Provision struct {
 // template, accepted or not. docs/budget-and-freeze.md has the order of changes.
 type Budget struct {
 	// ChangesPerMinute is the maximum number of changes in any 60 seconds, from 1 to 100000.
-	// Defaults to 300: a thousand Deployments of three pods are resized within one resync
-	// period, at five small requests per second.
+	// OOM kills and reverts may make a fifth more. Defaults to 300: a thousand Deployments of
+	// three pods are resized within one resync period, at five small requests per second.
 	ChangesPerMinute int `json:"changesPerMinute"`
 	// ChangesPerMinutePerNamespace is the maximum in one namespace, from 1 to 100000. Defaults
 	// to 60, so that one namespace does not delay all others.
 	ChangesPerMinutePerNamespace int `json:"changesPerMinutePerNamespace"`
+	// PodPercentPerMinute raises both maximums where there are many pods: to this percentage of
+	// the pods that scalers may change, in total or in the namespace. From 0, which raises
+	// nothing, to 100. Defaults to 5, so that a fleet of any size is resized within 20 minutes.
+	PodPercentPerMinute int `json:"podPercentPerMinute"`
 	// Window is the period of the budget. Only tests change it.
 	Window time.Duration `json:"-"`
 }
@@ -263,7 +267,7 @@ func Default() Operator {
 			FullEvidence:   d(p.FullEvidence),
 			ConfidenceUnit: d(p.ConfidenceUnit),
 		},
-		Budget: Budget{ChangesPerMinute: 300, ChangesPerMinutePerNamespace: 60, Window: time.Minute},
+		Budget: Budget{ChangesPerMinute: 300, ChangesPerMinutePerNamespace: 60, PodPercentPerMinute: 5, Window: time.Minute},
 		Ceilings: Ceilings{
 			Container:   Ceiling{CPU: resource.MustParse("32"), Memory: resource.MustParse("128Gi")},
 			Pod:         Ceiling{CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")},
@@ -343,6 +347,9 @@ func (c Operator) validate() error {
 		if v.value < 1 || v.value > v.most {
 			errs = append(errs, fmt.Errorf("%s must be from 1 to %d, not %d", v.name, v.most, v.value))
 		}
+	}
+	if p := c.Budget.PodPercentPerMinute; p < 0 || p > 100 {
+		errs = append(errs, fmt.Errorf("budget.podPercentPerMinute must be from 0 to 100, not %d", p))
 	}
 	if !slices.Contains(metrics.Details(), c.Metrics.Scalers) {
 		errs = append(errs, fmt.Errorf("metrics.scalers must be one of %q, not %q", metrics.Details(), c.Metrics.Scalers))

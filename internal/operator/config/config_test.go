@@ -34,6 +34,7 @@ func TestDefault(t *testing.T) {
 budget:
   changesPerMinute: 300
   changesPerMinutePerNamespace: 60
+  podPercentPerMinute: 5
 ceilings:
   container:
     cpu: "32"
@@ -165,6 +166,8 @@ func TestParseRejects(t *testing.T) {
 		"no worker":                             {text: head + "workers: {verticalScalers: 0}", want: []string{"workers.verticalScalers must be from 1 to 100, not 0"}},
 		"too many workers":                      {text: head + "workers: {scaledDeployments: 101}", want: []string{"workers.scaledDeployments must be from 1 to 100, not 101"}},
 		"a budget without end":                  {text: head + "budget: {changesPerMinute: 100001}", want: []string{"budget.changesPerMinute must be from 1 to 100000, not 100001"}},
+		"a negative share of pods":              {text: head + "budget: {podPercentPerMinute: -1}", want: []string{"budget.podPercentPerMinute must be from 0 to 100, not -1"}},
+		"more than all pods":                    {text: head + "budget: {podPercentPerMinute: 101}", want: []string{"budget.podPercentPerMinute must be from 0 to 100, not 101"}},
 		"a budget's window":                     {text: head + "budget: {window: 1s}", want: []string{`unknown field "window"`}},
 		"a share of nothing":                    {text: head + "ceilings: {nodePercent: 0}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 0"}},
 		"more than the node":                    {text: head + "ceilings: {nodePercent: 101}", want: []string{"ceilings.nodePercent must be from 1 to 100, not 101"}},

@@ -1,0 +1,164 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package budget
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// scan finds the first scaler in line by looking at all of them, as the documentation of the line
+// says it.
+func scan(b *Budget, now time.Time) *entry {
+	var best, oldest *entry
+	oldestOf := map[string]*entry{} // by namespace
+	for key, e := range b.entries {
+		if e.place != inLine || e.in.slots[common].taken() >= b.withAhead(e.in.limit) {
+			continue
+		}
+		if best == nil || b.rankOf(e).compare(b.rankOf(best)) < 0 {
+			best = e
+		}
+		if !b.isOverdue(e, now) {
+			continue
+		}
+		if oldest == nil || e.arrival < oldest.arrival {
+			oldest = e
+		}
+		if o := oldestOf[key.Namespace]; o == nil || e.arrival < o.arrival {
+			oldestOf[key.Namespace] = e
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	if oldest != nil && !b.line.lastWasOldest {
+		return oldest
+	}
+	if o := oldestOf[best.key.Namespace]; o != nil && !best.in.lastWasOldest {
+		return o
+	}
+	return best
+}
+
+// FuzzLine asks, leaves, ends changes and changes the fleet at random. The first in line is always
+// the one that a scan of all finds.
+func FuzzLine(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		b := New(Limits{Changes: 1 + r.IntN(40), PerNamespace: 1 + r.IntN(15), PodPercent: r.IntN(10), Window: time.Minute, Wakes: 1 + r.IntN(8)})
+		now, firsts := noon, 0
+		var changing []types.NamespacedName
+		spaces, scalers := 1+r.IntN(30), 1+r.IntN(30)
+		for i := range 3000 {
+			key := named(fmt.Sprint(r.IntN(spaces)), fmt.Sprint(r.IntN(scalers)))
+			switch r.IntN(10) {
+			case 0:
+				b.Leave(key)
+			case 1:
+				b.SetPods(key, r.IntN(200))
+			case 2:
+				b.Next(now)
+			case 3, 4:
+				if n := len(changing); n > 0 {
+					if r.IntN(5) > 0 {
+						b.Done(now, changing[n-1])
+					} else {
+						b.Return(changing[n-1])
+					}
+					changing = changing[:n-1]
+				}
+			case 5:
+				if r.IntN(50) == 0 {
+					without := fmt.Sprint(r.IntN(spaces))
+					b.Divide(1+r.IntN(3), func(namespace string) bool { return namespace != without })
+				}
+			default:
+				// Few values, so that many are equal.
+				if granted, _ := b.Ask(now, key, Want{Class(r.IntN(5)), float64(r.IntN(3))}); granted {
+					changing = append(changing, key)
+				}
+			}
+			now = now.Add(time.Duration(r.IntN(4000)) * time.Millisecond)
+			got, _ := b.first(now)
+			if want := scan(b, now); got != want {
+				t.Fatalf("after %d steps, the first is %+v, want %+v", i, got, want)
+			}
+			if got != nil {
+				firsts++
+			}
+		}
+		if firsts == 0 && b.limits.Changes < 20 && b.limits.PodPercent == 0 {
+			t.Errorf("nobody was ever in line: %+v", b.limits)
+		}
+	})
+}
+
+// One scaler has waited for longer than all others, which are overdue as well and go first by
+// their class. It gets every second slot.
+func TestTheLongestOverdueIsNotPassedOverByOthers(t *testing.T) {
+	b := minute(2, 2)
+	spend(t, b, at(0), 2)
+	patient := named("n", "patient")
+	wants := map[types.NamespacedName]Want{patient: {ScaleDown, 0}}
+	asks(t, b, at(1), patient, wants[patient], false)
+	for i := range 20 {
+		key := named("n", fmt.Sprint(i))
+		wants[key] = Want{Urgent, 1}
+		asks(t, b, at(2), key, wants[key], false)
+	}
+	for window := 1; window <= overdueWindows+1; window++ {
+		for _, name := range served(b, at(60*window+2), wants) {
+			if name == patient.Name {
+				return
+			}
+		}
+	}
+	t.Error("it was never served")
+}
+
+// A namespace that has its share goes behind the others, and comes back when there are fewer of
+// them.
+func TestTheShareFollowsTheNumberOfNamespaces(t *testing.T) {
+	b := minute(4, 4)
+	spend := func(namespace string, n, second int) {
+		for i := range n {
+			key := named(namespace, fmt.Sprint("spent-", i))
+			asks(t, b, at(second), key, Want{}, true)
+			b.Done(at(second), key)
+		}
+	}
+	spend("a", 2, 0)
+	spend("b", 1, 10)
+	spend("c", 1, 10)
+	rich, poor := named("a", "rich"), named("b", "poor")
+	asks(t, b, at(20), rich, Want{ScaleUp, 2}, false)
+	asks(t, b, at(20), poor, Want{ScaleUp, 1}, false)
+	first := func() string {
+		e, _ := b.first(at(20))
+		return e.key.Name
+	}
+	if got := first(); got != "rich" && b.line.share != 1 {
+		t.Errorf("%s is first of three namespaces, with a share of %d", got, b.line.share)
+	}
+	if b.line.share != 1 {
+		t.Fatalf("the share is %d", b.line.share)
+	}
+	if got := first(); got != "rich" {
+		t.Errorf("%s is first, although both namespaces have their share", got)
+	}
+	b.SetPods(named("d", "large"), 100) // no limit in percent: nothing changes
+	b.limits.PodPercent = 6
+	b.SetPods(named("d", "large"), 101) // 6 changes: a share of 2
+	if got := first(); got != "poor" {
+		t.Errorf("%s is first, with a share of %d", got, b.line.share)
+	}
+}
