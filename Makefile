@@ -251,8 +251,8 @@ fuzz: ## Look for counterexamples with every fuzz target, FUZZTIME=1m each, or F
 FUZZTIME ?= 1m
 
 .PHONY: bench
-bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, including those against real API servers.
-	go test -tags integration -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+bench: ## Compare the operator with other ways to do the same, in one table, without a cluster. ARGS=-record keeps it.
+	@go run ./hack/bench $(ARGS)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
 RECORD_ARGS ?=

@@ -3,7 +3,6 @@
 
 //go:build integration
 
-// Package benchmark measures the running operator against real API servers.
 package benchmark
 
 import (
@@ -38,7 +37,7 @@ var sizes = []int{100, 1000, 5000}
 // take turns, so that other load on the machine affects all of them. The result is the
 // ratio to the smallest size.
 //
-//	go test ./test/benchmark -run '^$' -bench TemplateChangeToWrite -benchtime 1500x
+//	make test-integration PKG=./test/benchmark ARGS='-bench TemplateChange -benchtime 1500x'
 func BenchmarkTemplateChangeToWrite(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	fixtures := make([]*fixture, len(sizes))
@@ -83,9 +82,6 @@ type fixture struct {
 	seen      <-chan watch.Event
 	random    *rand.Rand
 }
-
-// perNamespace keeps namespaces at a realistic size.
-const perNamespace = 100
 
 func newFixture(b *testing.B, n int) *fixture {
 	b.Helper()
@@ -140,8 +136,6 @@ func (w *fixture) unclaimed(ctx context.Context) string {
 	}
 	return ""
 }
-
-func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
 
 // change changes a Deployment's template, and returns the time until the operator's write
 // was seen.
