@@ -1,13 +1,15 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench runs the benchmarks that compare the operator with other ways to do the same, and prints
-// one table:
+// Command bench measures what the operator costs, beside other ways to do the same:
 //
 //	go run ./hack/bench [-record] [-benchtime DURATION] [-only PATTERN]
+//	bench cluster -operator PROGRAM [-scalers N] [FLAG...]
 //
-// The benchmarks need no cluster. Each measures all ways in one run, in turns (internal/testkit/bench), so
-// that the ratios hold on a busy machine, too. With -record, the table goes into docs/benchmarks.md.
+// The first runs Go benchmarks, which need no cluster, and prints one table. Each measures all ways in one
+// run, in turns (internal/testkit/bench), so that the ratios hold on a busy machine, too. The second runs the
+// operator, and VPA after it, on real API servers: "make bench-cluster". With -record, the tables go into
+// docs/benchmarks.md.
 package main
 
 import (
@@ -21,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -54,7 +57,19 @@ func main() {
 	}
 }
 
+// Child processes end with the thread that started them (testkit/process). The main thread lives as long as
+// the program.
+func init() { runtime.LockOSThread() }
+
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	if len(args) > 0 && args[0] == "cluster" {
+		return runCluster(ctx, args[1:], out, progress)
+	}
+	return runBenchmarks(ctx, args, out, progress)
+}
+
+// runBenchmarks runs the benchmarks that need no cluster.
+func runBenchmarks(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	record := flags.Bool("record", false, "keep the table in "+page)
 	benchtime := flags.Duration("benchtime", time.Second, "run each benchmark for this long")
@@ -84,9 +99,6 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		text, err := s.run(ctx, *benchtime, progress)
 		if err != nil {
 			return err
-		}
-		if cpu := cpuOf(text); cpu != "" {
-			facts.cpu = cpu
 		}
 		found, err := parse(text)
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // facts are what one must know to judge a measurement.
@@ -21,7 +23,7 @@ type facts struct {
 }
 
 func factsOf(ctx context.Context) (facts, error) {
-	f := facts{at: time.Now().UTC(), loadBefore: load(), cpu: "unknown CPU"}
+	f := facts{at: time.Now().UTC(), loadBefore: load(), cpu: model()}
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
 		return f, fmt.Errorf("reading the commit: %w", err)
@@ -36,24 +38,30 @@ func (f facts) String() string {
 		f.at.Format("2006-01-02 15:04 UTC"), f.commit, runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), f.cpu, runtime.Version(), f.loadBefore, f.loadAfter)
 }
 
-// cpuOf is the CPU that go test names; empty if it names none.
-func cpuOf(text string) string {
-	for line := range strings.Lines(text) {
-		if cpu, ok := strings.CutPrefix(line, "cpu: "); ok {
-			return strings.TrimSpace(cpu)
-		}
+// model is the name of the CPU, where the system tells it.
+func model() string {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return "unknown CPU"
 	}
-	return ""
+	info, err := fs.CPUInfo()
+	if err != nil || len(info) == 0 {
+		return "unknown CPU"
+	}
+	return info[0].ModelName
 }
 
 // load is the load average of the last minute, where the system tells it.
 func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return "unknown"
 	}
-	average, _, _ := strings.Cut(string(text), " ")
-	return average
+	average, err := fs.LoadAvg()
+	if err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f", average.Load1)
 }
 
 // keep replaces what the page has of a command, between the line that names the command and the next end.

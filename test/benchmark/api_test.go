@@ -80,10 +80,10 @@ func (a *api) config() *rest.Config {
 }
 
 // serve adds n objects. Clients that watch the resource already are told of them.
-func (a *api) serve(n int, make1 func(i int) client.Object) {
+func serve[T client.Object](a *api, n int, make1 func(i int) T) {
 	a.tb.Helper()
 	resource := a.resourceOf(make1(0))
-	added := source{n, make1}
+	added := source{n, func(i int) client.Object { return make1(i) }}
 	a.mu.Lock()
 	a.sources[resource] = append(a.sources[resource], added)
 	streams := a.streamsOf(resource)

@@ -13,11 +13,11 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // BenchmarkDeploymentEvent is what it takes from an event of a Deployment until the reconcile of its
@@ -103,7 +103,7 @@ func (e *events) send(b *testing.B, n int) {
 	for range n {
 		e.sent++
 		i := e.sent * 7919 % e.scalers // a prime, for another scaler each time
-		d := deploymentOf(i).(*appsv1.Deployment)
+		d := fleet.Deployment(i)
 		d.Status.CollisionCount = ptr.To(int32(e.sent)) // a change that leads to nothing
 		start := time.Now()
 		e.api.tell(d)
@@ -122,11 +122,11 @@ func (e *events) wait(b *testing.B, in <-chan reconcile.Request, i int) {
 	for {
 		select {
 		case request := <-in:
-			if request.NamespacedName == keyOf(i) {
+			if request.NamespacedName == fleet.Key(i) {
 				return
 			}
 		case <-late.C:
-			b.Fatalf("%s: an event of Deployment %s did not trigger a reconcile", e.name, keyOf(i))
+			b.Fatalf("%s: an event of Deployment %s did not trigger a reconcile", e.name, fleet.Key(i))
 		}
 	}
 }

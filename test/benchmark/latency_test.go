@@ -24,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // sizes are the numbers of Deployments to compare. Each Deployment has a scaler.
@@ -95,14 +96,14 @@ func newFixture(b *testing.B, n int) *fixture {
 		}
 	})
 	w := &fixture{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
-	for range (n + perNamespace - 1) / perNamespace {
+	for range (n + fleet.PerNamespace - 1) / fleet.PerNamespace {
 		w.namespace = append(w.namespace, env.Namespace(b))
 	}
 	testkit.InParallel(b, n, func(i int) error {
-		if err := env.Client.Create(b.Context(), testkit.Deployment(w.namespace[i/perNamespace], nameOf(i))); err != nil {
+		if err := env.Client.Create(b.Context(), testkit.Deployment(w.namespace[i/fleet.PerNamespace], fleet.Name(i))); err != nil {
 			return err
 		}
-		return env.Client.Create(b.Context(), testkit.Scaler(w.namespace[i/perNamespace], nameOf(i), nameOf(i)))
+		return env.Client.Create(b.Context(), testkit.Scaler(w.namespace[i/fleet.PerNamespace], fleet.Name(i), fleet.Name(i)))
 	})
 	env.StartOperator(b, testkit.OperatorConfig(), testkit.NewUsage())
 	testkit.Eventually(b, 5*time.Minute, func() string { return w.unclaimed(b.Context()) })
@@ -143,7 +144,7 @@ func (w *fixture) change(b *testing.B) time.Duration {
 	b.Helper()
 	i := w.random.IntN(w.n)
 	w.version++
-	d := testkit.Deployment(w.namespace[i/perNamespace], nameOf(i))
+	d := testkit.Deployment(w.namespace[i/fleet.PerNamespace], fleet.Name(i))
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"version":"%d"}}}}}`, w.version)
 	if err := w.env.Client.Patch(b.Context(), d, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // BenchmarkMemory is the live heap of a scaler with its Deployment of three pods with two containers
@@ -45,7 +46,7 @@ func heapOf(b *testing.B, n, foreign int, start func(*testing.B, *api, int) any)
 	}
 	before = measure()
 	if foreign > 0 {
-		a.serve(foreign, foreignPodOf)
+		serve(a, foreign, fleet.ForeignPod)
 		after = measure()
 	}
 	runtime.KeepAlive(started)

@@ -5,7 +5,9 @@ package benchmark
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,13 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
@@ -62,15 +65,15 @@ func (m capturing) Add(runnable manager.Runnable) error {
 // serveFleet adds the objects of n scalers to the server, and a node. Without pods, the Deployments have
 // just been created.
 func serveFleet(a *api, n int, hasPods bool) {
-	a.serve(1, func(int) client.Object {
+	serve(a, 1, func(int) *corev1.Node {
 		size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi")}
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", ResourceVersion: "1"}, Status: corev1.NodeStatus{Allocatable: size, Capacity: size}}
 	})
-	a.serve(n, deploymentOf)
-	a.serve(n, func(i int) client.Object { return replicaSetOf(i) })
-	a.serve(n, scalerOf)
+	serve(a, n, fleet.Deployment)
+	serve(a, n, fleet.ReplicaSet)
+	serve(a, n, fleet.Scaler)
 	if hasPods {
-		a.serve(n*podsPerDeployment, podOf)
+		serve(a, n*fleet.Pods, fleet.Pod)
 	}
 }
 
@@ -142,7 +145,34 @@ func (o *operator) settle(b *testing.B) {
 // reconcile reconciles a scaler in this goroutine.
 func (o *operator) reconcile(b *testing.B, i int) {
 	b.Helper()
-	if _, err := o.reconciler.Reconcile(b.Context(), reconcile.Request{NamespacedName: keyOf(i)}); err != nil {
+	if _, err := o.reconciler.Reconcile(b.Context(), reconcile.Request{NamespacedName: fleet.Key(i)}); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// steadyUsage is a source of usage: what all containers of the fleet use leads to about what they
+// request. It remembers no samples. Each round is a minute later than the one before.
+type steadyUsage struct {
+	scalers int
+	start   time.Time
+	round   atomic.Int64
+}
+
+// List implements collect.Source.
+func (u *steadyUsage) List(_ context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
+	var n int
+	if _, err := fmt.Sscanf(namespace, "team-%d", &n); err != nil {
+		return nil, nil, fmt.Errorf("no usage in namespace %s: %w", namespace, err)
+	}
+	for i := n * fleet.PerNamespace; i < min(u.scalers, (n+1)*fleet.PerNamespace); i++ {
+		for j := range fleet.Pods {
+			for c := range fleet.Containers {
+				samples = append(samples, usage.Sample{
+					Namespace: namespace, Pod: fleet.PodName(i, j), Container: fleet.ContainerName(c),
+					Time: u.start.Add(time.Duration(u.round.Load()) * time.Minute), Window: 30 * time.Second, CPUMillis: fleet.CPUMillis, MemoryBytes: fleet.MemoryBytes,
+				})
+			}
+		}
+	}
+	return samples, nil, nil
 }

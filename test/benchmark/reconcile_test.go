@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // BenchmarkNoOpReconcile is the CPU time of a reconcile that finds everything as it should be. The
@@ -19,11 +20,11 @@ func BenchmarkNoOpReconcile(b *testing.B) {
 	for _, hpas := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("hpas=%d", hpas), func(b *testing.B) {
 			a := newAPI(b)
-			serveFleet(a, perNamespace, true)
+			serveFleet(a, fleet.PerNamespace, true)
 			if hpas > 0 {
-				a.serve(hpas, hpaOf)
+				serve(a, hpas, fleet.HPA)
 			}
-			o := settled(b, a, perNamespace)
+			o := settled(b, a, fleet.PerNamespace)
 			before, _ := a.written()
 			bench.InTurns(b,
 				bench.Contender{Name: bench.Operator, Run: reconciling(b, o.reconciler)},
@@ -42,7 +43,7 @@ func reconciling(b *testing.B, r reconcile.Reconciler) func() {
 	b.Helper()
 	i := 0
 	return func() {
-		request := reconcile.Request{NamespacedName: client.ObjectKey(keyOf(i % perNamespace))}
+		request := reconcile.Request{NamespacedName: client.ObjectKey(fleet.Key(i % fleet.PerNamespace))}
 		if _, err := r.Reconcile(b.Context(), request); err != nil {
 			b.Fatal(err)
 		}

@@ -1,13 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package benchmark
+// Package fleet makes the objects of many equal Deployments: each of Pods pods with Containers containers, and
+// with a scaler. They are as large as those of a typical chart. Benchmarks use it.
+package fleet
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,30 +16,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// A fleet has many equal Deployments: each of podsPerDeployment pods with containersPerPod containers,
-// and with a scaler. Their objects are as large as those of a typical chart.
 const (
-	podsPerDeployment = 3
-	containersPerPod  = 2
-	perNamespace      = 100
+	// Pods is the number of pods of a Deployment, and Containers that of a pod.
+	Pods, Containers = 3, 2
+	// PerNamespace is the number of Deployments in a namespace.
+	PerNamespace = 100
+	// CPUMillis and MemoryBytes are what each container uses: about what leads to what it requests.
+	CPUMillis, MemoryBytes = 210, 390 << 20
 )
 
 // created is when everything in the fleet was created.
 var created = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 
-func nameOf(i int) string      { return fmt.Sprintf("web-%06d", i) }
-func namespaceOf(i int) string { return fmt.Sprintf("team-%04d", i/perNamespace) }
+// Name is the name of Deployment i and of its scaler.
+func Name(i int) string { return fmt.Sprintf("web-%06d", i) }
 
-// keyOf is the key of a scaler and of its Deployment.
-func keyOf(i int) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespaceOf(i), Name: nameOf(i)}
+// Namespace is the namespace of Deployment i.
+func Namespace(i int) string { return fmt.Sprintf("team-%04d", i/PerNamespace) }
+
+// Key is the key of a scaler and of its Deployment.
+func Key(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: Namespace(i), Name: Name(i)}
 }
 
 // metaOf are the metadata of an object. Every object has strings of its own, as if it was decoded.
@@ -65,14 +68,14 @@ func podSpec() (spec corev1.PodSpec) {
 		{Name: "kube-api-access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
 	}
 	spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
-	for i := range containersPerPod {
+	for i := range Containers {
 		c := corev1.Container{
-			Name: containerName(i), Image: "registry.example.com/shop/web:1.2.3", Command: []string{"/web"}, Args: []string{"--verbose"},
+			Name: ContainerName(i), Image: "registry.example.com/shop/web:1.2.3", Command: []string{"/web"}, Args: []string{"--verbose"},
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi")},
 				Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 			},
-			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready"}}},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(8080)}}},
 			VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: "/etc/web"}},
 		}
 		for j := range 10 {
@@ -83,45 +86,49 @@ func podSpec() (spec corev1.PodSpec) {
 	return spec
 }
 
-func containerName(i int) string { return []string{"app", "proxy"}[i] }
+// ContainerName is the name of the i-th container of a pod.
+func ContainerName(i int) string { return []string{"app", "proxy"}[i] }
 
-func deploymentOf(i int) client.Object {
-	labels := map[string]string{"app.kubernetes.io/name": nameOf(i)}
+// Deployment is the i-th Deployment, with a status that says that it is up to date.
+func Deployment(i int) *appsv1.Deployment {
+	labels := map[string]string{"app.kubernetes.io/name": Name(i)}
 	return &appsv1.Deployment{
-		ObjectMeta: metaOf(namespaceOf(i), nameOf(i), nameOf(i)),
+		ObjectMeta: metaOf(Namespace(i), Name(i), Name(i)),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(podsPerDeployment)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Replicas: ptr.To(int32(Pods)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
 		},
 		Status: appsv1.DeploymentStatus{
-			ObservedGeneration: 1, Replicas: podsPerDeployment, UpdatedReplicas: podsPerDeployment, ReadyReplicas: podsPerDeployment, AvailableReplicas: podsPerDeployment,
+			ObservedGeneration: 1, Replicas: Pods, UpdatedReplicas: Pods, ReadyReplicas: Pods, AvailableReplicas: Pods,
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"}},
 		},
 	}
 }
 
+// templateHash is what the ReplicaSets are named after.
 const templateHash = "5d4f8c"
 
-func replicaSetOf(i int) *appsv1.ReplicaSet {
-	set := &appsv1.ReplicaSet{ObjectMeta: metaOf(namespaceOf(i), nameOf(i)+"-"+templateHash, nameOf(i))}
+// ReplicaSet is that of Deployment i.
+func ReplicaSet(i int) *appsv1.ReplicaSet {
+	set := &appsv1.ReplicaSet{ObjectMeta: metaOf(Namespace(i), Name(i)+"-"+templateHash, Name(i))}
 	set.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = templateHash
 	set.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
-	set.OwnerReferences = controlledBy("apps/v1", "Deployment", metaOf(namespaceOf(i), nameOf(i), ""))
+	set.OwnerReferences = controlledBy("apps/v1", "Deployment", metaOf(Namespace(i), Name(i), ""))
 	return set
 }
 
-// podOf is the i-th pod of the fleet.
-func podOf(i int) client.Object {
-	set := replicaSetOf(i / podsPerDeployment)
-	return podIn(namespaceOf(i/podsPerDeployment), podNameOf(i/podsPerDeployment, i%podsPerDeployment), set.ObjectMeta)
+// Pod is the i-th pod of the fleet, which runs.
+func Pod(i int) *corev1.Pod {
+	set := ReplicaSet(i / Pods)
+	return podIn(Namespace(i/Pods), PodName(i/Pods, i%Pods), set.ObjectMeta)
 }
 
-// podNameOf is the name of the j-th pod of Deployment i.
-func podNameOf(i, j int) string { return fmt.Sprintf("%s-%s-%05d", nameOf(i), templateHash, j) }
+// PodName is the name of the j-th pod of Deployment i.
+func PodName(i, j int) string { return fmt.Sprintf("%s-%s-%05d", Name(i), templateHash, j) }
 
-// foreignPodOf is the i-th pod that no scaler names.
-func foreignPodOf(i int) client.Object {
-	namespace, name := fmt.Sprintf("other-%04d", i/perNamespace), fmt.Sprintf("job-%06d-%s", i, templateHash)
+// ForeignPod is the i-th pod that no scaler names.
+func ForeignPod(i int) *corev1.Pod {
+	namespace, name := fmt.Sprintf("other-%04d", i/PerNamespace), fmt.Sprintf("job-%06d-%s", i, templateHash)
 	return podIn(namespace, name+"-00000", metaOf(namespace, name, name))
 }
 
@@ -146,22 +153,23 @@ func podIn(namespace, name string, set metav1.ObjectMeta) *corev1.Pod {
 	return p
 }
 
-func scalerOf(i int) client.Object {
+// Scaler is the scaler of Deployment i, which no operator has seen yet.
+func Scaler(i int) *v1beta1.VerticalScaler {
 	return &v1beta1.VerticalScaler{
-		ObjectMeta: metaOf(namespaceOf(i), nameOf(i), nameOf(i)),
+		ObjectMeta: metaOf(Namespace(i), Name(i), Name(i)),
 		Spec: v1beta1.VerticalScalerSpec{
-			DeploymentName: nameOf(i),
+			DeploymentName: Name(i),
 			Scaling:        v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeInPlace, Fallback: v1beta1.FallbackWait}},
 		},
 		Status: v1beta1.VerticalScalerStatus{ObservedGeneration: -1},
 	}
 }
 
-// hpaOf is an HPA of a Deployment that no scaler names, in the first namespace.
-func hpaOf(i int) client.Object {
+// HPA is an HPA of a Deployment that no scaler names, in the first namespace.
+func HPA(i int) *autoscalingv2.HorizontalPodAutoscaler {
 	name := fmt.Sprintf("other-%06d", i)
 	return &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metaOf(namespaceOf(0), name, name),
+		ObjectMeta: metaOf(Namespace(0), name, name),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 			MinReplicas:    ptr.To(int32(1)), MaxReplicas: 10,
@@ -170,31 +178,4 @@ func hpaOf(i int) client.Object {
 			}}},
 		},
 	}
-}
-
-// steadyUsage is a source of usage: what all containers of the fleet use leads to about what they
-// request. It remembers no samples. Each round is a minute later than the one before.
-type steadyUsage struct {
-	scalers int
-	start   time.Time
-	round   atomic.Int64
-}
-
-// List implements collect.Source.
-func (u *steadyUsage) List(_ context.Context, namespace string, _ time.Time) (samples []usage.Sample, refused []usage.Refused, err error) {
-	var n int
-	if _, err := fmt.Sscanf(namespace, "team-%d", &n); err != nil {
-		return nil, nil, fmt.Errorf("no usage in namespace %s: %w", namespace, err)
-	}
-	for i := n * perNamespace; i < min(u.scalers, (n+1)*perNamespace); i++ {
-		for j := range podsPerDeployment {
-			for c := range containersPerPod {
-				samples = append(samples, usage.Sample{
-					Namespace: namespace, Pod: podNameOf(i, j), Container: containerName(c),
-					Time: u.start.Add(time.Duration(u.round.Load()) * time.Minute), Window: 30 * time.Second, CPUMillis: 210, MemoryBytes: 390 << 20,
-				})
-			}
-		}
-	}
-	return samples, nil, nil
 }
