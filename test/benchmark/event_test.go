@@ -71,7 +71,7 @@ func newEvents(b *testing.B, name string, scalers int) *events {
 func operatorEvents(b *testing.B, n int) *events {
 	b.Helper()
 	e := newEvents(b, bench.Operator, n)
-	settled(b, e.api, n)
+	settled(b, e.api, n, false)
 	before := otel.GetTracerProvider()
 	otel.SetTracerProvider(reconcileTraces{events: e})
 	b.Cleanup(func() { otel.SetTracerProvider(before) })

@@ -22,7 +22,7 @@ func BenchmarkMemory(b *testing.B) {
 		start func(*testing.B, *api, int) any
 	}
 	for _, w := range []way{
-		{bench.Operator, func(b *testing.B, a *api, n int) any { return settled(b, a, n) }},
+		{bench.Operator, func(b *testing.B, a *api, n int) any { return settled(b, a, n, true) }},
 		{"stock-cache", func(b *testing.B, a *api, _ int) any { return newStock(b, a, true, nil) }},
 	} {
 		small, _ := heapOf(b, few, 0, w.start)

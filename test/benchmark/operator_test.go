@@ -79,7 +79,7 @@ func serveFleet(a *api, n int, hasPods bool) {
 
 // settled starts an operator with the scalers that a server has, and returns it when it has nothing left
 // to do.
-func settled(b *testing.B, a *api, scalers int) *operator {
+func settled(b *testing.B, a *api, scalers int, hasPods bool) *operator {
 	b.Helper()
 	ctrl.SetLogger(logr.Discard())
 	o := &operator{api: a, scalers: scalers, usage: &steadyUsage{scalers: scalers, start: time.Now().Truncate(time.Second)}}
@@ -91,7 +91,7 @@ func settled(b *testing.B, a *api, scalers int) *operator {
 	o.stop = run(b, mgr, func(ctx context.Context) error {
 		return app.Setup(ctx, capturing{mgr, &o.captured}, c, o.usage, scope)
 	})
-	o.settle(b)
+	o.settle(b, hasPods)
 	return o
 }
 
@@ -119,10 +119,15 @@ func run(b *testing.B, mgr ctrl.Manager, setup func(context.Context) error) (sto
 	return stop
 }
 
-// settle collects usage and reconciles all scalers until two rounds write nothing.
-func (o *operator) settle(b *testing.B) {
+// settle collects usage and reconciles all scalers until two rounds write nothing. The first minutes of usage
+// lead to nothing.
+func (o *operator) settle(b *testing.B, hasPods bool) {
 	b.Helper()
 	const most = 60
+	least := 0
+	if hasPods {
+		least = 6
+	}
 	for round, quiet := 0, 0; quiet < 2; round++ {
 		before, what := o.api.written()
 		if round == most {
@@ -134,7 +139,7 @@ func (o *operator) settle(b *testing.B) {
 			o.reconcile(b, i)
 		}
 		time.Sleep(20 * time.Millisecond) // lets the caches see the writes
-		if after, _ := o.api.written(); after == before && round > 5 {
+		if after, _ := o.api.written(); after == before && round >= least {
 			quiet++
 		} else {
 			quiet = 0

@@ -24,7 +24,7 @@ func BenchmarkNoOpReconcile(b *testing.B) {
 			if hpas > 0 {
 				serve(a, hpas, fleet.HPA)
 			}
-			o := settled(b, a, fleet.PerNamespace)
+			o := settled(b, a, fleet.PerNamespace, true)
 			before, _ := a.written()
 			bench.InTurns(b,
 				bench.Contender{Name: bench.Operator, Run: reconciling(b, o.reconciler)},
