@@ -252,8 +252,19 @@ fuzz: ## Look for counterexamples with every fuzz target, FUZZTIME=1m each, or F
 FUZZTIME ?= 1m
 
 .PHONY: bench
-bench: $(if $(filter ./...,$(PKG)),bench-vpa) ## Run the benchmarks, including those against real API servers.
-	go test -tags integration -run '^$$' -bench . -benchmem -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+bench: ## Compare the operator with other ways to do the same, in one table, without a cluster. ARGS=-record keeps it.
+	@go run ./hack/bench $(ARGS)
+
+# How many scalers bench-cluster has.
+SCALERS ?= 1000
+
+# ARGS='-stages idle,oom' runs these stages, ARGS=-record keeps the tables, ARGS=-help lists all flags.
+.PHONY: bench-cluster
+bench-cluster: $(VPA_RECOMMENDER) $(VPA_UPDATER) ## Run the operator, and VPA after it, on real API servers: start, idle, OOM kills, a wave. SCALERS=5000
+	@hack/cluster/build.sh >/dev/null
+	CGO_ENABLED=0 go build -trimpath -o bin/bench/ . ./hack/bench
+	@bin/bench/bench cluster -scalers $(SCALERS) -json bin/bench/cluster-$(SCALERS).json -operator bin/bench/verticalscaler-operator \
+		-vpa-recommender $(VPA_RECOMMENDER) -vpa-updater $(VPA_UPDATER) $(ARGS)
 
 # The tables to replay, in a folder, and flags: make record TRACES=FOLDER RECORD_ARGS="-group 'containers=web-*'"
 RECORD_ARGS ?=

@@ -21,6 +21,7 @@ OPERATOR_SDK_VERSION   := $(call version,sdk,github.com/operator-framework/opera
 OPM_VERSION            := $(call version,opm,github.com/operator-framework/operator-registry)
 CYCLONEDX_VERSION      := $(call version,sbom,github.com/CycloneDX/cyclonedx-gomod)
 HEALTH_PROBE_VERSION   := $(call version,probe,github.com/grpc-ecosystem/grpc-health-probe)
+VPA_VERSION            := $(call version,vpa,k8s.io/autoscaler/vertical-pod-autoscaler)
 OLM_VERSION            := $(call version,olm,github.com/operator-framework/operator-lifecycle-manager)
 
 CONTROLLER_GEN := $(TOOLS_DIR)/controller-gen-$(CONTROLLER_GEN_VERSION)
@@ -41,6 +42,10 @@ OLM_OPERATOR     := $(TOOLS_DIR)/olm-$(OLM_VERSION)
 OLM_CATALOG      := $(TOOLS_DIR)/catalog-$(OLM_VERSION)
 OLM_CPB          := $(TOOLS_DIR)/cpb-$(OLM_VERSION)
 OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
+
+# VPA's own programs, which the benchmarks compare with.
+VPA_RECOMMENDER := $(TOOLS_DIR)/vpa-recommender-$(VPA_VERSION)
+VPA_UPDATER     := $(TOOLS_DIR)/vpa-updater-$(VPA_VERSION)
 
 # What daily work needs, and what the tests with OLM need besides.
 TOOLS := $(CONTROLLER_GEN) $(KUSTOMIZE) $(CRD_REF_DOCS) $(GOLANGCI_LINT) $(KUBE_API_LINTER) $(OPERATOR_SDK)
@@ -98,6 +103,13 @@ $(OLM_CPB):
 
 $(OLM_COPY_CONTENT):
 	$(call build-olm,cmd/copy-content)
+
+autoscaler := k8s.io/autoscaler/vertical-pod-autoscaler
+$(VPA_RECOMMENDER):
+	$(call build-tool,vpa,$(autoscaler)/pkg/recommender)
+
+$(VPA_UPDATER):
+	$(call build-tool,vpa,$(autoscaler)/pkg/updater)
 
 $(CYCLONEDX_GOMOD):
 	$(call build-tool,sbom,github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod)

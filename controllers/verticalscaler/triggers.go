@@ -30,7 +30,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	all := ofNamespace(cached)
 	mapped := handler.EnqueueRequestsFromMapFunc
 
-	// An OOM kill is Urgent, and so is a slot of the budget, which is reserved for seconds.
+	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
 	building.Watches(&corev1.Pod{}, queue.InClassOf(podClass, mapped(r.lookup.ofPod)), builder.WithPredicates(podPredicate()))
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -278,7 +278,7 @@ func grow(f fleet, n, minutes int, w wave) {
 // heapOf is the live heap in bytes that each of n containers adds.
 func heapOf(tb testing.TB, build func(testing.TB, int) fleet, n, minutes int) float64 {
 	tb.Helper()
-	before := liveHeap()
+	before := bench.LiveHeap()
 	f := build(tb, n)
 	grow(f, n, minutes, waves["diurnal"])
 	// The objects of the API server, and what was recommended in them, count for neither.
@@ -295,17 +295,9 @@ func heapOf(tb testing.TB, build func(testing.TB, int) fleet, n, minutes int) fl
 	case *cluster:
 		f.pods, f.vpas = nil, nil
 	}
-	after := liveHeap()
+	after := bench.LiveHeap()
 	runtime.KeepAlive(f)
 	return (float64(after) - float64(before)) / float64(n)
-}
-
-func liveHeap() uint64 {
-	runtime.GC()
-	runtime.GC() // finishes the first one's sweep
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc
 }
 
 // encoded is the size of an object as JSON, which is how it is sent and stored.
@@ -379,15 +371,15 @@ func BenchmarkCPU(b *testing.B) {
 					cpu[i], memory[i] = waves["diurnal"](r, at.Unix())
 				}
 				for side, f := range fleets {
-					begin := cpuTime(b)
+					begin := bench.CPUTime(b)
 					for i := range n {
 						f.add(i, at, cpu[i], memory[i])
 					}
-					between := cpuTime(b)
+					between := bench.CPUTime(b)
 					for i := range n {
 						f.recommend(i)
 					}
-					end := cpuTime(b)
+					end := bench.CPUTime(b)
 					added[side] += between - begin
 					recommended[side] += end - between
 					if least[side] == 0 || end-begin < least[side] {
@@ -398,12 +390,12 @@ func BenchmarkCPU(b *testing.B) {
 			}
 			each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n*b.N) }
 			report(b, "µs/minute", each(added[0]+recommended[0]), each(added[1]+recommended[1]))
-			b.ReportMetric(each(least[0]*time.Duration(b.N)), "ours-least-µs/minute")
-			b.ReportMetric(each(least[1]*time.Duration(b.N)), "vpa-least-µs/minute")
-			b.ReportMetric(each(added[0]), "ours-µs/sample")
-			b.ReportMetric(each(added[1]), "vpa-µs/sample")
-			b.ReportMetric(each(recommended[0]), "ours-µs/recommendation")
-			b.ReportMetric(each(recommended[1]), "vpa-µs/recommendation")
+			bench.Report(b, bench.Operator, "least-µs/minute", each(least[0]*time.Duration(b.N)))
+			bench.Report(b, "vpa", "least-µs/minute", each(least[1]*time.Duration(b.N)))
+			bench.Report(b, bench.Operator, "µs/sample", each(added[0]))
+			bench.Report(b, "vpa", "µs/sample", each(added[1]))
+			bench.Report(b, bench.Operator, "µs/recommendation", each(recommended[0]))
+			bench.Report(b, "vpa", "µs/recommendation", each(recommended[1]))
 		})
 	}
 }
@@ -429,19 +421,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 // report reports both, and the ratio.
 func report(b *testing.B, unit string, ours, theirs float64) {
 	b.Helper()
-	b.ReportMetric(ours, "ours-"+unit)
-	b.ReportMetric(theirs, "vpa-"+unit)
+	bench.Report(b, bench.Operator, unit, ours)
+	bench.Report(b, "vpa", unit, theirs)
 	b.ReportMetric(ours/theirs, "ours/vpa")
 	b.ReportMetric(0, "ns/op") // says nothing: both are in it
-}
-
-// cpuTime is the CPU time of the process. On a busy machine, wall-clock time is not
-// meaningful.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

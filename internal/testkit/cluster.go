@@ -80,6 +80,8 @@ type ClusterOptions struct {
 	VPAs bool
 	// NoCRDs leaves the installation of our CRDs to the test.
 	NoCRDs bool
+	// NoControllers runs neither the controller manager nor the scheduler: the caller does their work.
+	NoControllers bool
 }
 
 // StartClusterWith starts a cluster like StartCluster, but never a shared one.
@@ -99,6 +101,9 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 	}
 	if o.MetricsServer {
 		flags = append(flags, "-metrics-server")
+	}
+	if o.NoControllers {
+		flags = append(flags, "-controllers=false", "-scheduler=false")
 	}
 	if o.GuardOwners {
 		flags = append(flags, "-apiserver-arg", "enable-admission-plugins=OwnerReferencesPermissionEnforcement")

@@ -3,7 +3,6 @@
 
 //go:build integration
 
-// Package benchmark measures the running operator against real API servers.
 package benchmark
 
 import (
@@ -25,6 +24,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 // sizes are the numbers of Deployments to compare. Each Deployment has a scaler.
@@ -38,7 +38,7 @@ var sizes = []int{100, 1000, 5000}
 // take turns, so that other load on the machine affects all of them. The result is the
 // ratio to the smallest size.
 //
-//	go test ./test/benchmark -run '^$' -bench TemplateChangeToWrite -benchtime 1500x
+//	make test-integration PKG=./test/benchmark ARGS='-bench TemplateChange -benchtime 1500x'
 func BenchmarkTemplateChangeToWrite(b *testing.B) {
 	ctrl.SetLogger(logr.Discard())
 	fixtures := make([]*fixture, len(sizes))
@@ -84,9 +84,6 @@ type fixture struct {
 	random    *rand.Rand
 }
 
-// perNamespace keeps namespaces at a realistic size.
-const perNamespace = 100
-
 func newFixture(b *testing.B, n int) *fixture {
 	b.Helper()
 	env, err := testkit.Start()
@@ -99,14 +96,14 @@ func newFixture(b *testing.B, n int) *fixture {
 		}
 	})
 	w := &fixture{env: env, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
-	for range (n + perNamespace - 1) / perNamespace {
+	for range (n + fleet.PerNamespace - 1) / fleet.PerNamespace {
 		w.namespace = append(w.namespace, env.Namespace(b))
 	}
 	testkit.InParallel(b, n, func(i int) error {
-		if err := env.Client.Create(b.Context(), testkit.Deployment(w.namespace[i/perNamespace], nameOf(i))); err != nil {
+		if err := env.Client.Create(b.Context(), testkit.Deployment(w.namespace[i/fleet.PerNamespace], fleet.Name(i))); err != nil {
 			return err
 		}
-		return env.Client.Create(b.Context(), testkit.Scaler(w.namespace[i/perNamespace], nameOf(i), nameOf(i)))
+		return env.Client.Create(b.Context(), testkit.Scaler(w.namespace[i/fleet.PerNamespace], fleet.Name(i), fleet.Name(i)))
 	})
 	env.StartOperator(b, testkit.OperatorConfig(), testkit.NewUsage())
 	testkit.Eventually(b, 5*time.Minute, func() string { return w.unclaimed(b.Context()) })
@@ -141,15 +138,13 @@ func (w *fixture) unclaimed(ctx context.Context) string {
 	return ""
 }
 
-func nameOf(i int) string { return fmt.Sprintf("d-%04d", i) }
-
 // change changes a Deployment's template, and returns the time until the operator's write
 // was seen.
 func (w *fixture) change(b *testing.B) time.Duration {
 	b.Helper()
 	i := w.random.IntN(w.n)
 	w.version++
-	d := testkit.Deployment(w.namespace[i/perNamespace], nameOf(i))
+	d := testkit.Deployment(w.namespace[i/fleet.PerNamespace], fleet.Name(i))
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"version":"%d"}}}}}`, w.version)
 	if err := w.env.Client.Patch(b.Context(), d, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		b.Fatal(err)

@@ -29,7 +29,7 @@ const (
 	Workload
 	// Edit is a change by a user to the object itself.
 	Edit
-	// Urgent is an OOM kill, or a slot of the change budget that is reserved for a short time.
+	// Urgent is an OOM kill, or a slot of the change budget that waits to be used.
 	Urgent
 
 	classes = Urgent + 1

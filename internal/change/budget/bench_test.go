@@ -5,9 +5,10 @@ package budget
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 )
 
 // crowd is a budget whose slots are used up, with so many waiting scalers in namespaces of 100.
@@ -32,67 +33,55 @@ func crowd(b *testing.B, waiting int) (crowded *Budget, now time.Time) {
 
 func wantOf(i int) Want { return Want{Class(i * 7 % 4), float64(i * 31 % 1000)} }
 
-var waitings = []int{1000, 20000, 100000}
-
-// BenchmarkOneCall compares what the budget costs with so many waiting scalers, in one run:
-//
-//   - ask: a scaler asks in vain, and Next is called
-//   - slot: a slot is freed, the first scaler is requeued, gets it, and waits for another one
-//   - scan: the first scaler is found by looking at all, as it was before there were trees. Each
-//     call of Ask and Next did this once for each free slot, and two more loops over all scalers
-func BenchmarkOneCall(b *testing.B) {
-	for _, waiting := range waitings {
-		b.Run(fmt.Sprintf("ask/waiting=%d", waiting), func(b *testing.B) {
+// withCrowds runs a benchmark with different numbers of waiting scalers.
+func withCrowds(b *testing.B, run func(b *testing.B, crowded *Budget, now time.Time, waiting int)) {
+	b.Helper()
+	for _, waiting := range []int{1000, 20_000, 100_000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
 			crowded, now := crowd(b, waiting)
-			defer reportCPU(b)()
-			for i := 0; b.Loop(); i++ {
-				n := i % waiting
-				crowded.Ask(now, named(fmt.Sprint("n", n/100), fmt.Sprint(n)), wantOf(n+i/waiting))
-				crowded.Next(now)
-			}
-		})
-		b.Run(fmt.Sprintf("slot/waiting=%d", waiting), func(b *testing.B) {
-			crowded, now := crowd(b, waiting)
-			defer reportCPU(b)()
-			made := 0
-			for b.Loop() {
-				now = now.Add(200 * time.Millisecond)
-				requeue, _ := crowded.Next(now)
-				for _, key := range requeue {
-					if granted, _ := crowded.Ask(now, key, Want{}); granted {
-						made++
-						crowded.Done(now, key)
-						crowded.Ask(now, key, Want{})
-					}
-				}
-			}
-			if made < b.N*9/10 {
-				b.Errorf("%d changes with %d slots", made, b.N)
-			}
-		})
-		b.Run(fmt.Sprintf("scan/waiting=%d", waiting), func(b *testing.B) {
-			crowded, now := crowd(b, waiting)
-			defer reportCPU(b)()
-			for b.Loop() {
-				if scan(crowded, now) == nil {
-					b.Fatal("nobody is in line")
-				}
-			}
+			run(b, crowded, now, waiting)
 		})
 	}
 }
 
-// reportCPU reports the CPU time of an iteration until the returned function is called. Unlike the
-// time of the clock, it does not depend on what else the machine does.
-func reportCPU(b *testing.B) (end func()) {
-	b.Helper()
-	used := func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
+// BenchmarkBudget is what a full budget costs when a scaler asks in vain and the queue asks who is next. It is
+// compared with finding the first scaler by looking at all, as it was before there were trees. Each
+// call of Ask and Next did this once for each free slot, and two more loops over all scalers.
+func BenchmarkBudget(b *testing.B) {
+	withCrowds(b, func(b *testing.B, crowded *Budget, now time.Time, waiting int) {
+		i := 0
+		bench.InTurns(b, bench.Contender{Name: bench.Operator, Run: func() {
+			n := i % waiting
+			crowded.Ask(now, named(fmt.Sprint("n", n/100), fmt.Sprint(n)), wantOf(n+i/waiting))
+			crowded.Next(now)
+			i++
+		}}, bench.Contender{Name: "scan", Run: func() {
+			if scan(crowded, now) == nil {
+				b.Fatal("nobody is in line")
+			}
+		}})
+	})
+}
+
+// BenchmarkSlot is what it costs that a slot is freed, and the first scaler is requeued, gets it, and waits for
+// another one.
+func BenchmarkSlot(b *testing.B) {
+	withCrowds(b, func(b *testing.B, crowded *Budget, now time.Time, _ int) {
+		slots, made := 0, 0
+		bench.InTurns(b, bench.Contender{Name: bench.Operator, Run: func() {
+			slots++
+			now = now.Add(200 * time.Millisecond)
+			requeue, _ := crowded.Next(now)
+			for _, key := range requeue {
+				if granted, _ := crowded.Ask(now, key, Want{}); granted {
+					made++
+					crowded.Done(now, key)
+					crowded.Ask(now, key, Want{})
+				}
+			}
+		}})
+		if made < slots*9/10 {
+			b.Errorf("%d changes with %d slots", made, slots)
 		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	before := used()
-	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
+	})
 }

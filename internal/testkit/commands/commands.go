@@ -66,8 +66,6 @@ var packagesOf = map[string][]string{
 // tagOf is the build tag of a target's tests.
 func tagOf(target string) string {
 	switch target {
-	case "bench":
-		return "integration"
 	case "bundle-validate":
 		return "sdk"
 	case "test-node-olm":

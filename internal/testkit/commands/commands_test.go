@@ -46,7 +46,9 @@ func TestACommandThatNamesNothingIsRefused(t *testing.T) {
 		"make test-cluster ARGS='-run TestAnOOMKill -v'":                           true,
 		"make test-cluster ARGS='-run TestNoSuchThing -v'":                         false,
 		"make test-integration ARGS=-v":                                            true,
-		"make bench PKG=./test/benchmark ARGS='-benchtime 1500x'":                  true,
+		"make test-integration PKG=./test/benchmark ARGS='-bench TemplateChange'":  true,
+		"make test-integration PKG=./test/benchmark ARGS='-bench NoSuchThing'":     false,
+		"make bench ARGS=-record":                                                  true,
 		"make test ARGS='-run TestCommands":                                        false, // a quote is open
 	} {
 		if err := commands.Check("../../..", command); (err == nil) != good {

@@ -1,0 +1,77 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/verticalscaler/verticalscaler-operator/hack/bench/cluster"
+)
+
+// runCluster measures the operator and VPA on real API servers.
+func runCluster(ctx context.Context, args []string, out, progress io.Writer) error {
+	ctrl.SetLogger(logr.Discard()) // the clients return their errors
+	o := cluster.Options{}
+	flags := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
+	flags.IntVar(&o.Scalers, "scalers", 1000, "number of scalers, each with a Deployment of 3 pods of 2 containers")
+	flags.IntVar(&o.Foreign, "foreign", 20_000, "number of pods that no scaler names")
+	flags.IntVar(&o.ChangesPerMinute, "changes-per-minute", 300, "budget of the operator")
+	flags.DurationVar(&o.Idle, "idle", 2*time.Minute, "how long the stage idle lasts")
+	flags.DurationVar(&o.Wave, "wave", 170*time.Second, "how long the stage wave lasts after its first change")
+	stages := flags.String("stages", strings.Join(cluster.Stages, ","), "the stages to run, after the start")
+	flags.StringVar(&o.Operator, "operator", "", "the operator's program")
+	flags.StringVar(&o.Recommender, "vpa-recommender", "", "the program of VPA's recommender; without it, VPA is left out")
+	flags.StringVar(&o.Updater, "vpa-updater", "", "the program of VPA's updater")
+	result := flags.String("json", "", "write the results to this `file`, too")
+	record := flags.Bool("record", false, "keep the tables in "+page)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	began := time.Now()
+	o.Stages = strings.Split(*stages, ",")
+	o.Progress = func(format string, args ...any) {
+		fmt.Fprintf(progress, "%6.0fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	facts, err := factsOf(ctx)
+	if err != nil {
+		return err
+	}
+	results, err := cluster.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	facts.loadAfter = load()
+	if *result != "" {
+		text, err := json.MarshalIndent(results, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(*result, append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is for everybody
+			return fmt.Errorf("writing the results: %w", err)
+		}
+	}
+	text := results.Table() + "\n" + facts.String()
+	million := results.Million()
+	fmt.Fprintf(out, "%s\n%s", text, million)
+	if !*record {
+		return nil
+	}
+	if million != "" {
+		text += "\n#### A million containers\n\n" + million
+	}
+	return keep(page, fmt.Sprintf("make bench-cluster SCALERS=%d", o.Scalers), text)
+}

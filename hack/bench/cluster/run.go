@@ -1,0 +1,412 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster measures the operator, and VPA beside it, on a real API server with simulated nodes.
+//
+// Both sides get the same fleet (internal/testkit/fleet), each on a cluster of its own, one after the other.
+// What a program costs is what the kernel says of its process, and what the API server's audit log says of
+// its requests.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+)
+
+// Stages are the stages of a run, in order. Each side always starts.
+var Stages = []string{"idle", "template", "oom", "wave", "foreign"}
+
+// Options say what to measure.
+type Options struct {
+	// Scalers is the number of scalers, and of VPAs. At least 100.
+	Scalers int
+	// Foreign is the number of pods that no scaler names.
+	Foreign int
+	// ChangesPerMinute is the operator's budget. VPA has none.
+	ChangesPerMinute int
+	// Idle and Wave are how long these stages last.
+	Idle, Wave time.Duration
+	// Stages are those to run.
+	Stages []string
+	// Operator, Recommender and Updater are the paths of the programs. Without Recommender, VPA is left out.
+	Operator, Recommender, Updater string
+	// Progress is told what happens.
+	Progress func(format string, args ...any)
+
+	dir string // of logs and configuration
+}
+
+// Measures are the results of one side, in seconds, bytes or counts, by name.
+type Measures map[string]float64
+
+// Results are the results of a run.
+type Results struct {
+	Scalers, Foreign, ChangesPerMinute int
+	Operator, VPA                      Measures
+}
+
+// Run measures both sides.
+func Run(ctx context.Context, o Options) (out Results, err error) {
+	if o.Scalers < fleet.PerNamespace {
+		return out, fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
+	}
+	for _, stage := range o.Stages {
+		if !slices.Contains(Stages, stage) {
+			return out, fmt.Errorf("there is no stage %q: choose from %q", stage, Stages)
+		}
+	}
+	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
+		return out, fmt.Errorf("creating a folder: %w", err)
+	}
+	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: o.ChangesPerMinute}
+	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
+		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
+	}
+	if o.Recommender != "" {
+		if out.VPA, err = o.measure(ctx, vpaSide); err != nil {
+			return out, fmt.Errorf("measuring VPA (logs in %s): %w", o.dir, err)
+		}
+	}
+	return out, os.RemoveAll(o.dir)
+}
+
+// side is what differs between the operator and VPA.
+type side struct {
+	name    string
+	prepare func(*rig, context.Context) error
+	create  func(*rig, context.Context) error
+	start   func(*rig, Options) (programs, error)
+	// sized counts the objects with a recommendation.
+	sized func(*rig, context.Context) (int, error)
+	// patience is how long to wait for the first larger pod after an OOM kill.
+	patience time.Duration
+	// reactsToTemplates says that the side writes something when a pod template changes.
+	reactsToTemplates bool
+}
+
+var operatorSide = side{
+	name:    "operator",
+	prepare: func(*rig, context.Context) error { return nil }, create: (*rig).createScalers, start: (*rig).startOperator, sized: (*rig).sizedScalers,
+	patience: time.Minute, reactsToTemplates: true,
+}
+
+var vpaSide = side{
+	name:    "VPA",
+	prepare: (*rig).installVPA, create: (*rig).createVPAs, start: (*rig).startVPA, sized: (*rig).sizedVPAs,
+	patience: 4 * time.Minute, // Its loops run once a minute.
+}
+
+// session is a side at work.
+type session struct {
+	Options
+	*rig
+	which    side
+	programs programs
+	observer *observer
+	out      Measures
+}
+
+// measure runs the stages of a side on a cluster of its own.
+func (o Options) measure(ctx context.Context, which side) (out Measures, err error) {
+	progress := func(format string, args ...any) { o.Progress(which.name+": "+format, args...) }
+	r, err := startRig(ctx, o.Scalers, progress)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Options: o, which: which, rig: r, out: Measures{}}
+	defer func() {
+		s.programs.stop()
+		err = errors.Join(err, r.stop())
+	}()
+	if err := which.prepare(r, ctx); err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("stage start: %w", err)
+	}
+	for _, stage := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"idle", s.idle}, {"template", s.changeTemplates}, {"oom", s.killWhileIdle}, {"wave", s.raiseAll}, {"foreign", s.addForeignPods},
+	} {
+		if !slices.Contains(o.Stages, stage.name) {
+			continue
+		}
+		progress("stage %s", stage.name)
+		if err := stage.run(ctx); err != nil {
+			return nil, fmt.Errorf("stage %s: %w", stage.name, err)
+		}
+	}
+	now, err := s.programs.usage()
+	s.out["total cpu"], s.out["peak rss"] = now.cpu.Seconds(), now.peak
+	return s.out, err
+}
+
+// begin measures the programs with nothing to do, and then the start with the whole fleet.
+func (s *session) begin(ctx context.Context) (err error) {
+	if s.programs, err = s.which.start(s.rig, s.Options); err != nil {
+		return err
+	}
+	s.progress("the programs run on an empty cluster")
+	if err := pause(ctx, 15*time.Second); err != nil {
+		return err
+	}
+	empty, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	s.out["empty rss"] = empty.rss
+	s.programs.stop()
+	if err := s.seed(ctx); err != nil {
+		return err
+	}
+	if err := s.which.create(s.rig, ctx); err != nil {
+		return err
+	}
+	if s.observer, err = s.observe(ctx); err != nil {
+		return err
+	}
+	mark, began := s.env.Mark(), time.Now()
+	if s.programs, err = s.which.start(s.rig, s.Options); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "recommendations", 30*time.Minute, func() (int, error) {
+		if _, err := s.programs.usage(); err != nil { // A program has ended.
+			return 0, err
+		}
+		n, err := s.which.sized(s.rig, ctx)
+		return s.Scalers - n, err
+	}); err != nil {
+		return err
+	}
+	now, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	writes, err := s.writes(mark, s.programs, isSteady)
+	s.out["start seconds"], s.out["start cpu"], s.out["start writes"] = time.Since(began).Seconds(), now.cpu.Seconds(), float64(len(writes))
+	return err
+}
+
+// sizedScalers counts the scalers with a recommendation.
+func (r *rig) sizedScalers(ctx context.Context) (n int, err error) {
+	var list v1beta1.VerticalScalerList
+	if err := r.env.Client.List(ctx, &list); err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		if rec := list.Items[i].Status.Recommendation; rec != nil && len(rec.ContainerRecommendations) == fleet.Containers {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// sizedVPAs does the same for VPA.
+func (r *rig) sizedVPAs(ctx context.Context) (n int, err error) {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": vpaKind["apiVersion"], "kind": "VerticalPodAutoscalerList"}}
+	if err := r.env.Client.List(ctx, list); err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		recs, _, err := unstructured.NestedSlice(list.Items[i].Object, "status", "recommendation", "containerRecommendations")
+		if err != nil {
+			return 0, err
+		}
+		if len(recs) == fleet.Containers {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// idle measures what it costs that nothing happens.
+func (s *session) idle(ctx context.Context) error {
+	mark := s.env.Mark()
+	before, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, s.Idle); err != nil {
+		return err
+	}
+	after, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	writes, err := s.writes(mark, s.programs, isSteady)
+	s.out["idle cpu"] = (after.cpu - before.cpu).Seconds() / s.Idle.Minutes()
+	s.out["idle writes"] = float64(len(writes)) / s.Idle.Minutes()
+	s.out["idle rss"] = after.rss
+	return err
+}
+
+// changeTemplates measures the time from the answer to a change of a pod template until the status that
+// reports it is seen.
+func (s *session) changeTemplates(ctx context.Context) error {
+	if !s.which.reactsToTemplates {
+		return nil
+	}
+	const changes, within = 100, 30 * time.Second
+	var took []time.Duration
+	for i := range changes {
+		generation, err := s.changeTemplate(ctx, i, strconv.Itoa(i))
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		at, ok := s.observer.reported(i, generation)
+		for ; !ok && time.Since(began) < within; at, ok = s.observer.reported(i, generation) {
+			if err := pause(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if ok {
+			took = append(took, max(0, at.Sub(began)))
+		}
+		if err := s.finishRollout(ctx, i, generation); err != nil {
+			return err
+		}
+	}
+	s.quantiles("template", took, changes)
+	return nil
+}
+
+// quantiles notes the median and the 99th percentile, and which share there is of all that should be.
+func (s *session) quantiles(name string, took []time.Duration, of int) {
+	slices.Sort(took)
+	s.out[name+" answered"] = float64(len(took)) / float64(of)
+	if len(took) > 0 {
+		s.out[name+" p50"] = took[len(took)/2].Seconds()
+		s.out[name+" p99"] = took[len(took)*99/100].Seconds()
+	}
+}
+
+// kills is how many containers are OOM-killed in a stage. The last Deployments are kept for this: nothing
+// else changes their size.
+const kills = 20
+
+// killWhileIdle measures the time from an OOM kill until the first pod of the Deployment requests more
+// memory, while the programs have nothing else to do.
+func (s *session) killWhileIdle(ctx context.Context) error {
+	return s.killAll(ctx, "oom", s.Scalers-kills, 500*time.Millisecond)
+}
+
+func (s *session) killAll(ctx context.Context, name string, first int, every time.Duration) error {
+	for i := first; i < first+kills; i++ {
+		if err := s.kill(ctx, i, name); err != nil {
+			return err
+		}
+		if err := pause(ctx, every); err != nil {
+			return err
+		}
+	}
+	var took []time.Duration
+	count := func() int {
+		took = nil
+		for i := first; i < first+kills; i++ {
+			if d, ok := s.observer.answered(i); ok && d <= s.which.patience {
+				took = append(took, d)
+			}
+		}
+		return len(took)
+	}
+	for deadline := time.Now().Add(s.which.patience); count() < kills && time.Now().Before(deadline); {
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	s.quantiles(name, took, kills)
+	return nil
+}
+
+// raiseAll measures a wave: all Deployments need more at once. Containers are OOM-killed meanwhile.
+func (s *session) raiseAll(ctx context.Context) error {
+	mark := s.env.Mark()
+	before, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	raised := s.Scalers - 2*kills
+	s.usage.raise(raised)
+	inWave := func(w testkit.Write) bool { return isChange(w) && w.Name < fleet.Name(raised) }
+	var first time.Time
+	for deadline := time.Now().Add(10 * time.Minute); first.IsZero(); {
+		changes, err := s.writes(mark, s.programs, inWave)
+		if err != nil {
+			return err
+		}
+		if len(changes) > 0 {
+			first = changes[0].Received
+		} else if time.Now().After(deadline) {
+			return errors.New("nothing was changed for 10 minutes")
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	s.progress("the wave has begun")
+	if err := pause(ctx, 20*time.Second); err != nil {
+		return err
+	}
+	if err := s.killAll(ctx, "oom in wave", s.Scalers-2*kills, time.Second); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Until(first.Add(s.Wave))); err != nil {
+		return err
+	}
+	changes, err := s.writes(mark, s.programs, inWave)
+	if err != nil {
+		return err
+	}
+	after, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(first)
+	// The budget may be used up at the start of each minute.
+	inMinute := min(s.ChangesPerMinute, operatorconfig.Default().Budget.ChangesPerMinutePerNamespace*(raised/fleet.PerNamespace+1))
+	allowed := min(raised*fleet.Pods, inMinute*(int(elapsed.Minutes())+1))
+	s.out["wave seconds"], s.out["wave changes"], s.out["wave needed"] = elapsed.Seconds(), float64(len(changes)), float64(raised*fleet.Pods)
+	s.out["wave share"], s.out["wave cpu"] = float64(len(changes))/float64(allowed), (after.cpu - before.cpu).Seconds()
+	return nil
+}
+
+// addForeignPods measures what pods cost that no scaler names.
+func (s *session) addForeignPods(ctx context.Context) error {
+	before, err := s.programs.usage()
+	if err != nil {
+		return err
+	}
+	if err := s.createForeignPods(ctx, s.Foreign); err != nil {
+		return err
+	}
+	if err := pause(ctx, 30*time.Second); err != nil {
+		return err
+	}
+	after, err := s.programs.usage()
+	s.out["foreign rss"], s.out["foreign cpu"] = after.rss-before.rss, (after.cpu - before.cpu).Seconds()
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

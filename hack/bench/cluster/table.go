@@ -1,0 +1,117 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+)
+
+// rows are the rows of the table: the name of a measure, what it is, and how it is written.
+var rows = []struct {
+	name, title string
+	format      func(float64) string
+}{
+	{"empty rss", "Memory with nothing to do (RSS)", mib},
+	{"start seconds", "Start until all have a recommendation", seconds},
+	{"start cpu", "– CPU", seconds},
+	{"start writes", "– writes", count},
+	{"idle rss", "Idle: memory (RSS)", mib},
+	{"idle cpu", "– CPU per minute", seconds},
+	{"idle writes", "– writes per minute, except of leases", count},
+	{"template p50", "Template change until its status is seen: median", seconds},
+	{"template p99", "– 99th percentile", seconds},
+	{"oom answered", "OOM kill, nothing else to do: answered in time", percent},
+	{"oom p50", "– until the first pod has more: median", seconds},
+	{"oom p99", "– 99th percentile", seconds},
+	{"wave changes", "Wave: pods changed", count},
+	{"wave share", "– share of what the budget allows", percent},
+	{"wave cpu", "– CPU", seconds},
+	{"oom in wave answered", "OOM kill in the wave: answered in time", percent},
+	{"oom in wave p50", "– until the first pod has more: median", seconds},
+	{"oom in wave p99", "– 99th percentile", seconds},
+	{"foreign rss", "Foreign pods: memory they add (RSS)", mib},
+	{"foreign cpu", "– CPU while they are created", seconds},
+	{"peak rss", "Whole run: largest memory (RSS)", mib},
+	{"total cpu", "– CPU", seconds},
+}
+
+// noRival are the measures that mean something for the operator only.
+var noRival = map[string]bool{"wave share": true}
+
+// Table is the results as a table in Markdown. A ratio is the operator's value by VPA's.
+func (r Results) Table() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers, then %d foreign pods; a budget of %d changes a minute, which VPA does not have.\n\n",
+		r.Scalers, r.Scalers*fleet.Pods, fleet.Containers, r.Foreign, r.ChangesPerMinute)
+	out.WriteString("| What | Operator | VPA: recommender and updater | Ratio |\n|---|---|---|---|\n")
+	for _, row := range rows {
+		ours, ok := r.Operator[row.name]
+		if !ok {
+			continue
+		}
+		theirs, has := r.VPA[row.name]
+		if !has || noRival[row.name] {
+			fmt.Fprintf(&out, "| %s | %s | | |\n", row.title, row.format(ours))
+			continue
+		}
+		ratio := ""
+		if theirs > 0 {
+			ratio = strconv.FormatFloat(ours/theirs, 'g', 2, 64)
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", row.title, row.format(ours), row.format(theirs), ratio)
+	}
+	return out.String()
+}
+
+// A million containers, in the fleet's proportions.
+const (
+	million        = 1_000_000
+	millionScalers = million / (fleet.Pods * fleet.Containers)
+)
+
+// Million is what a million containers would take by these results, over a number of replicas. It assumes that
+// memory and CPU grow in proportion to the scalers, from what the programs need with nothing to do, and that
+// replicas share the scalers evenly. Empty without the results of the stage idle.
+func (r Results) Million() string {
+	idle, ok := r.Operator["idle rss"]
+	if !ok {
+		return ""
+	}
+	base, n := r.Operator["empty rss"], float64(r.Scalers)
+	perScaler, cpuPerScaler := (idle-base)/n, r.Operator["idle cpu"]/60/n
+	var out strings.Builder
+	fmt.Fprintf(&out, "Measured: %s with nothing to do, %.1f kB of RSS and %.1f µs of CPU a second for each scaler. "+
+		"%d containers are %d scalers with %d pods.\n\n", mib(base), perScaler/1000, cpuPerScaler*1e6, million, millionScalers, millionScalers*fleet.Pods)
+	out.WriteString("| Replicas | Scalers of each | Memory of each (RSS) | CPU of each, idle |\n|---|---|---|---|\n")
+	for _, replicas := range []float64{1, 4, 16} {
+		each := math.Ceil(float64(millionScalers) / replicas)
+		fmt.Fprintf(&out, "| %.0f | %.0f | %s | %.2f cores |\n", replicas, each, mib(base+each*perScaler), each*cpuPerScaler)
+	}
+	return out.String()
+}
+
+func count(v float64) string   { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+
+func mib(v float64) string {
+	if v >= 1<<30 {
+		return fmt.Sprintf("%.2f GiB", v/(1<<30))
+	}
+	return fmt.Sprintf("%.0f MiB", v/(1<<20))
+}
+
+func seconds(v float64) string {
+	switch {
+	case v < 1:
+		return fmt.Sprintf("%.0f ms", v*1000)
+	case v < 10:
+		return fmt.Sprintf("%.2f s", v)
+	}
+	return fmt.Sprintf("%.0f s", v)
+}

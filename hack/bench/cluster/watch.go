@@ -1,0 +1,121 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+)
+
+// observer notes when it sees what the bench waits for, by its own watches.
+type observer struct {
+	mu     sync.Mutex
+	memory map[types.NamespacedName]int64     // of pods: what the first container requests
+	killed map[types.NamespacedName]time.Time // of pods: when the first OOM kill was seen
+	raised map[types.NamespacedName]time.Time // of pods: when a larger request was first seen after watchKills
+	// generations are what scalers have reported of their Deployments, with the times.
+	generations map[types.NamespacedName]seen
+}
+
+type seen struct {
+	generation int64
+	at         time.Time
+}
+
+// observe watches pods and scalers until the context ends.
+func (r *rig) observe(ctx context.Context) (*observer, error) {
+	o := &observer{
+		memory: map[types.NamespacedName]int64{}, killed: map[types.NamespacedName]time.Time{},
+		raised: map[types.NamespacedName]time.Time{}, generations: map[types.NamespacedName]seen{},
+	}
+	watching, err := client.NewWithWatch(r.env.Config, client.Options{Scheme: app.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client that watches: %w", err)
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1beta1.VerticalScalerList{}} {
+		watcher, err := watching.Watch(ctx, list)
+		if err != nil {
+			return nil, fmt.Errorf("watching: %w", err)
+		}
+		go func() {
+			for event := range watcher.ResultChan() {
+				o.note(event, time.Now())
+			}
+		}()
+	}
+	return o, nil
+}
+
+func (o *observer) note(event watch.Event, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch object := event.Object.(type) {
+	case *corev1.Pod:
+		o.notePod(object, now)
+	case *v1beta1.VerticalScaler:
+		key := client.ObjectKeyFromObject(object)
+		if target := object.Status.Target; target != nil && target.Generation > o.generations[key].generation {
+			o.generations[key] = seen{target.Generation, now}
+		}
+	}
+}
+
+func (o *observer) notePod(pod *corev1.Pod, now time.Time) {
+	key, request := client.ObjectKeyFromObject(pod), pod.Spec.Containers[0].Resources.Requests.Memory().Value()
+	if before, ok := o.memory[key]; ok && request > before {
+		o.raised[key] = now
+	}
+	o.memory[key] = request
+	if _, ok := o.killed[key]; !ok && slices.ContainsFunc(pod.Status.ContainerStatuses, isKilled) {
+		o.killed[key] = now
+	}
+}
+
+func isKilled(s corev1.ContainerStatus) bool {
+	const reason = "OOMKilled"
+	return s.State.Terminated != nil && s.State.Terminated.Reason == reason ||
+		s.LastTerminationState.Terminated != nil && s.LastTerminationState.Terminated.Reason == reason
+}
+
+// reported is when the scaler of Deployment i reported the generation.
+func (o *observer) reported(i int, generation int64) (time.Time, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.generations[fleet.Key(i)]
+	return s.at, s.generation >= generation
+}
+
+// answered is how long after an OOM kill in Deployment i its first pod got more memory.
+func (o *observer) answered(i int) (time.Duration, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	killed, ok := o.killed[podKey(i, 0)]
+	if !ok {
+		return 0, false
+	}
+	var first time.Duration
+	ok = false
+	for j := range fleet.Pods {
+		if raised := o.raised[podKey(i, j)]; raised.After(killed) && (!ok || raised.Sub(killed) < first) {
+			first, ok = raised.Sub(killed), true
+		}
+	}
+	return first, ok
+}
+
+func podKey(i, j int) types.NamespacedName {
+	return types.NamespacedName{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, j)}
+}

@@ -1,0 +1,54 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package benchmark
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
+)
+
+// BenchmarkMemory is the live heap of a scaler with its Deployment of three pods with two containers
+// each, and of a pod that no scaler names. The operator is compared with the cache of the stock operator,
+// which holds the same objects and no history of usage.
+func BenchmarkMemory(b *testing.B) {
+	const few, many, foreign = 200, 1200, 5000
+	type way struct {
+		name  string
+		start func(*testing.B, *api, int) any
+	}
+	for _, w := range []way{
+		{bench.Operator, func(b *testing.B, a *api, n int) any { return settled(b, a, n, true) }},
+		{"stock-cache", func(b *testing.B, a *api, _ int) any { return newStock(b, a, true, nil) }},
+	} {
+		small, _ := heapOf(b, few, 0, w.start)
+		large, withForeign := heapOf(b, many, foreign, w.start)
+		bench.Report(b, w.name, "B/scaler", (large-small)/(many-few))
+		bench.Report(b, w.name, "B/foreign-pod", (withForeign-large)/foreign)
+	}
+	b.ReportMetric(0, "ns/op") // meaningless
+}
+
+// heapOf is the heap of an operator with n scalers, before and after a number of foreign pods appear.
+func heapOf(b *testing.B, n, foreign int, start func(*testing.B, *api, int) any) (before, after float64) {
+	b.Helper()
+	empty := bench.LiveHeap()
+	a := newAPI(b)
+	serveFleet(a, n, true)
+	started := start(b, a, n)
+	measure := func() float64 {
+		time.Sleep(time.Second) // The watches deliver what is under way.
+		return float64(bench.LiveHeap()) - float64(empty) - float64(a.size())
+	}
+	before = measure()
+	if foreign > 0 {
+		serve(a, foreign, fleet.ForeignPod)
+		after = measure()
+	}
+	runtime.KeepAlive(started)
+	return before, after
+}
