@@ -19,8 +19,8 @@ type Limits struct {
 	PodPercent int
 	// Window is the length of the window.
 	Window time.Duration
-	// Wakes is how many scalers are requeued at the same time: enough to keep all workers of
-	// the queue busy. 0 stands for 16.
+	// Wakes is how many scalers are requeued at the same time: twice the workers of the queue keep them
+	// busy. 0 stands for 16.
 	Wakes int
 }
 

@@ -26,6 +26,7 @@ func newBudget(c config.Operator) *budget.Budget {
 		PerNamespace: c.Budget.ChangesPerMinutePerNamespace,
 		PodPercent:   c.Budget.PodPercentPerMinute,
 		Window:       c.Budget.Window,
+		Wakes:        2 * c.Workers.VerticalScalers,
 	})
 }
 
