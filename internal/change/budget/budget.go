@@ -82,6 +82,9 @@ type Budget struct {
 	changed   chan struct{}
 }
 
+// mostLooks bounds the search for the next scaler to requeue.
+const mostLooks = 1000
+
 // pool is where a slot comes from.
 type pool int
 
@@ -431,10 +434,10 @@ func (b *Budget) unlist(e *entry) {
 // wake requeues the first scalers of the shortlist, one for each free slot. More than a few
 // would only delay each other, and all that the queue has besides.
 func (b *Budget) wake(now time.Time) {
-	looked := 0
+	looked := 0 // Most of those that are looked at in vain are in namespaces without room.
 	b.shortlist.Ascend(func(e *entry) bool {
 		looked++
-		if len(b.woken) >= b.limits.wakes() || looked > 4*b.limits.wakes() || b.slots[common].used+len(b.woken) >= b.changes {
+		if len(b.woken) >= b.limits.wakes() || looked > mostLooks || b.slots[common].used+len(b.woken) >= b.changes {
 			return false
 		}
 		if e.wokenAt.IsZero() && e.in.slots[common].used+e.in.woken < e.in.limit {

@@ -76,6 +76,7 @@ func (b *Budget) SetPods(scaler types.NamespacedName, pods int) {
 	if b.fleet.set(scaler, max(0, pods)) {
 		b.adjust()
 		b.adjustNamespace(scaler.Namespace)
+		b.notify()
 	}
 }
 

@@ -102,63 +102,46 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// One scaler has waited for longer than all others, which are overdue as well and go first by
-// their class. It gets every second slot.
-func TestTheLongestOverdueIsNotPassedOverByOthers(t *testing.T) {
+// Three scalers have waited for longer than all others, which are overdue as well and go first by
+// their class. The three get every second slot.
+func TestTheLongestOverdueAreNotPassedOverByOthers(t *testing.T) {
 	b := minute(2, 2)
 	spend(t, b, at(0), 2)
-	patient := named("n", "patient")
-	wants := map[types.NamespacedName]Want{patient: {ScaleDown, 0}}
-	asks(t, b, at(1), patient, wants[patient], false)
+	wants := map[types.NamespacedName]Want{}
+	patient := map[string]bool{}
+	for i := range 3 {
+		key := named(fmt.Sprint("p", i), fmt.Sprint("patient-", i))
+		wants[key], patient[key.Name] = Want{ScaleDown, 0}, true
+		asks(t, b, at(1), key, wants[key], false)
+	}
 	for i := range 20 {
 		key := named("n", fmt.Sprint(i))
 		wants[key] = Want{Urgent, 1}
 		asks(t, b, at(2), key, wants[key], false)
 	}
-	for window := 1; window <= overdueWindows+1; window++ {
+	for window := 1; window <= overdueWindows+2; window++ {
 		for _, name := range served(b, at(60*window+2), wants) {
-			if name == patient.Name {
-				return
-			}
+			delete(patient, name)
 		}
 	}
-	t.Error("it was never served")
+	if len(patient) > 0 {
+		t.Errorf("not served: %v", patient)
+	}
 }
 
-// A namespace that has its share goes behind the others, and comes back when there are fewer of
-// them.
-func TestTheShareFollowsTheNumberOfNamespaces(t *testing.T) {
-	b := minute(4, 4)
-	spend := func(namespace string, n, second int) {
-		for i := range n {
-			key := named(namespace, fmt.Sprint("spent-", i))
-			asks(t, b, at(second), key, Want{}, true)
-			b.Done(at(second), key)
-		}
+// A namespace that has its share goes behind the others. The share grows with the budget.
+func TestTheShareFollowsTheBudget(t *testing.T) {
+	b := New(Limits{Changes: 4, PerNamespace: 4, PodPercent: 6, Window: time.Minute})
+	for i, namespace := range []string{"a", "a", "b", "c"} {
+		asks(t, b, at(0), named(namespace, fmt.Sprint("busy-", i)), Want{}, true) // and does not end
 	}
-	spend("a", 2, 0)
-	spend("b", 1, 10)
-	spend("c", 1, 10)
-	rich, poor := named("a", "rich"), named("b", "poor")
-	asks(t, b, at(20), rich, Want{ScaleUp, 2}, false)
-	asks(t, b, at(20), poor, Want{ScaleUp, 1}, false)
-	first := func() string {
-		e, _ := b.first(at(20))
-		return e.key.Name
+	asks(t, b, at(20), named("a", "rich"), Want{ScaleUp, 2}, false)
+	asks(t, b, at(20), named("b", "poor"), Want{ScaleUp, 1}, false)
+	if e, _ := b.first(at(20)); e.key.Name != "rich" {
+		t.Errorf("%s is first, although both namespaces have their share of 4 / 3", e.key)
 	}
-	if got := first(); got != "rich" && b.line.share != 1 {
-		t.Errorf("%s is first of three namespaces, with a share of %d", got, b.line.share)
-	}
-	if b.line.share != 1 {
-		t.Fatalf("the share is %d", b.line.share)
-	}
-	if got := first(); got != "rich" {
-		t.Errorf("%s is first, although both namespaces have their share", got)
-	}
-	b.SetPods(named("d", "large"), 100) // no limit in percent: nothing changes
-	b.limits.PodPercent = 6
-	b.SetPods(named("d", "large"), 101) // 6 changes: a share of 2
-	if got := first(); got != "poor" {
-		t.Errorf("%s is first, with a share of %d", got, b.line.share)
+	b.SetPods(named("large", "x"), 100)
+	if e, _ := b.first(at(20)); e.key.Name != "poor" {
+		t.Errorf("%s is first, although its namespace has its share of 6 / 3", e.key)
 	}
 }

@@ -41,8 +41,12 @@ func TestAWaveUsesItsSlots(t *testing.T) {
 		scalers, podPercent int
 		urgentFirst         bool
 	}{
-		{1000, 5, true}, {5000, 5, true}, {50000, 5, true},
-		{1000, 5, false}, {5000, 5, false}, {5000, 0, false},
+		{1000, 5, true},
+		{5000, 5, true},
+		{50000, 5, true},
+		{1000, 5, false},
+		{5000, 5, false},
+		{5000, 0, false},
 	} {
 		for _, rate := range []int{20, 50, 100, 200} {
 			wave := newWave(c.scalers, rate, c.urgentFirst, Limits{Changes: 300, PerNamespace: 60, PodPercent: c.podPercent, Window: time.Minute})
@@ -105,7 +109,7 @@ func newWave(scalers, rate int, urgentFirst bool, limits Limits) *wave {
 		killed: map[types.NamespacedName]time.Time{}, quiet: map[types.NamespacedName]bool{},
 	}
 	for i := range scalers {
-		key := named(fmt.Sprint("n", i%(max(20, scalers/100))), fmt.Sprint(i))
+		key := named(fmt.Sprint("n", i%max(20, scalers/100)), fmt.Sprint(i))
 		w.fleet = append(w.fleet, key)
 		w.wants[key], w.left[key] = Want{Class(w.IntN(4)), w.ExpFloat64()}, wavePods
 		w.SetPods(key, wavePods)
