@@ -60,7 +60,7 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(*result, append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is for everybody
+		if err := os.WriteFile(*result, append(text, '\n'), 0o644); err != nil {
 			return fmt.Errorf("writing the results: %w", err)
 		}
 	}

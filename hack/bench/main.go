@@ -122,7 +122,7 @@ func (s suite) run(ctx context.Context, benchtime time.Duration, progress io.Wri
 	if s.once {
 		times = "1x"
 	}
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", s.pattern, "-benchtime", times, "-timeout", "30m", s.pkg) //nolint:gosec // the arguments are ours
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", s.pattern, "-benchtime", times, "-timeout", "30m", s.pkg)
 	command.Dir = s.folder
 	var text bytes.Buffer
 	command.Stdout, command.Stderr = &text, progress

@@ -55,8 +55,14 @@ func TestValuesAreReadable(t *testing.T) {
 		unit  string
 		want  string
 	}{
-		{207.4, "cpu-ns", "207 ns"}, {999.6, "cpu-ns", "1 µs"}, {1.129e6, "cpu-ns", "1.13 ms"}, {36e9, "cpu-ns", "36 s"}, {4e13, "p99-ns", "4e+04 s"},
-		{3.45, "µs/minute", "3.45 µs"}, {0, "B/scaler", "0 B"}, {52_100, "B/scaler", "52.1 kB"},
+		{207.4, "cpu-ns", "207 ns"},
+		{999.6, "cpu-ns", "1 µs"},
+		{1.129e6, "cpu-ns", "1.13 ms"},
+		{36e9, "cpu-ns", "36 s"},
+		{4e13, "p99-ns", "4e+04 s"},
+		{3.45, "µs/minute", "3.45 µs"},
+		{0, "B/scaler", "0 B"},
+		{52_100, "B/scaler", "52.1 kB"},
 	} {
 		if got := quantity(tc.value, tc.unit); got != tc.want {
 			t.Errorf("%v %s is %q, not %q", tc.value, tc.unit, got, tc.want)

@@ -300,8 +300,8 @@ func answer(request *http.Request, code int, object any) *http.Response {
 type stream struct {
 	api        *api
 	resource   schema.GroupVersionResource
-	isMetadata bool // only the metadata of objects is wanted
-	ctx        context.Context
+	isMetadata bool            // only the metadata of objects is wanted
+	ctx        context.Context //nolint:containedctx // the watch is the request
 	events     chan []byte
 	encode     func(watch.Event) []byte
 }
@@ -316,7 +316,7 @@ func (a *api) watch(request *http.Request, p path) (*http.Response, error) {
 	}
 	s := &stream{
 		api: a, resource: p.resource, isMetadata: strings.Contains(accepted, "as=PartialObjectMetadata"),
-		ctx: request.Context(), events: make(chan []byte, 1<<16), //nolint:containedctx // the watch is the request
+		ctx: request.Context(), events: make(chan []byte, 1<<16),
 	}
 	version := p.resource.GroupVersion()
 	if s.isMetadata {

@@ -22,8 +22,14 @@ func BenchmarkMemory(b *testing.B) {
 		start func(*testing.B, *api, int) any
 	}
 	for _, w := range []way{
-		{bench.Operator, func(b *testing.B, a *api, n int) any { return settled(b, a, n, true) }},
-		{"stock-cache", func(b *testing.B, a *api, _ int) any { return newStock(b, a, true, nil) }},
+		{bench.Operator, func(b *testing.B, a *api, n int) any {
+			b.Helper()
+			return settled(b, a, n, true)
+		}},
+		{"stock-cache", func(b *testing.B, a *api, _ int) any {
+			b.Helper()
+			return newStock(b, a, true, nil)
+		}},
 	} {
 		small, _ := heapOf(b, few, 0, w.start)
 		large, withForeign := heapOf(b, many, foreign, w.start)

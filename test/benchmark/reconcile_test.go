@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
@@ -43,7 +42,7 @@ func reconciling(b *testing.B, r reconcile.Reconciler) func() {
 	b.Helper()
 	i := 0
 	return func() {
-		request := reconcile.Request{NamespacedName: client.ObjectKey(fleet.Key(i % fleet.PerNamespace))}
+		request := reconcile.Request{NamespacedName: fleet.Key(i % fleet.PerNamespace)}
 		if _, err := r.Reconcile(b.Context(), request); err != nil {
 			b.Fatal(err)
 		}

@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,11 +127,11 @@ func (r *rig) startVPA(o Options) (all programs, err error) {
 		{o.Recommender, nil},
 		{o.Updater, []string{"--use-admission-controller-status=false"}},
 	} {
-		address, err := freeAddress()
+		address, err := process.FreeAddress()
 		if err != nil {
 			return all, err
 		}
-		flags := append(component.flags, "--kubeconfig="+r.env.Kubeconfig(), "--address="+address)
+		flags := slices.Concat(component.flags, []string{"--kubeconfig=" + r.env.Kubeconfig(), "--address=" + address})
 		p, err := r.start(o, component.path, filepath.Base(component.path), []string{"NAMESPACE=" + system}, flags...)
 		if err != nil {
 			return all, err
@@ -144,18 +143,10 @@ func (r *rig) startVPA(o Options) (all programs, err error) {
 
 // start starts a program on one CPU.
 func (r *rig) start(o Options, path, agent string, env []string, flags ...string) (program, error) {
-	command := exec.Command(path, flags...) //nolint:gosec,noctx // a program of ours, which is stopped in order
-	command.Env = append(env, "KUBECONFIG="+r.env.Kubeconfig(), "GOMAXPROCS=1")
+	command := exec.Command(path, flags...)
+	command.Env = slices.Concat(env, []string{"KUBECONFIG=" + r.env.Kubeconfig(), "GOMAXPROCS=1"})
 	p, err := process.Start(agent, filepath.Join(o.dir, agent+".log"), command)
 	return program{p, agent}, err
-}
-
-func freeAddress() (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // installVPA installs the CRDs of VPA, which are in its module.

@@ -144,7 +144,7 @@ func serveUsage(ctx context.Context, c client.Client, u *usage) (stop func(), er
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
-	port := int64(listener.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // it is a TCP listener
+	port := int64(listener.Addr().(*net.TCPAddr).Port)
 	for _, object := range []map[string]any{
 		{
 			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "kube-system", "name": usageService},

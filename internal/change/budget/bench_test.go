@@ -49,6 +49,7 @@ func withCrowds(b *testing.B, run func(b *testing.B, crowded *Budget, now time.T
 // call of Ask and Next did this once for each free slot, and two more loops over all scalers.
 func BenchmarkBudget(b *testing.B) {
 	withCrowds(b, func(b *testing.B, crowded *Budget, now time.Time, waiting int) {
+		b.Helper()
 		i := 0
 		bench.InTurns(b, bench.Contender{Name: bench.Operator, Run: func() {
 			n := i % waiting
@@ -67,6 +68,7 @@ func BenchmarkBudget(b *testing.B) {
 // another one.
 func BenchmarkSlot(b *testing.B) {
 	withCrowds(b, func(b *testing.B, crowded *Budget, now time.Time, _ int) {
+		b.Helper()
 		slots, made := 0, 0
 		bench.InTurns(b, bench.Contender{Name: bench.Operator, Run: func() {
 			slots++

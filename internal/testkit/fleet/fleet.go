@@ -23,12 +23,16 @@ import (
 )
 
 const (
-	// Pods is the number of pods of a Deployment, and Containers that of a pod.
-	Pods, Containers = 3, 2
+	// Pods is the number of pods of a Deployment.
+	Pods = 3
+	// Containers is the number of containers of a pod.
+	Containers = 2
 	// PerNamespace is the number of Deployments in a namespace.
 	PerNamespace = 100
-	// CPUMillis and MemoryBytes are what each container uses: about what leads to what it requests.
-	CPUMillis, MemoryBytes = 210, 390 << 20
+	// CPUMillis is the CPU that each container uses: about what leads to what it requests.
+	CPUMillis = 210
+	// MemoryBytes is the same for memory.
+	MemoryBytes = 390 << 20
 )
 
 // created is when everything in the fleet was created.

@@ -258,7 +258,7 @@ func (d *decoder) containers(pod *podMetrics) error {
 
 // container reads one container of a pod.
 func (d *decoder) container() (c containerMetrics, err error) {
-	missing := usage.Refusal(usage.Malformed)
+	missing := usage.Malformed
 	cpu, memory, isMalformed := missing, missing, false
 	isObject, err := d.object(func(name string) error {
 		switch name {
