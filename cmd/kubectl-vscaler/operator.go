@@ -26,9 +26,9 @@ import (
 // defaultOperatorNamespace is where dist/install.yaml installs the operator.
 const defaultOperatorNamespace = "verticalscaler-system"
 
-// operatorsOf reads the leases of the operators, of which one may serve the namespace. Whoever may
-// not list leases of all namespaces may be allowed to read the one in the namespace of the operator,
-// or in their own. The error says that nothing is known.
+// operatorsOf reads the leases of the operators, of which one may serve the namespace. A user who
+// may not list the leases of all namespaces may be allowed to read the one in the namespace of the operator,
+// or in the user's own. The error says that nothing is known.
 func operatorsOf(ctx context.Context, c client.Reader, operatorNamespace, namespace string) (explain.Operators, error) {
 	var leases coordinationv1.LeaseList
 	if operatorNamespace == "" {

@@ -69,7 +69,7 @@ func RecordClaim(status *v1beta1.VerticalScalerStatus, claim string) {
 }
 
 // IsPaused reports whether the annotation that pauses the scaler is set: to any value but false,
-// because whoever sets it wants to stop something.
+// because a user who sets it wants to stop something.
 func IsPaused(s *v1beta1.VerticalScaler) bool {
 	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
 	return isSet && value != "false"

@@ -39,7 +39,7 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// Whoever sets the annotation wants to stop something.
+// A user who sets the annotation wants to stop something.
 func TestPaused(t *testing.T) {
 	const is = "The annotation autoscaling.verticalscaler.io/paused is set"
 	for value, want := range map[string]string{

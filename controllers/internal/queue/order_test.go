@@ -303,7 +303,7 @@ func TestTheChecksNoticeOtherRules(t *testing.T) {
 		"no turns": func(r *referee) {
 			r.pop = func() reconcile.Request {
 				request := r.Pop()
-				for class := range r.classes { // whoever had a turn has the next one, too
+				for class := range r.classes { // a namespace that had a turn has the next one, too
 					if row := r.classes[class].rows[request.Namespace]; row != nil {
 						r.classes[class].next.MoveToFront(row.turn)
 					}

@@ -30,7 +30,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
-// resolution is how often usage is measured anew, as by metrics-server.
+// resolution is the time between two measurements of usage, as in metrics-server.
 const resolution = 15 * time.Second
 
 // usage serves metrics.k8s.io for the fleet, in the place of metrics-server: real kubelets would say what

@@ -44,7 +44,7 @@ func withCrowds(b *testing.B, run func(b *testing.B, crowded *Budget, now time.T
 	}
 }
 
-// BenchmarkBudget is what a full budget costs when a scaler asks in vain and the queue asks who is next. It is
+// BenchmarkBudget is what a full budget costs when a scaler asks, gets no slot, and the queue asks who is next. It is
 // compared with finding the first scaler by looking at all, as it was before there were trees. Each
 // call of Ask and Next did this once for each free slot, and two more loops over all scalers.
 func BenchmarkBudget(b *testing.B) {

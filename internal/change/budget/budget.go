@@ -58,7 +58,7 @@ type Want struct {
 //
 // An Emergency for which no slot is free takes one of the reserve (limits.go).
 //
-// While slots are free and nobody waits, the first scalers to ask get them, whatever their
+// While slots are free and no scaler waits, the first scalers to ask get them, whatever their
 // benefit.
 //
 // The memory is one entry for each waiting scaler, one for each slot and one for each scaler
@@ -319,8 +319,8 @@ func (b *Budget) Leave(scaler types.NamespacedName) {
 }
 
 // Next returns the scalers to requeue, and when to call it again; zero if Changed announces the
-// next call. Their reconciles should start before those that nobody waits for: the slots are
-// free meanwhile.
+// next call. Their reconciles should start before all others: their slots are unused
+// until then.
 func (b *Budget) Next(now time.Time) (requeue []types.NamespacedName, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -434,7 +434,7 @@ func (b *Budget) unlist(e *entry) {
 // wake requeues the first scalers of the shortlist, one for each free slot. More than a few
 // would only delay each other, and all that the queue has besides.
 func (b *Budget) wake(now time.Time) {
-	looked := 0 // Most of those that are looked at in vain are in namespaces without room.
+	looked := 0 // Most of those that are not requeued are in namespaces without a free slot.
 	b.shortlist.Ascend(func(e *entry) bool {
 		looked++
 		if len(b.woken) >= b.limits.wakes() || looked > mostLooks || b.slots[common].used+len(b.woken) >= b.changes {

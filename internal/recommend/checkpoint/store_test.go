@@ -451,7 +451,7 @@ func TestSomebodyElseWrites(t *testing.T) {
 			},
 			want: []string{"update: conflict", "update"},
 		},
-		"deleted meanwhile, it is made anew": {
+		"deleted meanwhile, it is created again": {
 			meanwhile: func(w *world) { w.must(w.server.Delete(w.t.Context(), w.live())) },
 			want:      []string{"update: not found", "create"},
 		},
@@ -606,7 +606,7 @@ func TestAnOldCacheOverwritesNoCheckpointOfTheNewTarget(t *testing.T) {
 		want    []string
 	}{
 		"retargeted, met in a conflict":   {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, want: []string{"update: conflict"}},
-		"made anew, met in a conflict":    {change: func(vs *v1beta1.VerticalScaler) { vs.UID = "scaler-2" }, want: []string{"update: conflict"}},
+		"recreated, met in a conflict":    {change: func(vs *v1beta1.VerticalScaler) { vs.UID = "scaler-2" }, want: []string{"update: conflict"}},
 		"retargeted, read when it starts": {change: func(vs *v1beta1.VerticalScaler) { vs.Spec.DeploymentName = "api" }, loadsIt: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and says for each field what
-// becomes of it.
+// Package fromvpa turns VerticalPodAutoscalers into VerticalScalers, and says for each field how
+// it is converted.
 //
 // What cannot be read, or has no equivalent that protects the workload as well, leads to updateMode
 // Recommend: such a scaler changes nothing. The package is pure: values in, values out.
@@ -30,7 +30,7 @@ type Note struct {
 	Field string
 	// Value is its value as JSON; empty if it is not set.
 	Value string
-	// Result is what becomes of it.
+	// Result says how it is converted.
 	Result string
 }
 
