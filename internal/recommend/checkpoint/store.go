@@ -440,10 +440,12 @@ func (s *Store) confirm(ctx context.Context, e *entry, object *v1beta1.VerticalS
 	if s.Live == nil {
 		return nil
 	}
-	var vs v1beta1.VerticalScaler
-	err := s.Live.Get(ctx, client.ObjectKeyFromObject(object), &vs)
+	// The operator may list scalers, not get them.
+	var scalers v1beta1.VerticalScalerList
+	err := s.Live.List(ctx, &scalers, client.InNamespace(object.Namespace), client.MatchingFields{metav1.ObjectNameField: object.Name})
+	isKnown := func(vs v1beta1.VerticalScaler) bool { return e.isLoaded(&vs) }
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && !e.isLoaded(&vs):
+	case err == nil && !slices.ContainsFunc(scalers.Items, isKnown):
 		e.object, e.saved = nil, nil
 		e.drop()
 		return ErrOvertaken

@@ -859,13 +859,17 @@ func newWorld(t *testing.T) *world {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "scaler-1"},
 		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: "web"},
 	}}
-	w.server = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+	name := func(o client.Object) []string { return []string{o.GetName()} }
+	w.server = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1beta1.VerticalScaler{}, metav1.ObjectNameField, name).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			w.mu.Lock()
 			w.reads++
 			w.mu.Unlock()
 			if w.failReads != nil {
 				return w.failReads
+			}
+			if _, ok := obj.(*v1beta1.VerticalScaler); ok {
+				return apierrors.NewForbidden(v1beta1.GroupVersion.WithResource("verticalscalers").GroupResource(), key.Name, errors.New("the operator may only list and watch"))
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
