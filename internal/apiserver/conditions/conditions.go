@@ -20,6 +20,7 @@ const MaxMessage = 1024
 // whose status is the same as before keeps its transition time. The others get the time at,
 // in seconds.
 func Merge(before, current []metav1.Condition, generation int64, at time.Time) (merged []metav1.Condition) {
+	merged = make([]metav1.Condition, 0, len(current))
 	for _, c := range current {
 		if old := meta.FindStatusCondition(before, c.Type); old != nil {
 			merged = append(merged, *old)

@@ -27,8 +27,9 @@ func (p planner) resize() model.Plan {
 		p.Decision = p.Decision.NotApplied()
 	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
-	var verdicts []podVerdict
-	for _, pod := range p.alivePods() {
+	pods := p.alivePods()
+	verdicts := make([]podVerdict, 0, len(pods))
+	for _, pod := range pods {
 		verdicts = append(verdicts, p.classify(pod))
 	}
 	return p.choose(fold(verdicts))
