@@ -23,6 +23,7 @@ func waitForEvidence(s *apiServer, written time.Time) {
 	list := s.objects[ours+"/namespaces/shop/verticalscalers"].(v1beta1.VerticalScalerList)
 	list = *list.DeepCopy()
 	web := &list.Items[1]
+	web.UID = "" // its evidence doubles at 64, 128, 256 minutes
 	web.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator", Subresource: "status", Time: ptr.To(metav1.NewTime(written))}}
 	applied := &web.Status.Conditions[1]
 	applied.Reason, applied.Message = v1beta1.ReasonWithinBounds, "app cpu: 230m stays until the upper bound of 437m falls below it"

@@ -67,9 +67,9 @@ func (r *Reconciler) replanEviction(s *scope, rejection apierror.Rejection, retr
 	case v1beta1.ReasonDisruptionBudget:
 		rejected.Until = s.now.Add(min(max(retryAfter, budgetRetry), longestRetry))
 	case v1beta1.ReasonNamespaceTerminating:
-		rejected.Until = s.now.Add(r.resync(s.scaler.UID))
+		rejected.Until = s.now.Add(r.retryPeriod(s.scaler.UID))
 	default:
-		rejected.Stalled, rejected.Until = true, s.now.Add(r.resync(s.scaler.UID))
+		rejected.Stalled, rejected.Until = true, s.now.Add(r.retryPeriod(s.scaler.UID))
 	}
 	situation := &s.observation.situation
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), situation.Deployment.UID, func(what *remembered) { what.eviction = rejected })

@@ -138,7 +138,7 @@ func TestANameThatMatchesNothingStalls(t *testing.T) {
 			if stalled, _ := look(tc.lost, time.Hour); stalled != tc.stalled {
 				t.Errorf("after an hour: stalled %q, want %q", stalled, tc.stalled)
 			}
-			if stalled, again := look(tc.found, 2*time.Hour); stalled != "" || again < 50*time.Minute {
+			if stalled, again := look(tc.found, 2*time.Hour); stalled != "" || again <= unmatchedLimit {
 				t.Errorf("with a match: stalled %q, looked at again after %s", stalled, again)
 			}
 			if stalled, _ := look(tc.lost, 3*time.Hour); stalled != "" {

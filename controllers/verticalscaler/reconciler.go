@@ -6,7 +6,6 @@ package verticalscaler
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -247,7 +246,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 		for _, kill := range recordOOMKills(histories, *situation, s.now, r.Params.History) {
 			r.Metrics.Count(client.ObjectKeyFromObject(s.scaler), killEvent(*situation, kill))
 		}
-		recs = scaler.Recommendations(&s.scaler.Spec, containers, histories, s.status.Recommendation, r.Params)
+		recs = scaler.Recommendations(s.scaler, situation.Deployment, situation.Pods, histories, s.status.Recommendation, r.Params)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)
@@ -368,7 +367,7 @@ func (s *scope) classify(err error) {
 
 // result tells the queue when to reconcile next. What is tried again keeps its class.
 func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
-	key, after := client.ObjectKeyFromObject(s.scaler), r.resync(s.scaler.UID)
+	key, after := client.ObjectKeyFromObject(s.scaler), r.untilResync(s)
 	if s.outcome != conflicted {
 		r.conflicts.Forget(key)
 	}
@@ -392,13 +391,16 @@ func (r *Reconciler) result(s *scope) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: after, Priority: queue.Routine.Priority()}, nil
 }
 
-// resync spreads the resyncs of the scalers over a fifth of the period. A scaler always has
-// the same place in it.
-func (r *Reconciler) resync(uid types.UID) time.Duration {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(uid))
-	share := float64(h.Sum32()) / float64(1<<32)
-	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*share))
+// untilResync spreads the resyncs of the scalers evenly over the period. A scaler always has the same place in
+// it, also after a restart. Its first resync is later by up to a tenth of the period, so that none is too soon.
+func (r *Reconciler) untilResync(s *scope) time.Duration {
+	return queue.UntilSlot(s.now, r.ResyncPeriod, scaler.Share(s.scaler.UID))
+}
+
+// retryPeriod is when to try again what only something that is not watched can change. It is spread over a
+// fifth of the period of resyncs.
+func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
+	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*scaler.Share(uid)))
 }
 
 // forget drops what is remembered of a deleted scaler, and its binding.

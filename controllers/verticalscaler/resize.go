@@ -81,9 +81,9 @@ func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror
 // plan could check was only seen late.
 func (r *Reconciler) rejectionPeriod(s *scope, reason string) time.Duration {
 	if reason == v1beta1.ReasonQuotaExceeded && s.observation.judgesQuotas {
-		return min(lateQuota, r.resync(s.scaler.UID))
+		return min(lateQuota, r.retryPeriod(s.scaler.UID))
 	}
-	return r.resync(s.scaler.UID)
+	return r.retryPeriod(s.scaler.UID)
 }
 
 // lateQuota is how long a quota may take to arrive in the cache.

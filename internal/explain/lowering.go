@@ -33,21 +33,15 @@ func waitsForEvidence(e Evidence) bool {
 }
 
 // observedNow is about how much usage has been observed until now. The status says how much there was
-// when the recommendation last changed, which it does whenever the evidence has doubled.
+// when the recommendation last changed, which it does whenever the evidence has doubled while a request waits
+// for it.
 func observedNow(e Evidence, published time.Duration) time.Duration {
-	doubled := time.Minute
-	for doubled <= published && doubled < longestObserved {
-		doubled *= 2
-	}
 	written := statusWritten(e.Scaler)
 	if written.IsZero() {
 		return published
 	}
-	return max(published, min(published+max(0, e.Now.Sub(written)), doubled))
+	return min(published+max(0, e.Now.Sub(written)), recommend.NextDoubling(published, scaler.Share(e.Scaler.UID)))
 }
-
-// longestObserved is longer than any history.
-const longestObserved = 20 * 365 * 24 * time.Hour
 
 // untilLowered is about how long it takes until the request of a resource is lowered, if usage stays as
 // it is: until enough of it has been observed, and the cooldown has passed. It is 0 if the request does
@@ -60,7 +54,7 @@ func untilLowered(e Evidence, r Resource, published time.Duration) time.Duration
 	if !r.Moves || isClose || isBounded || isKept || r.hasWholeCores(e.Scaler) {
 		return 0
 	}
-	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published)
+	enough := recommend.EvidenceToLower(request, target, r.UpperBound.Value(), published, scaler.Share(e.Scaler.UID))
 	if enough == 0 {
 		return 0
 	}

@@ -82,6 +82,12 @@ type Policy struct {
 	// MinAllowed and MaxAllowed bound the result; 0 is no bound. If they contradict each
 	// other, MaxAllowed wins.
 	MinAllowed, MaxAllowed quantity.Amounts
+	// Phase spreads the doublings of evidence of many scalers: the evidence of this one counts from 2^Phase
+	// minutes on, then twice that, and so on. From 0 to less than 1.
+	Phase float64
+	// Requests are what the bounds are compared with: what is decided, or what the pods have. Bounds that
+	// become narrower and do not reach any of them need not be published again. Nil if they are not known.
+	Requests []quantity.Amounts
 }
 
 // Container is the recommendation for one container. Amounts of a resource that is not controlled
@@ -97,8 +103,11 @@ type Container struct {
 	// Uncapped is the target before MinAllowed and MaxAllowed.
 	Uncapped quantity.Amounts
 	// Observed is the evidence for the target, in whole seconds. It is updated when another
-	// field changes or when it has doubled.
+	// field changes or when it has doubled. While all requests are close to their target, doublings count
+	// only from 256 to 512 minutes on, by the phase.
 	Observed time.Duration
+	// Phase is that of the policy: when evidence counts as doubled.
+	Phase float64
 	// Reasons are the steps from usage to target, CPU first.
 	Reasons []Reason
 	// OOMFloor is the memory below which the container is known to be OOM-killed, in bytes; 0
@@ -223,14 +232,14 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		before = *previous
 		before.Observed = min(max(before.Observed, 0), p.FullEvidence)
 	}
-	out := Container{Name: name, Observed: before.Observed}
+	out := Container{Name: name, Observed: before.Observed, Phase: policy.Phase}
 	isSame := true
 	if policy.CPU {
 		var now estimate
 		if isEnoughCPU && h.KnowsCPU() {
-			now = cpuEstimate(h, policy, confidence(evidenceCPU, p), p)
+			now = cpuEstimate(h, policy, confidence(evidenceCPU, policy.Phase, p), p)
 		}
-		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), evidenceCPU, before.Observed, p)
+		cpu := settle(CPU, now, before.of(CPU), policy.limits(CPU), policy.notes(CPU, evidenceCPU, before.Observed), p)
 		out.put(CPU, cpu)
 		isSame = isSame && cpu.isOld
 	}
@@ -238,9 +247,9 @@ func For(name string, h *history.Container, policy Policy, previous *Container, 
 		var now estimate
 		waitsForCPU := policy.CPU && h.LostCPU() && previous == nil
 		if isEnough && !waitsForCPU || oomFloor > 0 {
-			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, p), p)
+			now = memoryEstimate(h, oomFloor, policy, confidence(evidence, policy.Phase, p), p)
 		}
-		memory := settle(Memory, now, before.of(Memory), policy.limits(Memory), evidence, before.Observed, p)
+		memory := settle(Memory, now, before.of(Memory), policy.limits(Memory), policy.notes(Memory, evidence, before.Observed), p)
 		out.put(Memory, memory)
 		isSame = isSame && memory.isOld
 
@@ -397,9 +406,9 @@ func spent(perMille int64, c float64) int64 {
 // limitedPerMille is the smallest margin of CPU while the history is limited.
 const limitedPerMille = 150
 
-// isLimited says whether the history may cover less than a day. That is the case until 34 hours
-// have been observed, when the bounds change anyway. A request that was raised because of it is
-// lowered when it is above the upper bound, which may take until 68 hours have been observed.
+// isLimited says whether the history may cover less than a day. That is the case until 24 to 48 hours
+// have been observed, by the phase, when the bounds change anyway. A request that was raised because of it is
+// lowered when it is above the upper bound, which may take until twice as much has been observed.
 func isLimited(confidence float64) bool { return confidence > 1 }
 
 func (p Policy) perMille() int64 {
@@ -412,41 +421,50 @@ func raised(amount, perMille int64) int64 {
 }
 
 // confidence is the confidence unit divided by the evidence. Evidence counts in doublings: 1, 2, 4,
-// 8, ... minutes. The bounds thus change when it has doubled, and not with every sample.
+// 8, ... minutes, each times 2^phase. The bounds thus change when it has doubled, and not with every sample.
 //
 //	evidence   counts as   confidence   upper bound × (1 + c/4)   lower bound × (1 + c/4000)^-2
 //	   2 min       2 min          720                       181                           0.718
 //	   1 h        32 min           45                      12.2                           0.978
 //	   1 d      1024 min          1.4                      1.35                           0.999
 //	   8 d      8192 min         0.18                      1.04                           1.000
-func confidence(evidence time.Duration, p Params) float64 {
-	return float64(p.ConfidenceUnit) / float64(time.Minute<<doublings(evidence))
+func confidence(evidence time.Duration, phase float64, p Params) float64 {
+	return float64(p.ConfidenceUnit) / counted(doublings(evidence, phase), phase)
 }
 
-// doublings is how often a minute must double to reach the evidence.
-func doublings(evidence time.Duration) int {
+// doublings is how often 2^phase minutes must double to reach the evidence.
+func doublings(evidence time.Duration, phase float64) int {
 	n := 0
-	for evidence >= 2*time.Minute {
-		evidence /= 2
+	for float64(evidence) >= counted(n+1, phase) {
 		n++
 	}
 	return n
 }
 
+// NextDoubling is how much evidence counts as more than this much does.
+func NextDoubling(evidence time.Duration, phase float64) time.Duration {
+	return time.Duration(counted(doublings(evidence, phase)+1, phase))
+}
+
+// counted is what evidence of n doublings counts as, in nanoseconds.
+func counted(n int, phase float64) float64 {
+	return float64(time.Minute) * math.Exp2(float64(n)+phase)
+}
+
 // EvidenceToLower is about how much usage must have been observed until the upper bound falls below the
 // request, if usage stays as it is. The target and the bound are what was recommended with the observed
-// evidence. It is 0 if that is unknown: if the request is above the bound already, if it is not above
-// the target, or if no evidence is enough, because the history forgets usage that is older than the
-// default of FullEvidence.
-func EvidenceToLower(request, target, upperBound int64, observed time.Duration) time.Duration {
+// evidence, in doublings of that phase. It is 0 if that is unknown: if the request is above the bound already,
+// if it is not above the target, or if no evidence is enough, because the history forgets usage that is
+// older than the default of FullEvidence.
+func EvidenceToLower(request, target, upperBound int64, observed time.Duration, phase float64) time.Duration {
 	if target <= 0 || request <= target || request > upperBound || observed < time.Minute {
 		return 0
 	}
-	counted := doublings(observed)
-	share := (float64(upperBound)/float64(target) - 1) * float64(int64(1)<<counted) // of a minute of evidence
-	for n := counted + 1; n <= doublings(DefaultParams().FullEvidence); n++ {
-		if float64(target)*(1+share/float64(int64(1)<<n)) < float64(request) {
-			return time.Minute << n
+	now := doublings(observed, phase)
+	share := (float64(upperBound)/float64(target) - 1) * counted(now, phase)
+	for n := now + 1; n <= doublings(DefaultParams().FullEvidence, phase); n++ {
+		if float64(target)*(1+share/counted(n, phase)) < float64(request) {
+			return time.Duration(counted(n, phase))
 		}
 	}
 	return 0

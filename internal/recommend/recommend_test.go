@@ -745,28 +745,33 @@ func BenchmarkFor(b *testing.B) {
 // The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
 func TestEvidenceToLower(t *testing.T) {
 	p := DefaultParams()
+	check := func(request, target int64, observed time.Duration, phase float64) {
+		upper := func(evidence time.Duration) int64 { return widened(target, confidence(evidence, phase, p)/4, 1<<40) }
+		got := EvidenceToLower(request, target, upper(observed), observed, phase)
+		switch {
+		case request > upper(observed):
+			if got != 0 {
+				t.Errorf("%d above the bound of %d: %s", request, upper(observed), got)
+			}
+		case got <= observed:
+			t.Errorf("%d to %d after %s: %s", request, target, observed, got)
+		case upper(got/4) < request || upper(2*got) >= request: // the bound is rounded up
+			t.Errorf("%d to %d after %s: %s, when the bound is %d; %d before", request, target, observed, got, upper(got), upper(got/2))
+		}
+	}
 	for _, target := range []int64{40, 50, 144, 5000} {
 		for _, request := range []int64{target + target/10 + 1, 2 * target, 10 * target} {
 			for _, observed := range []time.Duration{2 * time.Minute, 36 * time.Minute, time.Hour, 5 * time.Hour, 36 * time.Hour} {
-				upper := func(evidence time.Duration) int64 { return widened(target, confidence(evidence, p)/4, 1<<40) }
-				got := EvidenceToLower(request, target, upper(observed), observed)
-				switch {
-				case request > upper(observed):
-					if got != 0 {
-						t.Errorf("%d above the bound of %d: %s", request, upper(observed), got)
-					}
-				case got <= observed:
-					t.Errorf("%d to %d after %s: %s", request, target, observed, got)
-				case upper(got/4) < request || upper(2*got) >= request: // the bound is rounded up
-					t.Errorf("%d to %d after %s: %s, when the bound is %d; %d before", request, target, observed, got, upper(got), upper(got/2))
+				for _, phase := range []float64{0, 0.3, 0.99} {
+					check(request, target, observed, phase)
 				}
 			}
 		}
 	}
 	for _, unknown := range []time.Duration{
-		EvidenceToLower(100, 0, 200, time.Hour), EvidenceToLower(100, 100, 200, time.Hour), EvidenceToLower(100, 50, 200, 0),
-		EvidenceToLower(5001, 5000, 1<<40, time.Hour), EvidenceToLower(50, 100, 200, time.Hour),
-		EvidenceToLower(5150, 5000, 80_000, 36*time.Minute), // the bound of 8 days of evidence is 5219
+		EvidenceToLower(100, 0, 200, time.Hour, 0), EvidenceToLower(100, 100, 200, time.Hour, 0), EvidenceToLower(100, 50, 200, 0, 0),
+		EvidenceToLower(5001, 5000, 1<<40, time.Hour, 0), EvidenceToLower(50, 100, 200, time.Hour, 0),
+		EvidenceToLower(5150, 5000, 80_000, 36*time.Minute, 0), // the bound of 8 days of evidence is 5219
 	} {
 		if unknown != 0 {
 			t.Errorf("%s, and it is unknown", unknown)

@@ -4,6 +4,7 @@
 package recommend
 
 import (
+	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -41,10 +42,10 @@ func (p Policy) limits(resource string) limits {
 // About the same means less than RaiseCPUPercent or RaiseMemoryPercent above the old target, or
 // less than LowerPercent below it, unless the old target is below needed. The policy's bounds apply
 // last and to either target, so that a changed bound takes effect at once.
-func settle(resource string, now estimate, before settled, l limits, evidence, evidenceBefore time.Duration, p Params) settled {
+func settle(resource string, now estimate, before settled, l limits, n notes, p Params) settled {
 	var (
 		isKnown = now.target > 0
-		isLess  = evidence < evidenceBefore
+		isLess  = n.evidence < n.before
 		isSame  = now.allows(before.uncapped)
 		isWorse = isLess && now.target < before.uncapped
 	)
@@ -69,7 +70,7 @@ func settle(resource string, now estimate, before settled, l limits, evidence, e
 	if isKnown && isWorse && !isSame || before.has(NotLowered) && (isLess || !isKnown) {
 		out.reasons = append(out.reasons, Reason{Resource: resource, Code: NotLowered, Value: out.uncapped})
 	}
-	if isKnown && !isLess && !now.confirms(before, l, evidence, evidenceBefore, p) {
+	if isKnown && !isLess && !now.confirms(before, l, n, p) {
 		out.lower, out.upper = now.lower, now.upper
 		out.isOld = false
 	}
@@ -86,12 +87,73 @@ func (e estimate) allows(target int64) bool {
 		e.target >= target-target/100*e.fall-target%100*e.fall/100
 }
 
-// confirms says whether the published bounds are still close enough. A lower bound closer to the
-// target is: it was set when the old target was too small.
-func (e estimate) confirms(before settled, l limits, evidence, evidenceBefore time.Duration, p Params) bool {
-	return doublings(evidence) == doublings(evidenceBefore) &&
-		(isClose(l.clamp(e.lower), before.lower, p.BoundsTolerancePercent) || l.clamp(e.lower) < before.lower) &&
-		isClose(l.clamp(e.upper), before.upper, p.BoundsTolerancePercent)
+// confirms says whether the published bounds are still good enough. They are while they are close. A lower
+// bound closer to the target is: it was set when the old target was too small. If all requests are known,
+// bounds that more evidence has narrowed are, too, as long as no request comes to lie beyond them.
+func (e estimate) confirms(before settled, l limits, n notes, p Params) bool {
+	lower, upper := l.clamp(e.lower), l.clamp(e.upper)
+	isClose := func(now, before int64) bool { return isClose(now, before, p.BoundsTolerancePercent) }
+	if len(n.requests) > 0 && !n.areDue(before.target) {
+		published, fresh := before.within("", l), settled{uncapped: before.uncapped, lower: e.lower, upper: e.upper}.within("", l)
+		return (upper <= before.upper || isClose(upper, before.upper)) && !slices.ContainsFunc(n.requests, func(request int64) bool {
+			return request < fresh.lower != (request < published.lower) || request > fresh.upper != (request > published.upper)
+		})
+	}
+	return doublings(n.evidence, n.phase) == doublings(n.before, n.phase) &&
+		(isClose(lower, before.lower) || lower < before.lower) && isClose(upper, before.upper)
+}
+
+// notes are what decides when evidence is published.
+type notes struct {
+	// evidence is what there is now, before what is published.
+	evidence, before time.Duration
+	phase            float64
+	// requests are those of the resource, if they are known.
+	requests []int64
+}
+
+// notes are those of one resource.
+func (p Policy) notes(resource string, evidence, before time.Duration) notes {
+	n := notes{evidence: evidence, before: before, phase: p.Phase}
+	value, _ := valueOf(resource)
+	for _, request := range p.Requests {
+		if amount := *value(&request); amount > 0 {
+			n.requests = append(n.requests, amount)
+		}
+	}
+	return n
+}
+
+const (
+	// settledDoublings is after how many doublings the evidence of a settled container is noted: 256 minutes. A
+	// process that crashes loses that much of it, or half.
+	settledDoublings = 8
+	// settledPercent is how far the requests of a settled container are from their target at most. Others may
+	// wait for more evidence.
+	settledPercent = 10
+)
+
+// areDue says whether the evidence is published although nothing else changes: whenever it has doubled, but
+// for a settled container not before it is long.
+func (n notes) areDue(target int64) bool {
+	if !hasDoubled(n.evidence, n.before, n.phase) {
+		return false
+	}
+	return isLong(n.evidence, n.phase) || slices.ContainsFunc(n.requests, func(request int64) bool { return !isClose(target, request, settledPercent) })
+}
+
+// hasDoubled says whether evidence has passed one of the scaler's doublings since it was noted before.
+func hasDoubled(evidence, before time.Duration, phase float64) bool {
+	return doublings(evidence, phase) > doublings(before, phase)
+}
+
+func isLong(evidence time.Duration, phase float64) bool {
+	return doublings(evidence, phase) >= settledDoublings
+}
+
+// IsWorthSaving says whether a crash would lose much evidence: half of it, and more than four hours.
+func IsWorthSaving(evidence, saved time.Duration, phase float64) bool {
+	return hasDoubled(evidence, saved, phase) && isLong(evidence, phase)
 }
 
 // isClose says whether an amount is within a percentage of the previous one.

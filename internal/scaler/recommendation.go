@@ -4,18 +4,28 @@
 package scaler
 
 import (
+	"hash/fnv"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Recommendations are those for the named containers, in that order. published is the
-// recommendation in the status, which they follow on.
+// Recommendations are those for the containers of a Deployment, in its order. published is the recommendation in
+// the scaler's status or in the one to write, which they follow on.
 func Recommendations(
-	spec *v1beta1.VerticalScalerSpec, containers []string, histories history.Histories, published *v1beta1.Recommendation, params recommend.Params,
+	s *v1beta1.VerticalScaler, deployment workload.Deployment, pods []workload.Pod, histories history.Histories, published *v1beta1.Recommendation, params recommend.Params,
 ) (recs []recommend.Container) {
-	for _, name := range containers {
-		policy := RecommendPolicy(spec, name)
+	requests := requestsOf(deployment, pods, s.Status.Decision)
+	for _, container := range deployment.Containers {
+		name := container.Name
+		policy := RecommendPolicy(&s.Spec, name)
+		policy.Phase, policy.Requests = Share(s.UID), requests[name]
 		container := histories.Container(name)
 		if container == nil || (!policy.CPU && !policy.Memory) {
 			continue
@@ -29,7 +39,53 @@ func Recommendations(
 
 // IsRecommendationOutdated reports whether the history leads to another recommendation than
 // the one in the scaler's status.
-func IsRecommendationOutdated(s *v1beta1.VerticalScaler, containers []string, histories history.Histories, params recommend.Params) bool {
-	recs := Recommendations(&s.Spec, containers, histories, s.Status.Recommendation, params)
+func IsRecommendationOutdated(s *v1beta1.VerticalScaler, deployment workload.Deployment, pods []workload.Pod, histories history.Histories, params recommend.Params) bool {
+	recs := Recommendations(s, deployment, pods, histories, s.Status.Recommendation, params)
 	return !equalIfSet(APIRecommendation(recs), s.Status.Recommendation, equalRecommendation)
+}
+
+// requestsOf are the requests of each container that the plan compares with its recommendation: those that are
+// decided, or else those of the pods, or else those of the template.
+func requestsOf(deployment workload.Deployment, pods []workload.Pod, decision *v1beta1.Decision) map[string][]quantity.Amounts {
+	decided, out := map[string]quantity.Amounts{}, map[string][]quantity.Amounts{}
+	if decision != nil {
+		decided = requests(decision.Containers)
+	}
+	add := func(name string, amounts quantity.Amounts) {
+		if amounts != (quantity.Amounts{}) && !slices.Contains(out[name], amounts) {
+			out[name] = append(out[name], amounts)
+		}
+	}
+	for name, amounts := range decided {
+		add(name, amounts)
+	}
+	for _, pod := range pods {
+		for _, c := range pod.Containers {
+			undecided := c.Requests
+			if decided[c.Name].CPUMillis > 0 {
+				undecided.CPUMillis = 0
+			}
+			if decided[c.Name].MemoryBytes > 0 {
+				undecided.MemoryBytes = 0
+			}
+			add(c.Name, undecided)
+		}
+	}
+	for _, c := range deployment.Containers {
+		if len(out[c.Name]) == 0 {
+			add(c.Name, c.Requests)
+		}
+	}
+	return out
+}
+
+// Share is the place of an object among all: a number from 0 to less than 1, by its UID. It spreads over time what
+// the operator does for each of them. It is 0 without a UID.
+func Share(uid types.UID) float64 {
+	if uid == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	return float64(h.Sum32()) / (1 << 32)
 }

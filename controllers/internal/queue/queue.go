@@ -37,6 +37,18 @@ func Options(workers int) controller.Options {
 	}
 }
 
+// UntilSlot is the time until an object's place in a period, which is a share of it, from 0 to less than 1. The
+// places of all objects spread evenly what is done once in a period for each of them. A place that is closer
+// than a tenth of the period is that of the next one, so that the time is from a tenth of the period to eleven.
+func UntilSlot(now time.Time, period time.Duration, share float64) time.Duration {
+	place := time.Duration(share * float64(period))
+	until := (place - time.Duration(now.UnixNano()%int64(period)) + period) % period
+	if until < period/10 {
+		until += period
+	}
+	return until
+}
+
 // Conflicts remembers how often in a row a reconcile of an object has found its cache to be
 // old. The zero value is ready for concurrent use.
 //

@@ -271,3 +271,30 @@ func TestConflictsInARowAreRetriedLessAndLess(t *testing.T) {
 		t.Errorf("the first conflict after a success waits for %v, want %v", got, 50*ms)
 	}
 }
+
+// Objects that are reconciled at the same moment are resynced evenly over the period, and each one always at its
+// own time.
+func TestResyncsAreSpreadOverThePeriod(t *testing.T) {
+	const period, n = 10 * time.Minute, 1000
+	now := time.Date(2026, 3, 1, 12, 3, 4, 5, time.UTC)
+	inMinute := map[time.Duration]int{}
+	for i := range n {
+		share := float64(i) / n
+		after := queue.UntilSlot(now, period, share)
+		if after < period/10 || after >= period+period/10 {
+			t.Errorf("a share of %g is resynced after %s", share, after)
+		}
+		inMinute[after.Truncate(time.Minute)]++
+		if again := queue.UntilSlot(now.Add(after), period, share); again != period {
+			t.Errorf("a share of %g is resynced after %s, and then after %s", share, after, again)
+		}
+		if earlier := queue.UntilSlot(now.Add(after-5*time.Minute), period, share); earlier != 5*time.Minute {
+			t.Errorf("a share of %g, 5 minutes before its resync, is resynced after %s", share, earlier)
+		}
+	}
+	for minute, count := range inMinute {
+		if count > 2*n/10 {
+			t.Errorf("minute %s has %d of %d resyncs", minute, count, n)
+		}
+	}
+}

@@ -53,8 +53,8 @@ type Operator struct {
 	Health Health `json:"health"`
 	// LeaderElection lets several replicas run. One of them is active.
 	LeaderElection LeaderElection `json:"leaderElection"`
-	// ResyncPeriod is how often a scaler is reconciled without an event, plus or minus 10
-	// percent. At least 1s. Defaults to 10m.
+	// ResyncPeriod is how often a scaler is reconciled without an event. Each has its own time in the period,
+	// by its UID. At least 1s. Defaults to 10m.
 	ResyncPeriod metav1.Duration `json:"resyncPeriod"`
 	// Workers is how many objects are reconciled at once.
 	Workers Workers `json:"workers"`

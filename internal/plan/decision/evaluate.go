@@ -286,7 +286,7 @@ func (p proposal) whenLowered() string {
 	if p.target != p.resource.Of(p.rec.Target) || p.allowed.fit(math.MaxInt64) <= p.upperBound() {
 		return "" // something else bounds it
 	}
-	enough := recommend.EvidenceToLower(p.current, p.target, p.upperBound(), p.rec.Observed)
+	enough := recommend.EvidenceToLower(p.current, p.target, p.upperBound(), p.rec.Observed, p.rec.Phase)
 	if enough == 0 {
 		return ""
 	}

@@ -5,9 +5,9 @@
 // server as far as a restart would otherwise lose something that matters.
 //
 // A checkpoint is written when the number that it would lead to has changed, when
-// an OOM kill was counted, or when the observed time has doubled. While usage
-// stays what it is, nothing is written; what a crash can lose is at most half of
-// the observed time, none of the numbers.
+// an OOM kill was counted, or when the evidence in the status is updated. While usage
+// stays what it is, nothing is written but that, a few times in eight days. What a crash can lose is at most
+// half of the observed time, or hours of it, and none of the numbers.
 package checkpoint
 
 import (
@@ -74,6 +74,13 @@ type entry struct {
 type mark struct {
 	recommendation recommend.Container
 	newestKill     time.Time
+	// evidence is how much of the evidence of the recommendation is in the history: less than all of it
+	// after a history was lost.
+	evidence time.Duration
+}
+
+func markOf(rec recommend.Container, container *history.Container) mark {
+	return mark{recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed())}
 }
 
 // ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
@@ -277,7 +284,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 		return save{}, errors.New("saving a history that was never loaded")
 	}
 	marks := e.marks(recommendations)
-	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks)) {
+	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
 		return save{}, nil
 	}
 	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
@@ -317,11 +324,9 @@ func (e *entry) current(marks map[string]mark) bool {
 		if err != nil || c.Version != version || !ok {
 			continue // unreadable, or nothing is recommended for it
 		}
-		m.newestKill = container.NewestKill()
-		m.recommendation.Observed = container.Observed()
-		read[c.ContainerName] = m
+		read[c.ContainerName] = markOf(m.recommendation, &container)
 	}
-	return !worthSaving(read, marks)
+	return !worthSaving(read, marks, scaler.Share(e.owner))
 }
 
 func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
@@ -329,14 +334,13 @@ func (e *entry) marks(recommendations []recommend.Container) map[string]mark {
 	for _, rec := range recommendations {
 		if container := e.histories.Container(rec.Name); container != nil {
 			rec.Reasons = nil
-			rec.Observed = container.Observed()
-			marks[rec.Name] = mark{recommendation: rec, newestKill: container.NewestKill()}
+			marks[rec.Name] = markOf(rec, container)
 		}
 	}
 	return marks
 }
 
-func worthSaving(saved, now map[string]mark) bool {
+func worthSaving(saved, now map[string]mark, phase float64) bool {
 	if len(saved) != len(now) {
 		return true
 	}
@@ -344,7 +348,7 @@ func worthSaving(saved, now map[string]mark) bool {
 		s, ok := saved[name]
 		if !ok || n.newestKill.After(s.newestKill) ||
 			n.recommendation.Target != s.recommendation.Target ||
-			(n.recommendation.Observed > 0 && n.recommendation.Observed >= 2*s.recommendation.Observed) {
+			n.evidence > s.evidence && (n.evidence == n.recommendation.Observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {
 			return true
 		}
 	}

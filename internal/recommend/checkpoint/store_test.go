@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
@@ -54,9 +56,13 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			then: func(w *world) { w.feed("app", 61, 119) },
 			recs: recs("app", 310, 640*mebi),
 		},
-		"twice the observed time is saved": {
+		"twice the time is not saved before the evidence in the status is updated": {
+			then: func(w *world) { w.feed("app", 61, 120) },
+			recs: based(recs("app", 310, 640*mebi), time.Hour),
+		},
+		"evidence that is updated in the status is saved": {
 			then:  func(w *world) { w.feed("app", 61, 120) },
-			recs:  recs("app", 310, 640*mebi),
+			recs:  based(recs("app", 310, 640*mebi), 2*time.Hour),
 			write: true,
 		},
 		"another target of CPU is saved": {
@@ -93,7 +99,7 @@ func TestWhatIsWorthSaving(t *testing.T) {
 			w := newWorld(t)
 			w.load()
 			w.feed("app", 0, 60)
-			w.save(recs("app", 310, 640*mebi))
+			w.save(based(recs("app", 310, 640*mebi), time.Hour))
 			w.expect("create")
 
 			if tc.then != nil {
@@ -117,21 +123,29 @@ func TestWhatIsWorthSaving(t *testing.T) {
 	}
 }
 
-func TestSavingsBecomeRarer(t *testing.T) {
+// After a history was lost, the status tells of more evidence than there is. What is learned again is saved at the
+// scaler's own doublings.
+func TestALostHistoryIsSavedMoreAndMoreRarely(t *testing.T) {
 	w := newWorld(t)
 	w.load()
+	published := based(recs("app", 310, 640*mebi), 8*24*time.Hour)
 	var at []int
-	for minute := range 24 * 60 {
+	for minute := range 8 * 24 * 60 {
 		w.feed("app", minute, minute)
 		if minute < 2 {
 			continue // no recommendation yet
 		}
-		w.save(recs("app", 310, 640*mebi))
+		w.save(published)
 		if len(w.took()) > 0 {
 			at = append(at, minute)
 		}
 	}
-	if diff := cmp.Diff([]int{2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, at); diff != "" {
+	first := int(math.Ceil(256 * math.Exp2(scaler.Share(w.scaler.UID))))
+	want := []int{2, first}
+	for next := 2 * first; next < 8*24*60; next *= 2 {
+		want = append(want, next)
+	}
+	if diff := cmp.Diff(want, at, cmp.Comparer(func(a, b int) bool { return max(a-b, b-a) < 64 })); diff != "" {
 		t.Errorf("saved in minute (-want +got):\n%s", diff)
 	}
 }
@@ -151,7 +165,7 @@ func TestAKillWithoutUsageIsSavedOnce(t *testing.T) {
 	w.save(recs("app", 0, 120*mebi))
 	w.expect()
 	w.feed("app", 1, 3)
-	w.save(recs("app", 0, 120*mebi))
+	w.save(based(recs("app", 0, 120*mebi), 2*time.Minute))
 	w.expect("update")
 }
 
@@ -161,10 +175,14 @@ func TestARestartWritesNothing(t *testing.T) {
 		recs  []recommend.Container
 		write bool
 	}{
-		"when nothing has changed":    {recs: recs("app", 310, 640*mebi)},
-		"when some time has passed":   {then: func(w *world) { w.feed("app", 61, 90) }, recs: recs("app", 310, 640*mebi)},
-		"unless there was a kill":     {then: func(w *world) { w.kill("app", 61) }, recs: recs("app", 310, 640*mebi), write: true},
-		"unless the time has doubled": {then: func(w *world) { w.feed("app", 61, 121) }, recs: recs("app", 310, 640*mebi), write: true},
+		"when nothing has changed":  {recs: recs("app", 310, 640*mebi)},
+		"when some time has passed": {then: func(w *world) { w.feed("app", 61, 90) }, recs: recs("app", 310, 640*mebi)},
+		"unless there was a kill":   {then: func(w *world) { w.kill("app", 61) }, recs: recs("app", 310, 640*mebi), write: true},
+		"when much time has passed": {then: func(w *world) { w.feed("app", 61, 121) }, recs: recs("app", 310, 640*mebi)},
+		"unless the evidence in the status is updated": {
+			then: func(w *world) { w.feed("app", 61, 121) }, recs: based(recs("app", 310, 640*mebi), 2*time.Hour), write: true,
+		},
+		"when the evidence in the status is more than was saved": {recs: based(recs("app", 310, 640*mebi), 8*24*time.Hour)},
 		"unless there is a new container": {
 			then:  func(w *world) { w.feed("new", 61, 64) },
 			recs:  append(recs("app", 310, 640*mebi), recs("new", 10, 16*mebi)...),
@@ -995,6 +1013,14 @@ func (w *world) must(err error) {
 
 func recs(container string, cpuMillis, memoryBytes int64) []recommend.Container {
 	return []recommend.Container{{Name: container, Target: quantity.Amounts{CPUMillis: cpuMillis, MemoryBytes: memoryBytes}}}
+}
+
+// based are the recommendations with that much evidence.
+func based(recs []recommend.Container, evidence time.Duration) []recommend.Container {
+	for i := range recs {
+		recs[i].Observed = evidence
+	}
+	return recs
 }
 
 // A proxy may never answer. The usage of all namespaces is collected in one round, which must not wait

@@ -217,6 +217,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return
 	}
+	target, allPods := workload.ReadDeployment(&deployment), pods
 	pods = withoutInjectedSidecars(pods, containersOf(&deployment))
 	samples, refused = usable(pods, samples, refused)
 	after, silent := c.silencesOf(key).next(pods, samples, refused, now)
@@ -225,7 +226,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 	outdated := false
 	// Nothing is fed before the scaler's first reconcile has loaded its history.
 	c.Histories.Feed(vs, round, func(histories history.Histories) {
-		outdated = scaler.IsRecommendationOutdated(vs, containersOf(&deployment), histories, c.Params)
+		outdated = scaler.IsRecommendationOutdated(vs, target, allPods, histories, c.Params)
 	})
 	if outdated || told {
 		c.wake(ctx, vs)

@@ -37,6 +37,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -89,7 +90,7 @@ func TestNewSamplesCountForTheRecommendation(t *testing.T) {
 	w.collector.Params.MinEvidence = 0
 	recommended := func() (out *v1beta1.Recommendation) {
 		w.collector.Histories.With(client.ObjectKeyFromObject(vs), func(histories history.Histories) {
-			out = scaler.APIRecommendation(scaler.Recommendations(&vs.Spec, []string{"app"}, histories, nil, w.collector.Params))
+			out = scaler.APIRecommendation(scaler.Recommendations(vs, workload.Deployment{Containers: []workload.Container{{Name: "app"}}}, nil, histories, nil, w.collector.Params))
 		})
 		return out
 	}
