@@ -31,11 +31,12 @@ import (
 
 // The times of the leader election. Another process leads at the earliest leaseDuration after the
 // last renewal. The leader writes until renewDeadline after it, so that a request has the rest of the
-// time to arrive.
+// time to arrive. Nothing breaks while no process leads, so the lease is renewed more rarely than that of a control
+// plane. But another process leads within the minute after which the plugin reports the operator as silent.
 const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
+	leaseDuration = 30 * time.Second
+	renewDeadline = 20 * time.Second
+	retryPeriod   = 5 * time.Second
 )
 
 // errNotLeading is the cause of a write that was not sent.

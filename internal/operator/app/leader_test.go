@@ -72,7 +72,7 @@ func newProcess(t *testing.T, server kubernetes.Interface, name string) *process
 
 // holder is the lease as held by the process; nobody holds it without a name.
 func holder(name string) resourcelock.LeaderElectionRecord {
-	return resourcelock.LeaderElectionRecord{HolderIdentity: name, LeaseDurationSeconds: 15}
+	return resourcelock.LeaderElectionRecord{HolderIdentity: name, LeaseDurationSeconds: int(leaseDuration / time.Second)}
 }
 
 // take reads the lease and takes it.
