@@ -11,10 +11,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -43,6 +45,16 @@ func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 			return ""
 		})
 	}
+	gone := func(crd string) {
+		t.Helper()
+		testkit.Eventually(t, 2*time.Minute, func() string {
+			object := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+			if err := env.Client.Get(t.Context(), client.ObjectKey{Name: crd}, &object); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("%s is still there: %v", crd, err)
+			}
+			return ""
+		})
+	}
 	options := envtest.CRDInstallOptions{Paths: []string{testkit.VPACRD()}, ErrorIfPathMissing: true}
 	for range 2 {
 		known(0)
@@ -67,5 +79,7 @@ func TestTheAPIOfVPAsIsAddedAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		known(0)
+		// A definition stays until its objects are deleted. It cannot be updated then.
+		gone("verticalpodautoscalers.autoscaling.k8s.io")
 	}
 }
