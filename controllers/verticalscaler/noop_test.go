@@ -6,7 +6,6 @@ package verticalscaler
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -64,23 +64,13 @@ func BenchmarkNoOp(b *testing.B) {
 		b.Run(fmt.Sprintf("hpas=%d", hpas), func(b *testing.B) {
 			settled := newSettled(b, hpas)
 			b.ReportAllocs()
-			began := cpuTime(b)
+			began := bench.CPUTime(b)
 			for b.Loop() {
 				settled.pass()
 			}
-			b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(bench.CPUTime(b)-began)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// cpuTime is the CPU time of the process. On a busy machine, wall-clock time says little.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // pass reconciles once. A write fails it, because the client has no server.

@@ -26,7 +26,6 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 	flags := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
 	flags.IntVar(&o.Scalers, "scalers", 1000, "number of scalers, each with a Deployment of 3 pods of 2 containers")
 	flags.IntVar(&o.Foreign, "foreign", 20_000, "number of pods that no scaler names")
-	flags.IntVar(&o.ChangesPerMinute, "changes-per-minute", 300, "budget of the operator")
 	flags.DurationVar(&o.Idle, "idle", 2*time.Minute, "how long the stage idle lasts")
 	flags.DurationVar(&o.Wave, "wave", 170*time.Second, "how long the stage wave lasts after its first change")
 	stages := flags.String("stages", strings.Join(cluster.Stages, ","), "the stages to run, after the start")

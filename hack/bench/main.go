@@ -41,6 +41,8 @@ type suite struct {
 var suites = []suite{
 	{".", "./controllers/verticalscaler", "^BenchmarkLookup$", false},
 	{".", "./test/benchmark", "^Benchmark(NoOpReconcile|DeploymentEvent)$", false},
+	{".", "./controllers/internal/queue", "^BenchmarkQueue$", false},
+	{".", "./controllers/internal/queue", "^BenchmarkOrder$", true},
 	{".", "./internal/change/budget", "^Benchmark(Budget|Slot)$", false},
 	{".", "./test/benchmark", "^BenchmarkMemory$", true},
 	{"hack/vpa", ".", "^BenchmarkHeap$/kept/containers=2000", true},

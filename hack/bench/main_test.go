@@ -17,6 +17,7 @@ cpu: A CPU @ 2 GHz
 BenchmarkLookup/scalers=100/found=1-8   	 10	   3400 indexed-list:cpu-ns	   200 operator:cpu-ns	 5 B/op
 BenchmarkLookup/scalers=10000/found=1-8 	 10	   4400 indexed-list:cpu-ns	   220 operator:cpu-ns
 BenchmarkBudget/waiting=1000-8          	 10	   116499 operator:cpu-ns
+BenchmarkOrder-8                        	 1	   4999 client-go:kill	   0 operator:kill
 BenchmarkMemory-8                       	 1	   10400 operator:B/foreign-pod	   20800 stock-cache:B/foreign-pod
 BenchmarkHeap/kept/containers=2000/age=10m-8 	 1	   4513 operator:B/container	   5559 vpa:B/container	   0.81 ours/vpa
 BenchmarkUnknown-8                      	 1	   1 operator:B/nothing
@@ -33,6 +34,7 @@ func TestResultsBecomeOneTable(t *testing.T) {
 | Scalers of a Deployment, looked up: CPU | scalers 100, found 1 | 200 ns | 1 | ` + "`client.List` with a field index" + ` | 3.4 µs | 17 |
 | Scalers of a Deployment, looked up: CPU | scalers 10000, found 1 | 220 ns | 1.1 | ` + "`client.List` with a field index" + ` | 4.4 µs | 20 |
 | Call of a full change budget: CPU | waiting 1000 | 116 µs | 1 | | | |
+| Of 5,000 routine requests, served before an OOM kill |  | 0 | 1 | client-go | 4999 |  |
 | Pod that no scaler names: live heap |  | 10.4 kB | 1 | cache of controller-runtime, without a history | 20.8 kB | 2 |
 | History of a container: live heap | kept, containers 2000, age 10m | 4.51 kB | 1 | VPA's packages | 5.56 kB | 1.2 |
 `

@@ -61,6 +61,10 @@ var titles = map[string]string{
 	"DeploymentEvent cpu-ns": "Event of a Deployment, with its reconcile: CPU",
 	"DeploymentEvent p50-ns": "Event until the reconcile starts: median",
 	"DeploymentEvent p99-ns": "Event until the reconcile starts: 99th percentile",
+	"Queue cpu-ns":           "5,000 requests, queued and served: CPU",
+	"Order kill":             "Of 5,000 routine requests, served before an OOM kill",
+	"Order starved":          "Of 100 routine requests, not served among 2,000 urgent ones",
+	"Order unfair":           "Of 5,000 requests of a namespace, served before one of another",
 	"Budget cpu-ns":          "Call of a full change budget: CPU",
 	"Slot cpu-ns":            "Slot of the change budget that is freed and used: CPU",
 	"Memory B/scaler":        "Scaler, Deployment and 3 pods of 2 containers: live heap",
@@ -112,8 +116,13 @@ func table(results []result) string {
 	return out.String()
 }
 
-// ratio is a/b with two digits.
-func ratio(a, b float64) string { return strconv.FormatFloat(round2(a/b), 'f', -1, 64) }
+// ratio is a/b with two digits; empty if there is none.
+func ratio(a, b float64) string {
+	if b == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(round2(a/b), 'f', -1, 64)
+}
 
 // round2 keeps two digits.
 func round2(v float64) float64 {
@@ -129,6 +138,8 @@ func round2(v float64) float64 {
 func quantity(value float64, unit string) string {
 	steps := []string{"ns", "µs", "ms", "s"}
 	switch {
+	case !strings.Contains(unit, "ns") && !strings.Contains(unit, "/"):
+		return strconv.FormatFloat(value, 'f', -1, 64)
 	case strings.HasPrefix(unit, "B/"):
 		steps = []string{"B", "kB", "MB", "GB"}
 	case strings.HasPrefix(unit, "µs"):

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -51,10 +53,21 @@ type api struct {
 	streams map[*stream]bool
 }
 
-// source makes n objects of one resource. Object i is always the same.
+// source makes n objects of one resource, sorted by namespace. Object i is always the same.
 type source struct {
 	n    int
 	make func(i int) client.Object
+}
+
+// in are the objects of a namespace: first and those up to end. The empty namespace has all.
+func (s source) in(namespace string) (first, end int) {
+	if namespace == "" {
+		return 0, s.n
+	}
+	from := func(after string) int {
+		return sort.Search(s.n, func(i int) bool { return s.make(i).GetNamespace() >= after })
+	}
+	return from(namespace), from(namespace + "\x00")
 }
 
 func newAPI(tb testing.TB) *api {
@@ -223,15 +236,40 @@ func (a *api) discovery(p path) any {
 	return groups
 }
 
-// list answers an empty list: caches do not list, they stream.
+// list answers the objects that the selectors choose, without what was written.
 func (a *api) list(request *http.Request, p path) *http.Response {
 	kind, err := a.mapper.KindFor(p.resource)
 	if err != nil {
 		return a.refuse(request, apierrors.NewInternalError(err))
 	}
+	a.mu.Lock()
+	sources, version := slices.Clone(a.sources[p.resource]), strconv.Itoa(a.version)
+	a.mu.Unlock()
+	s := &stream{isMetadata: wantsMetadata(request)}
+	if s.isMetadata {
+		kind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	}
+	selector, err := labels.Parse(request.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return a.refuse(request, apierrors.NewBadRequest(err.Error()))
+	}
+	name, byName := strings.CutPrefix(request.URL.Query().Get("fieldSelector"), "metadata.name=")
+	items := []runtime.Object{}
+	for _, from := range sources {
+		first, end := from.in(p.namespace)
+		for i := first; i < end; i++ {
+			if object := from.make(i); selector.Matches(labels.Set(object.GetLabels())) && (!byName || object.GetName() == name) {
+				items = append(items, s.shown(object))
+			}
+		}
+	}
 	return answer(request, http.StatusOK, map[string]any{
-		"kind": kind.Kind + "List", "apiVersion": kind.GroupVersion().String(), "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+		"kind": kind.Kind + "List", "apiVersion": kind.GroupVersion().String(), "metadata": map[string]any{"resourceVersion": version}, "items": items,
 	})
+}
+
+func wantsMetadata(request *http.Request) bool {
+	return strings.Contains(request.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
 // get answers an object that was written.
@@ -306,7 +344,7 @@ type stream struct {
 	encode     func(watch.Event) []byte
 }
 
-// watch streams all objects, a bookmark, and then the changes.
+// watch streams the changes, and before that all objects and a bookmark if the client asks for them.
 func (a *api) watch(request *http.Request, p path) (*http.Response, error) {
 	accepted, _, _ := strings.Cut(request.Header.Get("Accept"), ",")
 	mediaType, _, _ := strings.Cut(accepted, ";")
@@ -315,7 +353,7 @@ func (a *api) watch(request *http.Request, p path) (*http.Response, error) {
 		return nil, fmt.Errorf("no serializer for %q", accepted)
 	}
 	s := &stream{
-		api: a, resource: p.resource, isMetadata: strings.Contains(accepted, "as=PartialObjectMetadata"),
+		api: a, resource: p.resource, isMetadata: wantsMetadata(request),
 		ctx: request.Context(), events: make(chan []byte, 1<<16),
 	}
 	version := p.resource.GroupVersion()
@@ -333,7 +371,12 @@ func (a *api) watch(request *http.Request, p path) (*http.Response, error) {
 		return out.Bytes()
 	}
 	a.mu.Lock()
-	sources, bookmark := slices.Clone(a.sources[p.resource]), strconv.Itoa(a.version)
+	var sources []source
+	isList := request.URL.Query().Get("sendInitialEvents") == "true"
+	if isList {
+		sources = slices.Clone(a.sources[p.resource])
+	}
+	bookmark := strconv.Itoa(a.version)
 	a.streams[s] = true
 	a.mu.Unlock()
 	reader, writer := io.Pipe()
@@ -343,32 +386,41 @@ func (a *api) watch(request *http.Request, p path) (*http.Response, error) {
 		delete(a.streams, s)
 		_ = writer.CloseWithError(s.ctx.Err())
 	})
-	go s.run(writer, sources, p, bookmark)
+	go func() {
+		if !isList || s.sendInitial(writer, sources, p, bookmark) {
+			s.follow(writer)
+		}
+	}()
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {mediaType}}, Body: reader, Request: request}, nil
 }
 
-func (s *stream) run(to io.Writer, sources []source, p path, version string) {
+// sendInitial sends the objects that there are, and the bookmark that ends them. It returns false if the client
+// has left.
+func (s *stream) sendInitial(to io.Writer, sources []source, p path, version string) bool {
 	for _, from := range sources {
 		for i := range from.n {
 			if _, err := to.Write(s.encode(watch.Event{Type: watch.Added, Object: s.shown(from.make(i))})); err != nil {
-				return
+				return false
 			}
 		}
 	}
 	kind, err := s.api.mapper.KindFor(p.resource)
 	if err != nil {
-		return
+		return false
 	}
 	made, err := s.api.scheme.New(kind)
 	mark, ok := made.(client.Object)
 	if err != nil || !ok {
-		return
+		return false
 	}
 	mark.SetResourceVersion(version)
 	mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	if _, err := to.Write(s.encode(watch.Event{Type: watch.Bookmark, Object: s.shown(mark)})); err != nil {
-		return
-	}
+	_, err = to.Write(s.encode(watch.Event{Type: watch.Bookmark, Object: s.shown(mark)}))
+	return err == nil
+}
+
+// follow sends the changes until the client leaves.
+func (s *stream) follow(to io.Writer) {
 	for {
 		select {
 		case <-s.ctx.Done():

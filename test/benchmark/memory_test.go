@@ -17,19 +17,12 @@ import (
 // which holds the same objects and no history of usage.
 func BenchmarkMemory(b *testing.B) {
 	const few, many, foreign = 200, 1200, 5000
-	type way struct {
+	for _, w := range []struct {
 		name  string
 		start func(*testing.B, *api, int) any
-	}
-	for _, w := range []way{
-		{bench.Operator, func(b *testing.B, a *api, n int) any {
-			b.Helper()
-			return settled(b, a, n, true)
-		}},
-		{"stock-cache", func(b *testing.B, a *api, _ int) any {
-			b.Helper()
-			return newStock(b, a, true, nil)
-		}},
+	}{
+		{bench.Operator, startOperator},
+		{"stock-cache", startStock},
 	} {
 		small, _ := heapOf(b, few, 0, w.start)
 		large, withForeign := heapOf(b, many, foreign, w.start)
@@ -57,4 +50,14 @@ func heapOf(b *testing.B, n, foreign int, start func(*testing.B, *api, int) any)
 	}
 	runtime.KeepAlive(started)
 	return before, after
+}
+
+func startOperator(b *testing.B, a *api, scalers int) any {
+	b.Helper()
+	return settled(b, a, scalers, true)
+}
+
+func startStock(b *testing.B, a *api, _ int) any {
+	b.Helper()
+	return newStock(b, a, true, nil)
 }

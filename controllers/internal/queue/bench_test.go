@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 )
 
 // fullQueue has 5,000 requests over 50 namespaces, of which the largest has a hundred times as many as
@@ -40,7 +42,7 @@ func queuesToCompare() map[string]func() anyQueue {
 			return anyQueue{q, func(r reconcile.Request, _ Class) { q.Add(r) }}
 		},
 		"controller-runtime": func() anyQueue { return byPriority(priorityqueue.New[reconcile.Request]("")) },
-		"ours": func() anyQueue {
+		bench.Operator: func() anyQueue {
 			q, _ := newQueue("", limiter).(*classQueue)
 			return byPriority(q)
 		},
@@ -53,42 +55,39 @@ func (q anyQueue) serve() reconcile.Request {
 	return request
 }
 
-// BenchmarkQueue compares, in one run, our queue with those of the libraries: the time to fill it with
-// 5,000 requests and to serve them.
+// BenchmarkQueue compares our queue with those of the libraries: the CPU time to fill it with 5,000 requests and
+// to serve them.
 func BenchmarkQueue(b *testing.B) {
 	requests := fullQueue()
+	var contenders []bench.Contender
 	for name, build := range queuesToCompare() {
-		b.Run(name, func(b *testing.B) {
-			q := build()
-			defer q.ShutDown()
-			b.ReportAllocs()
-			for b.Loop() {
-				for i, request := range requests {
-					q.add(request, Class(i%int(classes)))
-				}
-				for range requests {
-					q.serve()
-				}
+		q := build()
+		defer q.ShutDown()
+		contenders = append(contenders, bench.Contender{Name: name, Run: func() {
+			for i, request := range requests {
+				q.add(request, Class(i%int(classes)))
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(requests)), "ns/request")
-		})
+			for range requests {
+				q.serve()
+			}
+		}})
 	}
+	bench.InTurns(b, contenders...)
 }
 
-// BenchmarkOrder compares, in one run, what the order means for the one that waits. kill is how many of
-// 5,000 routine requests are served before an OOM kill. starved is the share of 100 routine requests that were
-// not served among 2,000 requests while there was always an urgent one. unfair is how many of 5,000 requests of
-// one namespace are served before one of another namespace, in the same class.
+// BenchmarkOrder compares what the order means for the one that waits. kill is how many of 5,000 routine requests
+// are served before an OOM kill. starved is how many of 100 routine requests were not served among 2,000 requests
+// while there was always an urgent one. unfair is how many of 5,000 requests of one namespace are served before one
+// of another namespace, in the same class.
 func BenchmarkOrder(b *testing.B) {
-	for name, build := range queuesToCompare() {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				b.ReportMetric(float64(servedBeforeKill(build())), "kill")
-				b.ReportMetric(starved(build()), "starved")
-				b.ReportMetric(float64(servedBeforeQuiet(build())), "unfair")
-			}
-		})
+	for b.Loop() {
+		for name, build := range queuesToCompare() {
+			bench.Report(b, name, "kill", float64(servedBeforeKill(build())))
+			bench.Report(b, name, "starved", float64(starved(build())))
+			bench.Report(b, name, "unfair", float64(servedBeforeQuiet(build())))
+		}
 	}
+	b.ReportMetric(0, "ns/op") // It would be the time of all queues.
 }
 
 func servedBeforeKill(q anyQueue) int {
@@ -117,13 +116,13 @@ func (q anyQueue) servedBefore(request reconcile.Request, class Class) (n int) {
 	return n
 }
 
-func starved(q anyQueue) float64 {
+func starved(q anyQueue) (left int) {
 	defer q.ShutDown()
 	const routine = 100
 	for i := range routine {
 		q.add(in("shop", i), Routine)
 	}
-	left := routine
+	left = routine
 	for i := range 2000 {
 		q.add(in("storm", i), Urgent)
 		q.add(in("storm", i+1), Urgent)
@@ -132,5 +131,5 @@ func starved(q anyQueue) float64 {
 			left--
 		}
 	}
-	return float64(left) / routine
+	return left
 }

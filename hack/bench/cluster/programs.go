@@ -99,15 +99,12 @@ leaderElection:
   namespace: %[1]s
 freeze:
   namespace: %[1]s
-budget:
-  changesPerMinute: %[2]d
 `
 
-// startOperator starts the operator with the limits of config/manager and, except for the budget, with the
-// default configuration.
+// startOperator starts the operator with the limits of config/manager and the default configuration.
 func (r *rig) startOperator(o Options) (programs, error) {
 	config := filepath.Join(o.dir, "operator.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, operatorConfig, system, o.ChangesPerMinute), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, operatorConfig, system), 0o600); err != nil {
 		return nil, err
 	}
 	p, err := r.start(o, o.Operator, "verticalscaler-operator", []string{"MEMORY_LIMIT=536870912"}, "-config="+config)

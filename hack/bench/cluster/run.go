@@ -34,8 +34,6 @@ type Options struct {
 	Scalers int
 	// Foreign is the number of pods that no scaler names.
 	Foreign int
-	// ChangesPerMinute is the operator's budget. VPA has none.
-	ChangesPerMinute int
 	// Idle and Wave are how long these stages last.
 	Idle, Wave time.Duration
 	// Stages are those to run.
@@ -70,7 +68,7 @@ func Run(ctx context.Context, o Options) (out Results, err error) {
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
-	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: o.ChangesPerMinute}
+	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: allowedInMinute(o.Scalers)}
 	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
 		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
 	}
@@ -378,8 +376,7 @@ func (s *session) raiseAll(ctx context.Context) error {
 	}
 	elapsed := time.Since(first)
 	// The budget may be used up at the start of each minute.
-	inMinute := min(s.ChangesPerMinute, operatorconfig.Default().Budget.ChangesPerMinutePerNamespace*(raised/fleet.PerNamespace+1))
-	allowed := min(raised*fleet.Pods, inMinute*(int(elapsed.Minutes())+1))
+	allowed := min(raised*fleet.Pods, allowedInMinute(s.Scalers)*(int(elapsed.Minutes())+1))
 	s.out["wave seconds"], s.out["wave changes"], s.out["wave needed"] = elapsed.Seconds(), float64(len(changes)), float64(raised*fleet.Pods)
 	s.out["wave share"], s.out["wave cpu"] = float64(len(changes))/float64(allowed), (after.cpu - before.cpu).Seconds()
 	return nil
@@ -409,4 +406,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// allowedInMinute is how many changes of pods the operator's default budget allows for the fleet. OOM kills may
+// make some more.
+func allowedInMinute(deployments int) int {
+	c := operatorconfig.Default().Budget
+	percentOf := func(pods int) int { return pods * c.PodPercentPerMinute / 100 }
+	inNamespace := max(c.ChangesPerMinutePerNamespace, percentOf(min(deployments, fleet.PerNamespace)*fleet.Pods))
+	namespaces := (deployments + fleet.PerNamespace - 1) / fleet.PerNamespace
+	return min(inNamespace*namespaces, max(c.ChangesPerMinute, percentOf(deployments*fleet.Pods)))
 }

@@ -56,6 +56,16 @@ func TestEveryMeasureIsWrittenReadably(t *testing.T) {
 	}
 }
 
+func TestTheAllowedChangesFollowTheFleet(t *testing.T) {
+	for deployments, want := range map[int]int{
+		100: 60, 150: 120, 1000: 300, 5000: 750, // 60 in each namespace, 300 in all, 5 % of the pods
+	} {
+		if got := allowedInMinute(deployments); got != want {
+			t.Errorf("%d Deployments: %d changes, not %d", deployments, got, want)
+		}
+	}
+}
+
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for name, o := range map[string]Options{
 		"too few scalers":  {Scalers: 99},

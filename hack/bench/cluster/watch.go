@@ -25,7 +25,7 @@ type observer struct {
 	mu     sync.Mutex
 	memory map[types.NamespacedName]int64     // of pods: what the first container requests
 	killed map[types.NamespacedName]time.Time // of pods: when the first OOM kill was seen
-	raised map[types.NamespacedName]time.Time // of pods: when a larger request was first seen after watchKills
+	raised map[types.NamespacedName]time.Time // of pods: when their request was last seen to rise
 	// generations are what scalers have reported of their Deployments, with the times.
 	generations map[types.NamespacedName]seen
 }

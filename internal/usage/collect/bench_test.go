@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +31,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/bench"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/cached"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -49,25 +49,15 @@ func BenchmarkRound(b *testing.B) {
 				f.round()
 				f.wire = 0
 				b.ReportAllocs()
-				began := cpuTime(b)
+				began := bench.CPUTime(b)
 				for b.Loop() {
 					f.round()
 				}
-				b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(bench.CPUTime(b)-began)/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(float64(f.wire)/float64(b.N), "wire-B/op")
 			})
 		}
 	}
-}
-
-// cpuTime is the CPU time of the process. On a busy machine, wall-clock time says little.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // fleet is a collector that reads a real cache, and lists of metrics-server.
