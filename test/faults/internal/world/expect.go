@@ -4,6 +4,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,6 +56,20 @@ func (w *World) says(scaler, kind string, status metav1.ConditionStatus, reason 
 	}
 	if c.Status != status || c.Reason != reason || c.ObservedGeneration != s.Generation {
 		return fmt.Sprintf("scaler %s: %s of generation %d of %d is %s, %s: %s", scaler, kind, c.ObservedGeneration, s.Generation, c.Status, c.Reason, c.Message)
+	}
+	return ""
+}
+
+// hasSeen expects the status of a scaler to be about the latest generation of a Deployment. It can be older: a
+// connection that is cut takes the watches with it, and they are opened again less and less often.
+func (w *World) hasSeen(scaler, deployment string) string {
+	var s v1beta1.VerticalScaler
+	var d appsv1.Deployment
+	if err := errors.Join(w.client.Get(w.ctx, w.key(scaler), &s), w.client.Get(w.ctx, w.key(deployment), &d)); err != nil {
+		return err.Error()
+	}
+	if s.Status.Target == nil || s.Status.Target.Generation != d.Generation {
+		return fmt.Sprintf("the status of scaler %s is not about generation %d of %s", scaler, d.Generation, deployment)
 	}
 	return ""
 }

@@ -59,6 +59,7 @@ func sibling() Scenario {
 		},
 		Done: func(w *World) string {
 			return firstOf(
+				w.hasSeen(web, web), // Applied may still be about the rollout before.
 				w.says(web, v1beta1.ConditionApplied, metav1.ConditionTrue, v1beta1.ReasonApplied),
 				w.says(web, v1beta1.ConditionRecommendationProvided, metav1.ConditionTrue, v1beta1.ReasonEnoughHistory),
 				w.isRunning(web),
