@@ -26,13 +26,14 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 	flags := flag.NewFlagSet("bench cluster", flag.ContinueOnError)
 	flags.IntVar(&o.Scalers, "scalers", 1000, "number of scalers, each with a Deployment of 3 pods of 2 containers")
 	flags.IntVar(&o.Foreign, "foreign", 20_000, "number of pods that no scaler names")
-	flags.DurationVar(&o.Idle, "idle", 2*time.Minute, "how long the stage idle lasts")
-	flags.DurationVar(&o.Wave, "wave", 170*time.Second, "how long the stage wave lasts after its first change")
+	flags.DurationVar(&o.Idle, "idle", time.Minute, "how long the stage idle lasts")
+	flags.DurationVar(&o.Wave, "wave", 2*time.Minute, "how long the stage wave lasts after its first change, in whole minutes")
 	stages := flags.String("stages", strings.Join(cluster.Stages, ","), "the stages to run, after the start")
 	flags.StringVar(&o.Operator, "operator", "", "the operator's program")
 	flags.StringVar(&o.Recommender, "vpa-recommender", "", "the program of VPA's recommender; without it, VPA is left out")
 	flags.StringVar(&o.Updater, "vpa-updater", "", "the program of VPA's updater")
 	result := flags.String("json", "", "write the results to this `file`, too")
+	resume := flags.Bool("resume", false, "measure only what the file of -json lacks, after an error")
 	record := flags.Bool("record", false, "keep the tables in "+page)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -49,9 +50,18 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 	if err != nil {
 		return err
 	}
-	results, err := cluster.Run(ctx, o)
-	if err != nil {
-		return err
+	if *resume {
+		text, err := os.ReadFile(*result)
+		if err != nil {
+			return fmt.Errorf("-resume: %w", err)
+		}
+		if err := json.Unmarshal(text, &o.Before); err != nil {
+			return fmt.Errorf("-resume: reading %s: %w", *result, err)
+		}
+	}
+	results, failure := cluster.Run(ctx, o)
+	if results.Operator == nil {
+		return failure
 	}
 	facts.loadAfter = load()
 	if *result != "" {
@@ -66,8 +76,8 @@ func runCluster(ctx context.Context, args []string, out, progress io.Writer) err
 	text := results.Table() + "\n" + facts.String()
 	million := results.Million()
 	fmt.Fprintf(out, "%s\n%s", text, million)
-	if !*record {
-		return nil
+	if failure != nil || !*record {
+		return failure
 	}
 	if million != "" {
 		text += "\n#### A million containers\n\n" + million

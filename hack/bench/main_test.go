@@ -29,7 +29,7 @@ func TestResultsBecomeOneTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `| What | Case | Operator | Beside the first case | Compared with | Its value | Ratio |
+	const want = `| What | Case | Operator | Beside the first case | Compared with | Its value | Its value / operator's |
 |---|---|---|---|---|---|---|
 | Scalers of a Deployment, looked up: CPU | scalers 100, found 1 | 200 ns | 1 | ` + "`client.List` with a field index" + ` | 3.4 µs | 17 |
 | Scalers of a Deployment, looked up: CPU | scalers 10000, found 1 | 220 ns | 1.1 | ` + "`client.List` with a field index" + ` | 4.4 µs | 20 |

@@ -86,7 +86,7 @@ var names = map[string]string{
 // is compared with.
 func table(results []result) string {
 	var out strings.Builder
-	out.WriteString("| What | Case | Operator | Beside the first case | Compared with | Its value | Ratio |\n|---|---|---|---|---|---|---|\n")
+	out.WriteString("| What | Case | Operator | Beside the first case | Compared with | Its value | Its value / operator's |\n|---|---|---|---|---|---|---|\n")
 	first := map[string]float64{}
 	for _, ours := range results {
 		title, ok := titles[ours.benchmark+" "+ours.unit]

@@ -98,6 +98,8 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		"-kwok-nodes", strconv.Itoa(kwokNodes),
 		// The cluster ends with this process, however the process ends.
 		"-parent-pid", strconv.Itoa(os.Getpid()),
+		// WritesSince reads one file. The default starts another one after 100 MB.
+		"-apiserver-arg", "audit-log-maxsize=0",
 	}
 	if o.MetricsServer {
 		flags = append(flags, "-metrics-server")

@@ -27,19 +27,20 @@ func BenchmarkDeploymentEvent(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("scalers=%d", n), func(b *testing.B) {
 			ways := []*events{operatorEvents(b, n), stockEvents(b, n, indexedList), stockEvents(b, n, listAndFilter)}
-			const warmUp, inTurn = 100, 25
+			const warmUp, inTurn = 100, 500
 			for _, e := range ways {
 				e.send(b, warmUp)
-				e.took, e.spent = nil, 0
+				e.took, e.cost = nil, bench.Cost{}
 			}
 			for b.Loop() {
 				for _, e := range ways {
 					e.send(b, inTurn)
 				}
 			}
+			perByte := bench.CollectorPerByte(b)
 			for _, e := range ways {
 				slices.Sort(e.took)
-				bench.Report(b, e.name, "cpu-ns", float64(e.spent)/float64(len(e.took)))
+				bench.Report(b, e.name, "cpu-ns", e.cost.CPU(perByte)/float64(len(e.took)))
 				bench.Report(b, e.name, "p50-ns", float64(e.took[len(e.took)/2]))
 				bench.Report(b, e.name, "p99-ns", float64(e.took[len(e.took)*99/100]))
 			}
@@ -57,8 +58,8 @@ type events struct {
 	started chan reconcile.Request
 	ended   chan reconcile.Request
 
-	took  []time.Duration
-	spent time.Duration
+	took []time.Duration
+	cost bench.Cost
 }
 
 func newEvents(b *testing.B, name string, scalers int) *events {
@@ -99,7 +100,11 @@ func note(to chan<- reconcile.Request, request reconcile.Request) {
 // send sends n events.
 func (e *events) send(b *testing.B, n int) {
 	b.Helper()
-	began := bench.CPUTime(b)
+	e.cost.Measure(b, func() { e.sendAll(b, n) })
+}
+
+func (e *events) sendAll(b *testing.B, n int) {
+	b.Helper()
 	for range n {
 		e.sent++
 		i := e.sent * 7919 % e.scalers // a prime, for another scaler each time
@@ -111,7 +116,6 @@ func (e *events) send(b *testing.B, n int) {
 		e.took = append(e.took, time.Since(start))
 		e.wait(b, e.ended, i) // so that it does not delay the next one
 	}
-	e.spent += bench.CPUTime(b) - began
 }
 
 // wait waits for a reconcile of scaler i.

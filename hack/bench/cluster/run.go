@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"time"
@@ -34,12 +35,15 @@ type Options struct {
 	Scalers int
 	// Foreign is the number of pods that no scaler names.
 	Foreign int
-	// Idle and Wave are how long these stages last.
+	// Idle and Wave are how long these stages last, the wave from its first change on. The wave takes whole
+	// minutes, as the budget does.
 	Idle, Wave time.Duration
 	// Stages are those to run.
 	Stages []string
 	// Operator, Recommender and Updater are the paths of the programs. Without Recommender, VPA is left out.
 	Operator, Recommender, Updater string
+	// Before has the results of a run that was interrupted. What they have is not measured again.
+	Before Results
 	// Progress is told what happens.
 	Progress func(format string, args ...any)
 
@@ -49,35 +53,84 @@ type Options struct {
 // Measures are the results of one side, in seconds, bytes or counts, by name.
 type Measures map[string]float64
 
-// Results are the results of a run.
+// Results are the results of a run. A side that was not measured is empty.
 type Results struct {
 	Scalers, Foreign, ChangesPerMinute int
 	Operator, VPA                      Measures
 }
 
-// Run measures both sides.
+// isOf says whether the results are of a run with these options.
+func (r Results) isOf(o Options) bool { return r.Scalers == o.Scalers && r.Foreign == o.Foreign }
+
+// Run measures both sides. If one fails, it returns the results of the other, and an error.
 func Run(ctx context.Context, o Options) (out Results, err error) {
-	if o.Scalers < fleet.PerNamespace {
-		return out, fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
-	}
-	for _, stage := range o.Stages {
-		if !slices.Contains(Stages, stage) {
-			return out, fmt.Errorf("there is no stage %q: choose from %q", stage, Stages)
-		}
+	if err := o.check(); err != nil {
+		return out, err
 	}
 	if o.dir, err = os.MkdirTemp("", "verticalscaler-bench-"); err != nil {
 		return out, fmt.Errorf("creating a folder: %w", err)
 	}
 	out = Results{Scalers: o.Scalers, Foreign: o.Foreign, ChangesPerMinute: allowedInMinute(o.Scalers)}
-	if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
-		return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
+	if o.Before.isOf(o) {
+		out = o.Before
 	}
-	if o.Recommender != "" {
+	o.Progress("this takes about %s, and longer on a busy machine", o.estimate(out))
+	if out.Operator == nil {
+		if out.Operator, err = o.measure(ctx, operatorSide); err != nil {
+			return out, fmt.Errorf("measuring the operator (logs in %s): %w", o.dir, err)
+		}
+	}
+	if o.Recommender != "" && out.VPA == nil {
 		if out.VPA, err = o.measure(ctx, vpaSide); err != nil {
 			return out, fmt.Errorf("measuring VPA (logs in %s): %w", o.dir, err)
 		}
 	}
 	return out, os.RemoveAll(o.dir)
+}
+
+// check finds mistakes before anything is started.
+func (o Options) check() error {
+	if o.Scalers < fleet.PerNamespace {
+		return fmt.Errorf("at least %d scalers are needed, not %d", fleet.PerNamespace, o.Scalers)
+	}
+	for _, stage := range o.Stages {
+		if !slices.Contains(Stages, stage) {
+			return fmt.Errorf("there is no stage %q: choose from %q", stage, Stages)
+		}
+	}
+	if o.Wave < time.Minute || o.Wave%time.Minute != 0 {
+		return fmt.Errorf("the wave must last for whole minutes, not %s", o.Wave)
+	}
+	needed := []string{o.Operator}
+	if o.Recommender != "" {
+		needed = append(needed, o.Recommender, o.Updater)
+	}
+	for _, path := range needed {
+		if _, err := exec.LookPath(path); err != nil {
+			return fmt.Errorf("finding a program: %w", err)
+		}
+	}
+	return nil
+}
+
+// estimate is about how long the sides take that are not measured yet, by runs on two CPUs.
+func (o Options) estimate(have Results) time.Duration {
+	stages := map[string]time.Duration{
+		"idle": o.Idle, "template": 20 * time.Second, "oom": 20 * time.Second, "wave": o.Wave + time.Minute,
+		"foreign": 30*time.Second + time.Duration(o.Foreign)*4*time.Millisecond,
+	}
+	each := 3*time.Minute + time.Duration(o.Scalers)*40*time.Millisecond // the start
+	for _, stage := range o.Stages {
+		each += stages[stage]
+	}
+	var sum time.Duration
+	if have.Operator == nil {
+		sum += each
+	}
+	if o.Recommender != "" && have.VPA == nil {
+		sum += each + 3*time.Minute // for the loops of VPA
+	}
+	return sum.Round(time.Minute)
 }
 
 // side is what differs between the operator and VPA.
@@ -118,6 +171,8 @@ type session struct {
 
 // measure runs the stages of a side on a cluster of its own.
 func (o Options) measure(ctx context.Context, which side) (out Measures, err error) {
+	ctx, endWatches := context.WithCancel(ctx)
+	defer endWatches()
 	progress := func(format string, args ...any) { o.Progress(which.name+": "+format, args...) }
 	r, err := startRig(ctx, o.Scalers, progress)
 	if err != nil {
@@ -126,6 +181,7 @@ func (o Options) measure(ctx context.Context, which side) (out Measures, err err
 	s := &session{Options: o, which: which, rig: r, out: Measures{}}
 	defer func() {
 		s.programs.stop()
+		endWatches()
 		err = errors.Join(err, r.stop())
 	}()
 	if err := which.prepare(r, ctx); err != nil {
@@ -293,18 +349,26 @@ func (s *session) quantiles(name string, took []time.Duration, of int) {
 	}
 }
 
-// kills is how many containers are OOM-killed in a stage. The last Deployments are kept for this: nothing
-// else changes their size.
+// kills is how many Deployments have an OOM kill in a stage, of two.
 const kills = 20
+
+// spared are the Deployments for the OOM kills of a stage: nothing else changes their size. They are spread over
+// the fleet.
+func spared(deployments, stage int) (out []int) {
+	for i := range kills {
+		out = append(out, (2*i+stage)*deployments/(2*kills))
+	}
+	return out
+}
 
 // killWhileIdle measures the time from an OOM kill until the first pod of the Deployment requests more
 // memory, while the programs have nothing else to do.
 func (s *session) killWhileIdle(ctx context.Context) error {
-	return s.killAll(ctx, "oom", s.Scalers-kills, 500*time.Millisecond)
+	return s.killAll(ctx, "oom", spared(s.Scalers, 0), 500*time.Millisecond)
 }
 
-func (s *session) killAll(ctx context.Context, name string, first int, every time.Duration) error {
-	for i := first; i < first+kills; i++ {
+func (s *session) killAll(ctx context.Context, name string, deployments []int, every time.Duration) error {
+	for _, i := range deployments {
 		if err := s.kill(ctx, i, name); err != nil {
 			return err
 		}
@@ -315,7 +379,7 @@ func (s *session) killAll(ctx context.Context, name string, first int, every tim
 	var took []time.Duration
 	count := func() int {
 		took = nil
-		for i := first; i < first+kills; i++ {
+		for _, i := range deployments {
 			if d, ok := s.observer.answered(i); ok && d <= s.which.patience {
 				took = append(took, d)
 			}
@@ -338,9 +402,17 @@ func (s *session) raiseAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	raised := s.Scalers - 2*kills
-	s.usage.raise(raised)
-	inWave := func(w testkit.Write) bool { return isChange(w) && w.Name < fleet.Name(raised) }
+	isSpared := map[int]bool{}
+	for stage := range 2 {
+		for _, i := range spared(s.Scalers, stage) {
+			isSpared[i] = true
+		}
+	}
+	s.usage.raise(func(deployment int) bool { return !isSpared[deployment] })
+	inWave := func(w testkit.Write) bool {
+		i, ok := fleet.DeploymentOf(w.Name)
+		return isChange(w) && ok && !isSpared[i]
+	}
 	var first time.Time
 	for deadline := time.Now().Add(10 * time.Minute); first.IsZero(); {
 		changes, err := s.writes(mark, s.programs, inWave)
@@ -360,13 +432,14 @@ func (s *session) raiseAll(ctx context.Context) error {
 	if err := pause(ctx, 20*time.Second); err != nil {
 		return err
 	}
-	if err := s.killAll(ctx, "oom in wave", s.Scalers-2*kills, time.Second); err != nil {
+	if err := s.killAll(ctx, "oom in wave", spared(s.Scalers, 1), time.Second); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Until(first.Add(s.Wave))); err != nil {
+	end := first.Add(s.Wave)
+	if err := pause(ctx, time.Until(end)); err != nil {
 		return err
 	}
-	changes, err := s.writes(mark, s.programs, inWave)
+	changes, err := s.writes(mark, s.programs, func(w testkit.Write) bool { return inWave(w) && w.Received.Before(end) })
 	if err != nil {
 		return err
 	}
@@ -374,11 +447,10 @@ func (s *session) raiseAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	elapsed := time.Since(first)
-	// The budget may be used up at the start of each minute.
-	allowed := min(raised*fleet.Pods, allowedInMinute(s.Scalers)*(int(elapsed.Minutes())+1))
-	s.out["wave seconds"], s.out["wave changes"], s.out["wave needed"] = elapsed.Seconds(), float64(len(changes)), float64(raised*fleet.Pods)
-	s.out["wave share"], s.out["wave cpu"] = float64(len(changes))/float64(allowed), (after.cpu - before.cpu).Seconds()
+	needed := (s.Scalers - len(isSpared)) * fleet.Pods
+	allowed := min(needed, allowedInMinute(s.Scalers)*int(s.Wave.Minutes()))
+	s.out["wave changes"], s.out["wave needed"], s.out["wave share"] = float64(len(changes)), float64(needed), float64(len(changes))/float64(allowed)
+	s.out["wave cpu"] = (after.cpu - before.cpu).Seconds()
 	return nil
 }
 

@@ -44,12 +44,12 @@ var rows = []struct {
 // noRival are the measures that mean something for the operator only.
 var noRival = map[string]bool{"wave share": true}
 
-// Table is the results as a table in Markdown. A ratio is the operator's value by VPA's.
+// Table is the results as a table in Markdown.
 func (r Results) Table() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d scalers or VPAs, %d pods of %d containers, then %d foreign pods; a budget of %d changes a minute, which VPA does not have.\n\n",
 		r.Scalers, r.Scalers*fleet.Pods, fleet.Containers, r.Foreign, r.ChangesPerMinute)
-	out.WriteString("| What | Operator | VPA: recommender and updater | Ratio |\n|---|---|---|---|\n")
+	out.WriteString("| What | Operator | VPA: recommender and updater | Operator / VPA |\n|---|---|---|---|\n")
 	for _, row := range rows {
 		ours, ok := r.Operator[row.name]
 		if !ok {

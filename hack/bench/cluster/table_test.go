@@ -4,9 +4,13 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
 )
 
 func TestResultsBecomeATable(t *testing.T) {
@@ -17,7 +21,7 @@ func TestResultsBecomeATable(t *testing.T) {
 	}
 	const want = `1000 scalers or VPAs, 3000 pods of 2 containers, then 20000 foreign pods; a budget of 300 changes a minute, which VPA does not have.
 
-| What | Operator | VPA: recommender and updater | Ratio |
+| What | Operator | VPA: recommender and updater | Operator / VPA |
 |---|---|---|---|
 | Memory with nothing to do (RSS) | 50 MiB | 50 MiB | 1 |
 | Idle: memory (RSS) | 200 MiB | 400 MiB | 0.5 |
@@ -66,13 +70,40 @@ func TestTheAllowedChangesFollowTheFleet(t *testing.T) {
 	}
 }
 
+// The Deployments of the OOM kills are all different, and spread over the namespaces.
+func TestTheKilledAreSpread(t *testing.T) {
+	for _, deployments := range []int{100, 1000, 5000} {
+		seen := map[int]bool{}
+		for stage := range 2 {
+			for _, i := range spared(deployments, stage) {
+				if seen[i] || i < 0 || i >= deployments {
+					t.Errorf("of %d Deployments, %d is killed again, or does not exist", deployments, i)
+				}
+				seen[i] = true
+			}
+		}
+		if len(seen) != 2*kills {
+			t.Errorf("%d of %d Deployments are killed", len(seen), deployments)
+		}
+	}
+	if i, ok := fleet.DeploymentOf(fleet.PodName(1234, 2)); i != 1234 || !ok {
+		t.Errorf("the Deployment of a pod is %d, %v", i, ok)
+	}
+	if _, ok := fleet.DeploymentOf("job-000001-5d4f8c-00000"); ok {
+		t.Error("a foreign pod has a Deployment")
+	}
+}
+
 func TestWrongOptionsAreRefused(t *testing.T) {
-	for name, o := range map[string]Options{
-		"too few scalers":  {Scalers: 99},
-		"an unknown stage": {Scalers: 100, Stages: []string{"idle", "nothing"}},
+	for want, o := range map[string]Options{
+		"at least 100 scalers":         {Scalers: 99, Wave: time.Minute, Operator: "true"},
+		`no stage "nothing"`:           {Scalers: 100, Wave: time.Minute, Operator: "true", Stages: []string{"idle", "nothing"}},
+		"whole minutes, not 1m30s":     {Scalers: 100, Wave: 90 * time.Second, Operator: "true"},
+		"finding a program":            {Scalers: 100, Wave: time.Minute, Operator: "/nowhere"},
+		`exec: "/nothing/recommender"`: {Scalers: 100, Wave: time.Minute, Operator: "true", Recommender: "/nothing/recommender"},
 	} {
-		if _, err := Run(t.Context(), o); err == nil {
-			t.Errorf("%s: no error", name)
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

@@ -39,17 +39,17 @@ type usage struct {
 	deployments int
 
 	mu sync.Mutex
-	// raised are the Deployments that use more than usually: those below.
-	raised int
+	// isRaised says which Deployments use more than usually; nil for none.
+	isRaised func(deployment int) bool
 }
 
 // Raised usage is far above the requests of the fleet, and below its limits.
 const raisedCPU, raisedMemory = 840, 702 << 20
 
-func (u *usage) raise(deployments int) {
+func (u *usage) raise(isRaised func(deployment int) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.raised = deployments
+	u.isRaised = isRaised
 }
 
 // ServeHTTP implements http.Handler.
@@ -112,7 +112,7 @@ func (u *usage) list(namespace string) podMetricsList {
 	}
 	for i := first; i < end; i++ {
 		cpu, memory := int64(fleet.CPUMillis), int64(fleet.MemoryBytes)
-		if i < u.raised {
+		if u.isRaised != nil && u.isRaised(i) {
 			cpu, memory = raisedCPU, raisedMemory
 		}
 		used := corev1.ResourceList{

@@ -17,7 +17,7 @@ import (
 // The operator's own client must understand the served usage.
 func TestTheOperatorReadsTheServedUsage(t *testing.T) {
 	u := &usage{deployments: fleet.PerNamespace + 10}
-	u.raise(5)
+	u.raise(func(deployment int) bool { return deployment < 5 })
 	server := httptest.NewServer(u)
 	t.Cleanup(server.Close)
 	source, err := metricsapi.New(&rest.Config{Host: server.URL})

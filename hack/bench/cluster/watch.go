@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,17 +47,27 @@ func (r *rig) observe(ctx context.Context) (*observer, error) {
 		return nil, fmt.Errorf("creating a client that watches: %w", err)
 	}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1beta1.VerticalScalerList{}} {
-		watcher, err := watching.Watch(ctx, list)
-		if err != nil {
-			return nil, fmt.Errorf("watching: %w", err)
-		}
 		go func() {
-			for event := range watcher.ResultChan() {
-				o.note(event, time.Now())
+			for ctx.Err() == nil {
+				if err := o.follow(ctx, watching, list); err != nil && ctx.Err() == nil {
+					r.progress("%v", err)
+				}
 			}
 		}()
 	}
 	return o, nil
+}
+
+// follow notes what one watch tells. It begins with all objects, and the API server ends it after a while.
+func (o *observer) follow(ctx context.Context, c client.WithWatch, list client.ObjectList) error {
+	watcher, err := c.Watch(ctx, list)
+	if err != nil {
+		return errors.Join(fmt.Errorf("watching: %w", err), pause(ctx, time.Second))
+	}
+	for event := range watcher.ResultChan() {
+		o.note(event, time.Now())
+	}
+	return nil
 }
 
 func (o *observer) note(event watch.Event, now time.Time) {

@@ -130,6 +130,13 @@ func Pod(i int) *corev1.Pod {
 // PodName is the name of the j-th pod of Deployment i.
 func PodName(i, j int) string { return fmt.Sprintf("%s-%s-%05d", Name(i), templateHash, j) }
 
+// DeploymentOf is the number of the Deployment of a pod of the fleet, by the pod's name.
+func DeploymentOf(pod string) (i int, ok bool) {
+	var j int
+	_, err := fmt.Sscanf(pod, "web-%06d-"+templateHash+"-%05d", &i, &j)
+	return i, err == nil
+}
+
 // ForeignPod is the i-th pod that no scaler names.
 func ForeignPod(i int) *corev1.Pod {
 	namespace, name := fmt.Sprintf("other-%04d", i/PerNamespace), fmt.Sprintf("job-%06d-%s", i, templateHash)
