@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -57,10 +60,45 @@ func startRig(ctx context.Context, deployments int, progress func(string, ...any
 	return r, r.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 }
 
-// create creates an object, unless it exists.
+// create creates an object, or reads it if it exists.
 func (r *rig) create(ctx context.Context, object client.Object) error {
-	if err := r.env.Client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+	key := client.ObjectKeyFromObject(object)
+	err := r.env.Client.Create(ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		err = r.env.Client.Get(ctx, key, object)
+	}
+	if err != nil {
+		return fmt.Errorf("creating %T %s: %w", object, key, err)
+	}
+	return nil
+}
+
+// again calls do until it succeeds, up to five times in half a minute: on a busy machine, the API server drops a
+// request now and then. A request may have been carried out before, so do must be the same when it is called twice.
+func again(ctx context.Context, do func() error) error {
+	return retry.OnError(wait.Backoff{Steps: 5, Duration: 2 * time.Second, Factor: 2}, func(err error) bool {
+		return ctx.Err() == nil && !apierrors.IsInvalid(err)
+	}, do)
+}
+
+// patch patches an object, or its status.
+func (r *rig) patch(ctx context.Context, object client.Object, isStatus bool, merge []byte) error {
+	return again(ctx, func() error {
+		if isStatus {
+			return r.env.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, merge))
+		}
+		return r.env.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, merge))
+	})
+}
+
+// setStatus sets the status of an object.
+func (r *rig) setStatus(ctx context.Context, object client.Object, status any) error {
+	merge, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	if err := r.patch(ctx, object, true, merge); err != nil {
+		return fmt.Errorf("setting the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 	}
 	return nil
 }
@@ -73,7 +111,7 @@ func (r *rig) seed(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.inParallel("Deployments with their pods", n, func(i int) error { return r.deploy(ctx, i) }); err != nil {
+	if err := r.inParallel(ctx, "Deployments with their pods", n, func(i int) error { return r.deploy(ctx, i) }); err != nil {
 		return err
 	}
 	return r.await(ctx, "running pods", 10*time.Minute, func() (left int, err error) {
@@ -98,9 +136,8 @@ func (r *rig) deploy(ctx context.Context, i int) error {
 	if err := r.create(ctx, created(d)); err != nil {
 		return err
 	}
-	d.Status = status
-	if err := r.env.Client.Status().Update(ctx, d); err != nil {
-		return fmt.Errorf("updating the status of Deployment %s: %w", d.Name, err)
+	if err := r.setStatus(ctx, d, status); err != nil {
+		return err
 	}
 	set := fleet.ReplicaSet(i)
 	set.OwnerReferences[0].UID = d.UID
@@ -132,7 +169,7 @@ func created[T client.Object](object T) T {
 
 // createScalers creates a scaler for each Deployment.
 func (r *rig) createScalers(ctx context.Context) error {
-	return r.inParallel("scalers", r.usage.deployments, func(i int) error { return r.create(ctx, created(fleet.Scaler(i))) })
+	return r.inParallel(ctx, "scalers", r.usage.deployments, func(i int) error { return r.create(ctx, created(fleet.Scaler(i))) })
 }
 
 // vpaKind is the kind of VerticalPodAutoscalers.
@@ -140,7 +177,7 @@ var vpaKind = map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "Ver
 
 // createVPAs does the same for VPA.
 func (r *rig) createVPAs(ctx context.Context) error {
-	return r.inParallel("VerticalPodAutoscalers", r.usage.deployments, func(i int) error {
+	return r.inParallel(ctx, "VerticalPodAutoscalers", r.usage.deployments, func(i int) error {
 		return r.create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": vpaKind["apiVersion"], "kind": vpaKind["kind"],
 			"metadata": map[string]any{"namespace": fleet.Namespace(i), "name": fleet.Name(i)},
@@ -163,18 +200,14 @@ func (r *rig) createForeignPods(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	return r.inParallel("foreign pods", n, func(i int) error {
+	return r.inParallel(ctx, "foreign pods", n, func(i int) error {
 		pod := fleet.ForeignPod(i)
 		status := pod.Status
 		pod.Spec.NodeName = node
 		if err := r.create(ctx, created(pod)); err != nil {
 			return err
 		}
-		pod.Status = status
-		if err := r.env.Client.Status().Update(ctx, pod); err != nil {
-			return fmt.Errorf("updating the status of pod %s: %w", pod.Name, err)
-		}
-		return nil
+		return r.setStatus(ctx, pod, status)
 	})
 }
 
@@ -182,7 +215,7 @@ func (r *rig) createForeignPods(ctx context.Context, n int) error {
 func (r *rig) changeTemplate(ctx context.Context, i int, version string) (generation int64, err error) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.Name(i)}}
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"version":%q}}}}}`, version)
-	if err := r.env.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.patch(ctx, d, false, patch); err != nil {
 		return 0, fmt.Errorf("changing the template of Deployment %s: %w", d.Name, err)
 	}
 	return d.Generation, nil
@@ -192,7 +225,7 @@ func (r *rig) changeTemplate(ctx context.Context, i int, version string) (genera
 func (r *rig) finishRollout(ctx context.Context, i int, generation int64) error {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.Name(i)}}
 	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, generation)
-	if err := r.env.Client.Status().Patch(ctx, d, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.patch(ctx, d, true, patch); err != nil {
 		return fmt.Errorf("updating the status of Deployment %s: %w", d.Name, err)
 	}
 	return nil
@@ -202,7 +235,7 @@ func (r *rig) finishRollout(ctx context.Context, i int, generation int64) error 
 func (r *rig) kill(ctx context.Context, i int, token string) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace(i), Name: fleet.PodName(i, 0)}}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"kwok.verticalscaler.io/oom":%q}}}`, token)
-	if err := r.env.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.patch(ctx, pod, false, patch); err != nil {
 		return fmt.Errorf("killing a container of pod %s: %w", pod.Name, err)
 	}
 	return nil
@@ -212,7 +245,7 @@ func (r *rig) kill(ctx context.Context, i int, token string) error {
 const reportEvery = 10 * time.Second
 
 // inParallel calls do for each of n items, and reports progress.
-func (r *rig) inParallel(what string, n int, do func(i int) error) error {
+func (r *rig) inParallel(ctx context.Context, what string, n int, do func(i int) error) error {
 	const workers = 16
 	r.progress("creating %d %s", n, what)
 	var (
@@ -225,7 +258,7 @@ func (r *rig) inParallel(what string, n int, do func(i int) error) error {
 	for range workers {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := do(i); err != nil {
+				if err := again(ctx, func() error { return do(i) }); err != nil {
 					once.Do(func() { failure = err })
 					next.Store(int64(n))
 				}
@@ -247,11 +280,15 @@ func (r *rig) inParallel(what string, n int, do func(i int) error) error {
 	}
 }
 
-// await waits until nothing is left.
+// await waits until nothing is left. It ends early if left fails a few times in a row.
 func (r *rig) await(ctx context.Context, what string, within time.Duration, left func() (int, error)) error {
 	deadline, reported := time.Now().Add(within), time.Now()
 	for {
-		n, err := left()
+		var n int
+		err := again(ctx, func() (err error) {
+			n, err = left()
+			return err
+		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("waiting for %s: %w", what, err)
