@@ -53,7 +53,7 @@ func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 	if len(recs) == 0 {
 		return nil
 	}
-	out := &v1beta1.Recommendation{}
+	out := &v1beta1.Recommendation{ContainerRecommendations: make([]v1beta1.ContainerRecommendation, 0, len(recs))}
 	for _, rec := range recs {
 		container := v1beta1.ContainerRecommendation{
 			ContainerName:   rec.Name,
@@ -63,6 +63,7 @@ func APIRecommendation(recs []recommend.Container) *v1beta1.Recommendation {
 			UncappedTarget:  APIAmounts(rec.Uncapped),
 			ObservedSeconds: int64(rec.Observed / time.Second),
 		}
+		container.Reasons = slices.Grow(container.Reasons, len(rec.Reasons))
 		for _, reason := range rec.Reasons {
 			container.Reasons = append(container.Reasons, v1beta1.RecommendationReason{
 				Resource: v1beta1.ControlledResource(reason.Resource),
@@ -100,6 +101,7 @@ func PublishedRecommendation(published *v1beta1.Recommendation, container string
 			Uncapped:   Amounts(c.UncappedTarget),
 			Observed:   time.Duration(min(max(c.ObservedSeconds, 0), maxObservedSeconds)) * time.Second,
 		}
+		rec.Reasons = slices.Grow(rec.Reasons, len(c.Reasons))
 		for _, reason := range c.Reasons {
 			rec.Reasons = append(rec.Reasons, Reason(reason))
 		}
