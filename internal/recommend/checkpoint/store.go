@@ -5,8 +5,8 @@
 // server as far as a restart would otherwise lose something that matters.
 //
 // A checkpoint is written when the number that it would lead to has changed, when
-// an OOM kill was counted, or when the evidence in the status is updated. While usage
-// stays what it is, nothing is written but that, a few times in eight days. What a crash can lose is at most
+// an OOM kill was counted, when the evidence in the status is updated, or when the first interval of
+// CPU usage is complete. While usage stays what it is, nothing is written but that, a few times in eight days. What a crash can lose is at most
 // half of the observed time, or hours of it, and none of the numbers.
 package checkpoint
 
@@ -77,10 +77,12 @@ type mark struct {
 	// evidence is how much of the evidence of the recommendation is in the history: less than all of it
 	// after a history was lost.
 	evidence time.Duration
+	// isCPULasting says whether usage of CPU is in the checkpoint. The first one may be written before.
+	isCPULasting bool
 }
 
 func markOf(rec recommend.Container, container *history.Container) mark {
-	return mark{recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed())}
+	return mark{recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed()), isCPULasting: container.IsCPULasting()}
 }
 
 // ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
@@ -346,7 +348,7 @@ func worthSaving(saved, now map[string]mark, phase float64) bool {
 	}
 	for name, n := range now {
 		s, ok := saved[name]
-		if !ok || n.newestKill.After(s.newestKill) ||
+		if !ok || n.newestKill.After(s.newestKill) || n.isCPULasting && !s.isCPULasting ||
 			n.recommendation.Target != s.recommendation.Target ||
 			n.evidence > s.evidence && (n.evidence == n.recommendation.Observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {
 			return true

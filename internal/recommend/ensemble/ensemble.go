@@ -511,6 +511,11 @@ func (c *CPU) IsLost() bool {
 	return c.phase != 0 && c.level[first] == 0 && c.open.count() == 0
 }
 
+// IsLasting says whether the encoded state has usage in it: an interval is complete.
+func (c *CPU) IsLasting() bool {
+	return c.level[first] > 0 || c.open.recent >= interval
+}
+
 // Peak is the highest usage of the last eight days, the mean of the pods in an interval, in
 // millicores and rounded up.
 func (c *CPU) Peak() int64 {

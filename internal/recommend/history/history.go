@@ -251,6 +251,9 @@ func (c *Container) KnowsCPU() bool { return !c.cpu.IsEmpty() }
 // LostCPU says whether usage of CPU was added, but was lost in a restart. The next sample ends that.
 func (c *Container) LostCPU() bool { return c.cpu.IsLost() }
 
+// IsCPULasting says whether usage of CPU outlasts a restart: not before the first interval is complete.
+func (c *Container) IsCPULasting() bool { return c.cpu.IsLasting() }
+
 // CPUPeak is the highest usage of CPU of about eight days, in millicores.
 func (c *Container) CPUPeak() int64 { return c.cpu.Peak() }
 
