@@ -23,7 +23,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // claimIndex indexes scalers by the claim in their status, for the reverse lookup.
@@ -125,13 +124,9 @@ func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) []r
 	return requests(l.claimants(ctx, client.ObjectKeyFromObject(deployment)))
 }
 
-// ofPod maps a pod to the scalers that claim its Deployment.
-func (l *lookup) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	name, ok := inventory.DeploymentNameOf(pod)
-	if !ok {
-		return nil
-	}
-	return requests(l.claimants(ctx, types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}))
+// ofPods maps a change of a Deployment's pods to the scalers that claim it.
+func (l *lookup) ofPods(ctx context.Context, deployment types.NamespacedName) []reconcile.Request {
+	return requests(l.claimants(ctx, deployment))
 }
 
 // ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a

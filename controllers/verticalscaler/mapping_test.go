@@ -33,6 +33,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // That no event is lost is a statement about interleavings, so it is tested as one.
@@ -444,6 +445,7 @@ func (w *world) reconcile(i int) {
 	w.queue = slices.Delete(w.queue, i, i+1)
 	r := &Reconciler{
 		Client:       worldClient{w: w},
+		Pods:         inventory.NewPods(worldClient{w: w}),
 		Histories:    &checkpoint.Store{Client: worldClient{w: w}},
 		Params:       recommend.DefaultParams(),
 		Clock:        clocktesting.NewFakePassiveClock(theNoon),
@@ -736,7 +738,7 @@ func deleteDeployment(name string) step {
 // worldClient reads from the world's cache and writes to what is stored, refusing
 // what rests on an old version. Whatever else the Reconciler might try panics.
 type worldClient struct {
-	client.Client
+	client.WithWatch
 	w *world
 }
 

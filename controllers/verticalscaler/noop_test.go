@@ -137,6 +137,7 @@ func settledObjects(hpas int) []client.Object {
 	for revision := range 2 {
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: fmt.Sprintf("checkout-%d", revision), UID: types.UID(fmt.Sprintf("set-%d", revision)),
+			Labels:          map[string]string{"app": "checkout"},
 			Annotations:     map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(revision)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		}}
@@ -263,5 +264,6 @@ func (p *plant) cached(objects []client.Object) client.Client {
 		}
 		return inventory.Index(p.t.Context(), c)
 	}, objects...)
+	p.Pods = c.Pods
 	return cached.Client(p.t, p.server.Scheme(), c)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // observation is everything that a reconcile needs to know.
@@ -58,7 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 		o.problems = r.Usage.ProblemsOf(key)
 	}
 	situation := plan.Situation{Deployment: workload.ReadDeployment(o.deployment), MissingUsage: missingUsage(o.problems)}
-	if situation.Pods, err = inventory.PodsOf(ctx, r.Client, o.deployment); err != nil {
+	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}
 	if o.undone, err = r.recallPods(key, &situation); err != nil {

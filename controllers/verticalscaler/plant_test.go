@@ -46,7 +46,7 @@ type plant struct {
 	*Reconciler
 
 	t      testing.TB
-	server client.Client
+	server client.WithWatch
 	key    types.NamespacedName
 	clock  *clocktesting.FakePassiveClock
 	// refused is the answer to writes of checkpoints; nil accepts them.
@@ -106,19 +106,20 @@ func newPlant(t *testing.T, cpuMillis int64, changes ...func(*v1beta1.VerticalSc
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
 	}}
+	labels := map[string]string{"app": "checkout"}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout", UID: "deployment-1", Generation: 1},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{app}
 	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3}
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout-1", UID: "set-1", OwnerReferences: []metav1.OwnerReference{
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "checkout-1", UID: "set-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment")),
 	}}}
 	objects, began := []client.Object{vs, deployment, set}, metav1.NewTime(noon.Add(-24*time.Hour))
 	for _, name := range []string{"checkout-1-a", "checkout-1-b", "checkout-1-c"} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, OwnerReferences: []metav1.OwnerReference{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, Labels: labels, OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
 			}},
 			Spec: *deployment.Spec.Template.Spec.DeepCopy(),
@@ -226,7 +227,7 @@ func actuate(ctx context.Context, c client.Client, o client.Object, patch client
 func (p *plant) restart() {
 	p.Reconciler = &Reconciler{
 		Client: p.server, Live: p.server, Recorder: events.NewFakeRecorder(100), Clock: p.clock, ResyncPeriod: DefaultResyncPeriod,
-		Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
+		Pods: inventory.NewPods(p.server), Params: recommend.DefaultParams(), written: &ownwrites.Memory{},
 		Histories: &checkpoint.Store{Client: p.server, Params: recommend.DefaultParams().History},
 		lookup:    &lookup{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())}, contenders: newContenders(maxContenders),
 	}

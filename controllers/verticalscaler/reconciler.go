@@ -47,6 +47,9 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Deployments and Pods store what scalers claim.
+	Deployments *inventory.Deployments
+	Pods        *inventory.Pods
 	// Histories stores the usage histories.
 	Histories *checkpoint.Store
 	// Usage reports which usage of a scaler is missing; nil for none.

@@ -27,7 +27,7 @@ import (
 // Name is the name of the controller, and the field manager of everything that it writes.
 const Name = ownership.Scalers
 
-// SetupWithManager wires the watches. Pods must be indexed already, see
+// SetupWithManager wires the watches. HorizontalPodAutoscalers must be indexed already, see
 // inventory.Index. collected are the scalers whose collected usage leads to another recommendation.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, collected <-chan event.GenericEvent) error {
 	if r.Clock == nil {
@@ -36,6 +36,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	r.written = &ownwrites.Memory{}
 	var err error
 	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	if err := r.claimWorkloads(ctx, mgr); err != nil {
 		return err
 	}
 	r.contenders = newContenders(maxContenders)

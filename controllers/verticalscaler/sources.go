@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -46,6 +48,31 @@ func (s vpaSource) WaitForSync(ctx context.Context) error { return s.vpas.Wait(c
 
 // String names the source in the log.
 func (s vpaSource) String() string { return "VerticalPodAutoscalers" }
+
+// podSource triggers a reconcile of the scaler that claims a Deployment when something changes that is read
+// of the Deployment's pods. After an OOM kill it is urgent.
+type podSource struct {
+	pods     *inventory.Pods
+	requests func(context.Context, types.NamespacedName) []reconcile.Request
+}
+
+// Start implements source.Source.
+func (s podSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	urgent, usual := queue.InClass(requests, queue.Urgent), queue.InClass(requests, queue.Workload)
+	s.pods.OnChange(func(deployment types.NamespacedName, before, after *workload.Pod) {
+		add := usual.Add
+		if after != nil && workload.IsKilledSince(before, after) {
+			add = urgent.Add
+		}
+		for _, request := range s.requests(ctx, deployment) {
+			add(request)
+		}
+	})
+	return nil
+}
+
+// String names the source in the log.
+func (s podSource) String() string { return "Pods" }
 
 // budgetSource triggers a reconcile of the scalers that the budget lets continue.
 type budgetSource struct {

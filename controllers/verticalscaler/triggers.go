@@ -31,7 +31,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	mapped := handler.EnqueueRequestsFromMapFunc
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.Watches(&corev1.Pod{}, queue.InClassOf(podClass, mapped(r.lookup.ofPod)), builder.WithPredicates(podPredicate()))
+	building.WatchesRawSource(podSource{pods: r.Pods, requests: r.lookup.ofPods})
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
 	}
@@ -55,15 +55,6 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	if r.Freeze != nil {
 		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
 	}
-}
-
-// podClass is the class of an event of a pod.
-func podClass(before, after client.Object) queue.Class {
-	was, _ := before.(*corev1.Pod)
-	if now, ok := after.(*corev1.Pod); ok && workload.IsKilledSince(was, now) {
-		return queue.Urgent
-	}
-	return queue.Workload
 }
 
 // scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
@@ -98,15 +89,6 @@ func deploymentPredicate() predicate.Predicate {
 	return updates(func(before, after *appsv1.Deployment) bool {
 		return before.UID != after.UID ||
 			before.Generation != after.Generation ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!equality.Semantic.DeepEqual(before.Status, after.Status)
-	})
-}
-
-// podPredicate passes changes of what the reconciler reads of a pod.
-func podPredicate() predicate.Predicate {
-	return updates(func(before, after *corev1.Pod) bool {
-		return before.Generation != after.Generation ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status, after.Status)
 	})

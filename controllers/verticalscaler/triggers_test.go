@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -35,6 +36,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // toldQueue tells with which priority requests are added, and serves none.
@@ -64,6 +66,43 @@ type lists struct {
 }
 
 func (lists) IsWatchListSemanticsUnSupported() bool { return true }
+
+// api lists and watches from memory.
+type api struct {
+	client.WithWatch
+	lists func(runtime.Object) toolscache.ListerWatcher
+}
+
+func (a api) of(list client.ObjectList) toolscache.ListerWatcher {
+	switch list.(type) {
+	case *corev1.PodList:
+		return a.lists(&corev1.Pod{})
+	case *appsv1.DeploymentList:
+		return a.lists(&appsv1.Deployment{})
+	}
+	return a.lists(&appsv1.ReplicaSet{})
+}
+
+func (a api) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	found, err := a.of(list).List(metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(found)
+	if err != nil {
+		return err
+	}
+	list.SetResourceVersion(found.(metav1.ListInterface).GetResourceVersion())
+	return meta.SetList(list, items)
+}
+
+func (a api) Watch(_ context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	return a.of(list).Watch(*o.AsListOptions())
+}
+
+func (api) IsWatchListSemanticsUnSupported() bool { return true }
 
 // The handlers, the predicates and the informers are the real ones.
 func TestTheClassOfEachTrigger(t *testing.T) {
@@ -159,6 +198,10 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+			usual, err := cache.New(config, options)
+			return inventory.Over(usual, api{lists: lists}), err
+		},
 		Cache: cache.Options{NewInformer: func(_ toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return toolscache.NewSharedIndexInformer(lists(kind), kind, resync, indexers)
 		}},
@@ -167,8 +210,12 @@ func startTriggers(t *testing.T, told chan int, collected <-chan event.GenericEv
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders)}
-	if r.lookup, err = newLookup(ctx, mgr.GetCache()); err != nil {
+	cached := mgr.GetCache().(*inventory.Cache)
+	r := &Reconciler{Budget: changes, contenders: newContenders(maxContenders), Deployments: cached.Deployments, Pods: cached.Pods}
+	if r.lookup, err = newLookup(ctx, cached); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.claimWorkloads(ctx, mgr); err != nil {
 		t.Fatal(err)
 	}
 	options, serving := queue.Options(1), make(chan struct{})

@@ -15,31 +15,12 @@ const oomKilled = "OOMKilled"
 
 // IsKilledSince reports whether a container of the pod was OOM-killed after the pod was as before. A pod that
 // was not known before is nil: then any kill counts.
-func IsKilledSince(before, now *corev1.Pod) bool {
-	return slices.ContainsFunc(killsIn(now), func(k kill) bool { return !slices.Contains(killsIn(before), k) })
-}
-
-// kill identifies an OOM kill in the status of a pod.
-type kill struct {
-	container   string
-	termination int32
-}
-
-// killsIn are the OOM kills in the status of a pod; none of no pod.
-func killsIn(p *corev1.Pod) (kills []kill) {
-	if p == nil {
-		return nil
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
-		for i := range statuses {
-			for n, terminated := range terminationsOf(&statuses[i]) {
-				if terminated.Reason == oomKilled {
-					kills = append(kills, kill{statuses[i].Name, n})
-				}
-			}
-		}
-	}
-	return kills
+func IsKilledSince(before, now *Pod) bool {
+	return slices.ContainsFunc(now.Kills, func(kill OOMKill) bool {
+		return before == nil || !slices.ContainsFunc(before.Kills, func(known OOMKill) bool {
+			return known.Container == kill.Container && known.Termination == kill.Termination
+		})
+	})
 }
 
 // terminationsOf are the last two terminations in the status of a container, by their number. The first

@@ -6,6 +6,7 @@ package benchmark
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +25,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // The stock operator is what the books about controllers teach: the manager's cache as it is, map
@@ -72,8 +73,11 @@ func (s *stock) setup(ctx context.Context, mgr ctrl.Manager) error {
 			return err
 		}
 		if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byDeployment, func(o client.Object) []string {
-			name, _ := inventory.DeploymentNameOf(o)
-			return []string{name}
+			owner := metav1.GetControllerOf(o)
+			if owner == nil {
+				return nil
+			}
+			return []string{owner.Name[:max(strings.LastIndexByte(owner.Name, '-'), 0)]}
 		}); err != nil {
 			return err
 		}

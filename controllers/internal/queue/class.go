@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -51,39 +50,32 @@ func classOf(priority *int) Class {
 // In returns the handler, for requests of that class. What its watch lists when it starts is Routine: all
 // handlers of controller-runtime say so.
 func In(class Class, h handler.EventHandler) handler.EventHandler {
-	return InClassOf(func(_, _ client.Object) Class { return class }, h)
-}
-
-// InClassOf returns the handler, for requests of a class that depends on the object before and
-// after the event. An object that was created is nil before, and one that was deleted is nil after. What
-// its watch lists when it starts is Routine.
-func InClassOf(of func(before, after client.Object) Class, h handler.EventHandler) handler.EventHandler {
-	return &classed{of, h}
+	return &classed{class, h}
 }
 
 type classed struct {
-	of func(before, after client.Object) Class
+	class Class
 	handler.EventHandler
 }
 
 // Create implements handler.EventHandler.
 func (h *classed) Create(ctx context.Context, e event.CreateEvent, q requests) {
-	h.EventHandler.Create(ctx, e, withClass(q, h.of(nil, e.Object)))
+	h.EventHandler.Create(ctx, e, InClass(q, h.class))
 }
 
 // Update implements handler.EventHandler.
 func (h *classed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
-	h.EventHandler.Update(ctx, e, withClass(q, h.of(e.ObjectOld, e.ObjectNew)))
+	h.EventHandler.Update(ctx, e, InClass(q, h.class))
 }
 
 // Delete implements handler.EventHandler.
 func (h *classed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
-	h.EventHandler.Delete(ctx, e, withClass(q, h.of(e.Object, nil)))
+	h.EventHandler.Delete(ctx, e, InClass(q, h.class))
 }
 
 // Generic implements handler.EventHandler.
 func (h *classed) Generic(ctx context.Context, e event.GenericEvent, q requests) {
-	h.EventHandler.Generic(ctx, e, withClass(q, h.of(nil, e.Object)))
+	h.EventHandler.Generic(ctx, e, InClass(q, h.class))
 }
 
 // From returns the source, for requests of that class.
@@ -96,7 +88,7 @@ type classedSource struct {
 
 // Start implements source.Source.
 func (s *classedSource) Start(ctx context.Context, q requests) error {
-	return s.Source.Start(ctx, withClass(q, s.class))
+	return s.Source.Start(ctx, InClass(q, s.class))
 }
 
 // WaitForSync implements source.SyncingSource.
@@ -113,9 +105,9 @@ func (s *classedSource) String() string { return fmt.Sprintf("%v", s.Source) }
 // requests is a queue as handlers and sources know it.
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// withClass is the queue, for requests of that class. A queue without priorities, as tests have it,
+// InClass is the queue, for requests of that class. A queue without priorities, as tests have it,
 // stays as it is.
-func withClass(q requests, class Class) requests {
+func InClass(q requests, class Class) requests {
 	prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
 		return q

@@ -170,23 +170,6 @@ func TestTheClassOfAHandler(t *testing.T) {
 			}
 		})
 	}
-	var got added
-	byObject := InClassOf(func(before, after client.Object) Class {
-		switch {
-		case before == nil:
-			return Edit
-		case after == nil:
-			return Workload
-		}
-		return Urgent
-	}, mapped)
-	byObject.Create(t.Context(), event.CreateEvent{Object: pod("1")}, &got)
-	byObject.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("1"), ObjectNew: pod("2")}, &got)
-	byObject.Delete(t.Context(), event.DeleteEvent{Object: pod("2")}, &got)
-	byObject.Generic(t.Context(), event.GenericEvent{Object: pod("2")}, &got)
-	if diff := cmp.Diff([]Class{Edit, Urgent, Workload, Edit}, got.classes); diff != "" {
-		t.Errorf("classes by object (-want +got):\n%s", diff)
-	}
 }
 
 // syncing is a source that adds one request.

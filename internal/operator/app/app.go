@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -175,6 +174,7 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
 		// A restarted manager has controllers of the same names.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+		NewCache:   inventory.NewCache,
 		Cache: cache.Options{
 			DefaultTransform: inventory.Trim,
 			// Reading a kind without a cache configuration is an error, not a silent
@@ -183,8 +183,6 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 			ByObject: map[client.Object]cache.ByObject{
 				&v1beta1.VerticalScaler{}:                {},
 				&v1beta1.ScaledDeployment{}:              {},
-				&appsv1.Deployment{}:                     {},
-				&corev1.Pod{}:                            {},
 				&corev1.LimitRange{}:                     {},
 				&corev1.ResourceQuota{}:                  {},
 				&autoscalingv2.HorizontalPodAutoscaler{}: {},
@@ -227,15 +225,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
-	// Index the pods before a controller or the collector looks them up.
+	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
+	}
+	cached, ok := mgr.GetCache().(*inventory.Cache)
+	if !ok {
+		return fmt.Errorf("the manager's cache is a %T", mgr.GetCache())
 	}
 	// The collector can trigger a reconcile of every scaler without waiting for the controller.
 	triggers := make(chan event.GenericEvent, 1024)
 	histories := &checkpoint.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
+		Pods:      cached.Pods,
 		Source:    source,
 		Histories: histories,
 		Interval:  c.Collection.Interval.Duration,
@@ -246,12 +249,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if len(scope.Namespaces) == 0 {
 		collector.CountPods = countPods(mgr.GetAPIReader())
 	}
-	if err := addScalers(ctx, mgr, c, collector, triggers, scope, changes); err != nil {
+	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, changes); err != nil {
 		return err
 	}
 	owners := &scaleddeployment.Reconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
+		Deployments:  cached.Deployments,
 		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Workers:      c.Workers.ScaledDeployments,
@@ -270,7 +274,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 
 // addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, collector *collect.Collector, triggers <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
 	if err != nil {
@@ -292,6 +296,8 @@ func addScalers(
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
+		Deployments:  cached.Deployments,
+		Pods:         cached.Pods,
 		Histories:    collector.Histories,
 		Usage:        usage,
 		Params:       c.Params(),

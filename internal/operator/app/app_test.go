@@ -158,7 +158,7 @@ func TestCachedKinds(t *testing.T) {
 			t.Errorf("%T has a cache configuration beyond namespaces and trimming", obj)
 		}
 	}
-	if diff := cmp.Diff([]string{"Deployment", "HorizontalPodAutoscaler", "LimitRange", "Node", "Pod", "ResourceQuota", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
+	if diff := cmp.Diff([]string{"HorizontalPodAutoscaler", "LimitRange", "Node", "ResourceQuota", "ScaledDeployment", "VerticalScaler"}, kinds(cached)); diff != "" {
 		t.Errorf("cached kinds (-want +got):\n%s", diff)
 	}
 	for name, scope := range map[string]Scope{

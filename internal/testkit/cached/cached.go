@@ -8,26 +8,35 @@ package cached
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // Cache holds copies of the objects, and never changes. Setup is called before it starts, for indexes and handlers.
-func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc, setup func(cache.Cache) error, objects ...client.Object) cache.Cache {
+func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc, setup func(cache.Cache) error, objects ...client.Object) *inventory.Cache {
 	tb.Helper()
-	c, err := cache.New(&rest.Config{Host: "http://nowhere"}, cache.Options{
+	usual, err := cache.New(&rest.Config{Host: "http://nowhere"}, cache.Options{
 		HTTPClient: nowhere(), Scheme: scheme, Mapper: mapper(scheme), DefaultTransform: trim,
 		NewInformer: func(_ toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return toolscache.NewSharedIndexInformer(copies(kind, objects), kind, resync, indexers)
@@ -36,15 +45,62 @@ func Cache(tb testing.TB, scheme *runtime.Scheme, trim toolscache.TransformFunc,
 	if err != nil {
 		tb.Fatal(err)
 	}
+	c := inventory.Over(usual, memory{objects: objects})
 	if err := setup(c); err != nil {
 		tb.Fatal(err)
 	}
+	claimed := claims{}
+	for _, object := range objects {
+		if vs, ok := object.(*v1beta1.VerticalScaler); ok {
+			claimed[scaler.Target(vs)] = true
+		}
+	}
+	c.Deployments.Watch(claimed)
+	c.Pods.Watch(claimed)
 	go func() { _ = c.Start(tb.Context()) }() // until the test ends
 	if !c.WaitForCacheSync(tb.Context()) {
 		tb.Fatal("the cache has not synced")
 	}
 	return c
 }
+
+// claims are the Deployments that scalers name.
+type claims map[types.NamespacedName]bool
+
+func (c claims) IsClaimed(d types.NamespacedName) bool { return c[d] }
+
+func (c claims) AllClaimed(context.Context, string) ([]types.NamespacedName, error) {
+	return slices.Collect(maps.Keys(c)), nil
+}
+
+func (claims) HasSynced() bool { return true }
+
+// memory lists the objects, and nothing ever changes.
+type memory struct {
+	client.WithWatch
+	objects []client.Object
+}
+
+func (m memory) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	kinds := map[string]runtime.Object{"*v1.PodList": &corev1.Pod{}, "*v1.DeploymentList": &appsv1.Deployment{}, "*v1.PartialObjectMetadataList": &metav1.PartialObjectMetadata{}}
+	found, err := copies(kinds[fmt.Sprintf("%T", list)], m.objects).List(metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(found)
+	if err != nil {
+		return err
+	}
+	list.SetResourceVersion("1")
+	return meta.SetList(list, items)
+}
+
+func (memory) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+// IsWatchListSemanticsUnSupported implements the interface that the reflector checks.
+func (memory) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Client reads from the cache. Writes fail.
 func Client(tb testing.TB, scheme *runtime.Scheme, c cache.Cache) client.Client {

@@ -84,13 +84,14 @@ func newFleet(b *testing.B, scalers, perNamespace, foreign int) *fleet {
 		b.Fatal(err)
 	}
 	wake := make(chan event.GenericEvent, 2*scalers)
+	c := cached.Cache(b, scheme, inventory.Trim, func(c cache.Cache) error {
+		if _, err := c.GetInformer(b.Context(), &v1beta1.VerticalScaler{}, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+		return inventory.Index(b.Context(), c)
+	}, objects...)
 	f.collector = &Collector{
-		Cached: cached.Cache(b, scheme, inventory.Trim, func(c cache.Cache) error {
-			if _, err := c.GetInformer(b.Context(), &v1beta1.VerticalScaler{}, cache.BlockUntilSynced(false)); err != nil {
-				return err
-			}
-			return inventory.Index(b.Context(), c)
-		}, objects...),
+		Cached: c, Pods: c.Pods,
 		Source: source, Clock: f.clock, Params: recommend.DefaultParams(), Wake: wake, Interval: interval,
 		Histories: &checkpoint.Store{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Params: recommend.DefaultParams().History},
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
 // Source delivers the usage of the pods of a namespace.
@@ -71,10 +70,17 @@ type known struct {
 	silences      silences
 }
 
+// Pods reads the pods of a Deployment. They must not be modified.
+type Pods interface {
+	Of(ctx context.Context, deployment *appsv1.Deployment) ([]workload.Pod, error)
+}
+
 // Collector is the loop. It runs on the leader only.
 type Collector struct {
-	// Cached lists scalers, Deployments and pods.
-	Cached    client.Reader
+	// Cached lists scalers and Deployments.
+	Cached client.Reader
+	// Pods reads the pods of Deployments.
+	Pods      Pods
 	Source    Source
 	Histories *checkpoint.Store
 	Interval  time.Duration
@@ -212,7 +218,7 @@ func (c *Collector) feed(ctx context.Context, vs *v1beta1.VerticalScaler, sample
 		c.tell(key, nil)
 		return // its creation will wake the scaler
 	}
-	pods, err := inventory.PodsOf(ctx, c.Cached, &deployment)
+	pods, err := c.Pods.Of(ctx, &deployment)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot find the pods to feed usage for", "VerticalScaler", key)
 		return

@@ -401,22 +401,25 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d pods of %d scalers in %d namespaces", tc.pods, tc.scalers, tc.namespaces), func(t *testing.T) {
 			w := newWorld(t)
-			want := map[string]int{}
+			want, stored := map[string]int{}, &storedPods{world: w, pods: map[string][]workload.Pod{}}
+			w.collector.Pods = stored
 			for i := range tc.namespaces {
 				namespace := fmt.Sprintf("ns-%d", i)
 				for j := range tc.scalers {
 					name := fmt.Sprintf("d-%d", j)
 					want["*v1beta1.VerticalScaler "+namespace+"/"+name] = 1
 					want["*v1.Deployment "+namespace+"/"+name] = 1
-					want["*v1.PartialObjectMetadata "+namespace+"/"+name+"-1"] = 1
 					var pods []string
 					for k := range tc.pods {
 						pod := fmt.Sprintf("%s-1-%d", name, k)
-						want["*v1.Pod "+namespace+"/"+pod] = 1
+						stored.pods[namespace+"/"+name] = append(stored.pods[namespace+"/"+name], workload.Pod{
+							Name: pod, UID: types.UID(pod), Running: true, Containers: []workload.Container{{Name: "app"}},
+						})
 						pods = append(pods, pod)
 						w.reports(namespace, pod, "app", 200, 400*mebi)
 						w.reports(namespace, pod, "sidecar", 10, 40*mebi)
 					}
+					want["pods of "+namespace+"/"+name] = 1
 					w.deployment(namespace, name, pods...)
 					w.scaler(namespace, name, name)
 				}
@@ -435,8 +438,8 @@ func TestARoundReadsEachPodOnce(t *testing.T) {
 			if diff := cmp.Diff(want, w.read); diff != "" {
 				t.Errorf("how often each was read (-want +got):\n%s", diff)
 			}
-			if got, want := w.reads, 1+3*tc.scalers*tc.namespaces; got != want {
-				t.Errorf("%d requests to the cache, want %d: one, and three for each scaler", got, want)
+			if got, want := w.reads, 1+tc.scalers*tc.namespaces; got != want {
+				t.Errorf("%d requests to the cache, want %d: one, and one for each scaler", got, want)
 			}
 			if got := w.history("ns-0", "d-0")["app"].Samples; got != tc.pods {
 				t.Errorf("a history has %d samples, want one of each pod: %d", got, tc.pods)
@@ -579,7 +582,7 @@ func TestNobodyToWakeDoesNotKeepTheOperatorAlive(t *testing.T) {
 type world struct {
 	mu         sync.Mutex // of what the collector calls back about
 	t          *testing.T
-	client     client.Client
+	client     client.WithWatch
 	unlistable string // the type of list that cannot be read
 	clock      *clocktesting.FakeClock
 	collector  *Collector
@@ -608,7 +611,6 @@ func newWorld(t *testing.T) *world {
 		fails: map[string]func() error{}, read: map[string]int{},
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme)
-	w.must(inventory.Index(t.Context(), indexer{builder}))
 	w.client = builder.WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, opts...)
@@ -627,6 +629,7 @@ func newWorld(t *testing.T) *world {
 	}).Build()
 	w.collector = &Collector{
 		Cached:    w.client,
+		Pods:      inventory.NewPods(w.client),
 		Source:    w,
 		Histories: &checkpoint.Store{Client: w.client, Params: history.Params{MaxGap: time.Minute}},
 		Interval:  interval,
@@ -698,12 +701,18 @@ func (w *world) hasRead(objects ...runtime.Object) {
 	}
 }
 
-// indexer hands the indexes of a cache to the fake client.
-type indexer struct{ builder *fake.ClientBuilder }
+// storedPods knows the pods of Deployments, by namespace and name.
+type storedPods struct {
+	world *world
+	pods  map[string][]workload.Pod
+}
 
-func (i indexer) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	i.builder.WithIndex(obj, field, extract)
-	return nil
+func (p *storedPods) Of(_ context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	key := client.ObjectKeyFromObject(d).String()
+	p.world.read["pods of "+key]++
+	return p.pods[key], nil
 }
 
 // List is the source.
@@ -758,10 +767,13 @@ func (w *world) scaler(namespace, name, deployment string) *v1beta1.VerticalScal
 // deployment makes a Deployment, its ReplicaSet and running pods.
 func (w *world) deployment(namespace, name string, pods ...string) *appsv1.ReplicaSet {
 	w.t.Helper()
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
 	w.create(deployment)
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name + "-1", UID: types.UID(namespace + name + "-1"),
+		Namespace: namespace, Name: name + "-1", UID: types.UID(namespace + name + "-1"), Labels: map[string]string{"app": "web"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 	}}
 	w.create(set)

@@ -32,7 +32,7 @@ var (
 )
 
 func TestPodsOf(t *testing.T) {
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}}
+	web := webDeployment()
 	former := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "former-web"}}
 	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "other"}}
 	rollout := &metav1.OwnerReference{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "web", UID: "rollout", Controller: ptr.To(true)}
@@ -110,7 +110,7 @@ func TestPodsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pods, err := PodsOf(t.Context(), cacheOf(t, interceptor.Funcs{}, tc.objects...), web)
+			pods, err := NewPods(apiOf(t, interceptor.Funcs{}, tc.objects...)).Of(t.Context(), web)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,20 +124,20 @@ func TestPodsOf(t *testing.T) {
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("PodsOf() (-want +got):\n%s", diff)
+				t.Errorf("Of() (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestPodsOfReturnsErrors(t *testing.T) {
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}}
-	broken := errors.New("the cache is broken")
+func TestErrorsOfLiveListsAreReturned(t *testing.T) {
+	web := webDeployment()
+	broken := errors.New("the API server is broken")
 	for want, fails := range map[string]string{
-		"listing the ReplicaSets of Deployment shop/web: the cache is broken": "*v1.PartialObjectMetadataList",
-		"listing the pods of ReplicaSet shop/web-1: the cache is broken":      "*v1.PodList",
+		"listing the ReplicaSets of Deployment shop/web: the API server is broken": "*v1.PartialObjectMetadataList",
+		"listing the pods of Deployment shop/web: the API server is broken":        "*v1.PodList",
 	} {
-		cached := cacheOf(t, interceptor.Funcs{
+		api := apiOf(t, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if fmt.Sprintf("%T", list) == fails {
 					return broken
@@ -145,9 +145,9 @@ func TestPodsOfReturnsErrors(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			},
 		}, set("web-1", 1, ownedBy(web)))
-		pods, err := PodsOf(t.Context(), cached, web)
+		pods, err := NewPods(api).Of(t.Context(), web)
 		if !errors.Is(err, broken) || err.Error() != want || pods != nil {
-			t.Errorf("PodsOf() = %v, %v, want %s", pods, err, want)
+			t.Errorf("Of() = %v, %v, want %s", pods, err, want)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestHPAsOf(t *testing.T) {
 			},
 		}
 	}
-	cached := cacheOf(t, interceptor.Funcs{},
+	cached := apiOf(t, interceptor.Funcs{},
 		hpa("shop", "direct", "apps/v1", "Deployment", "web"), hpa("shop", "second", "", "Deployment", "web"),
 		hpa("shop", "through-owner", "autoscaling.verticalscaler.io/v1beta1", "ScaledDeployment", "friend"),
 		hpa("shop", "of-a-foreign-kind", "apps/v1", "StatefulSet", "web"), hpa("shop", "of-another", "apps/v1", "Deployment", "api"),
@@ -186,30 +186,24 @@ func TestHPAsOf(t *testing.T) {
 }
 
 func TestDeploymentNameOf(t *testing.T) {
+	pods := NewPods(nil)
+	pods.adopted[types.NamespacedName{Namespace: "shop", Name: "adopted"}] = "web"
 	cases := map[string]struct {
 		owner *metav1.OwnerReference
-		hash  string
 		want  string
 	}{
-		"a Deployment's pod":                      {owner: ownedBySet("web-5d4f8c"), hash: "5d4f8c", want: "web"},
-		"a name with dashes":                      {owner: ownedBySet("web-v2-5d4f8c"), hash: "5d4f8c", want: "web-v2"},
-		"a name that ends like a hash":            {owner: ownedBySet("web-5d4f8c-5d4f8c"), hash: "5d4f8c", want: "web-5d4f8c"},
-		"a bare pod":                              {hash: "5d4f8c"},
-		"a pod without a hash":                    {owner: ownedBySet("web-5d4f8c")},
-		"a ReplicaSet that is not a Deployment's": {owner: ownedBySet("web"), hash: "5d4f8c"},
-		"a hash that is not the ReplicaSet's":     {owner: ownedBySet("web-5d4f8c"), hash: "8c"},
-		"a StatefulSet's pod":                     {owner: &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web-5d4f8c", Controller: ptr.To(true)}, hash: "5d4f8c"},
-		"a ReplicaSet that owns without control":  {owner: notController(ownedBySet("web-5d4f8c")), hash: "5d4f8c"},
+		"a Deployment's pod":                 {owner: ownedBySet("web-5d4f8c"), want: "web"},
+		"a name with dashes":                 {owner: ownedBySet("web-v2-5d4f8c"), want: "web-v2"},
+		"a ReplicaSet that was adopted":      {owner: ownedBySet("adopted"), want: "web"},
+		"a bare pod":                         {},
+		"a ReplicaSet without a hash":        {owner: ownedBySet("web")},
+		"a StatefulSet's pod":                {owner: &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web-5d4f8c", Controller: ptr.To(true)}},
+		"a ReplicaSet that does not control": {owner: notController(ownedBySet("web-5d4f8c"))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := pod("p", tc.owner)
-			if tc.hash != "" {
-				p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = tc.hash
-			}
-			got, ok := DeploymentNameOf(p)
-			if ok != (tc.want != "") || (ok && got != tc.want) {
-				t.Errorf("DeploymentNameOf() = %q, %t, want %q", got, ok, tc.want)
+			if got := pods.deploymentOfPod(pod("p", tc.owner)); got.Name != tc.want {
+				t.Errorf("deploymentOfPod() = %q, want %q", got.Name, tc.want)
 			}
 		})
 	}
@@ -220,24 +214,19 @@ func FuzzNewest(f *testing.F) {
 	f.Add("1,2,10,9", uint64(1))
 	f.Add("9223372036854775807,99,,-5,0x10", uint64(2))
 	f.Fuzz(func(t *testing.T, revisions string, seed uint64) {
-		var sets []metav1.PartialObjectMetadata
+		var sets []*setRecord
 		for i, revision := range strings.Split(revisions, ",") {
 			s := metav1.PartialObjectMetadata{}
 			s.UID = types.UID(strconv.Itoa(i))
 			s.Annotations = map[string]string{revisionAnnotation: revision}
-			sets = append(sets, s)
+			s.OwnerReferences = []metav1.OwnerReference{*ownedBy(webDeployment())}
+			sets = append(sets, newSetRecord(&s))
 		}
-		number := func(s metav1.PartialObjectMetadata) int64 {
-			n, err := strconv.ParseInt(s.Annotations[revisionAnnotation], 10, 64)
-			if err != nil || n < 0 {
-				return 0
-			}
-			return n
-		}
+		number := func(s *setRecord) int64 { return max(s.revision, 0) }
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(sets), func(i, j int) { sets[i], sets[j] = sets[j], sets[i] })
-		uid := newestOf(sets)
+		uid := newestOf(sets, "web")
 		for _, s := range sets {
-			if s.UID == uid {
+			if s.id == uid {
 				for _, other := range sets {
 					if number(other) > number(s) {
 						t.Errorf("revisions %s: %d is the latest, not %d", revisions, number(other), number(s))
@@ -248,8 +237,16 @@ func FuzzNewest(f *testing.F) {
 	})
 }
 
-// cacheOf is a cache with our trim function and our index.
-func cacheOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.Reader {
+// webDeployment selects the pods that all tests have.
+func webDeployment() *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
+}
+
+// apiOf is an API server with our index.
+func apiOf(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, autoscalingv2.AddToScheme, corev1.AddToScheme} {
@@ -273,7 +270,7 @@ func (i indexer) IndexField(_ context.Context, obj client.Object, field string, 
 }
 
 func set(name string, revision int, owner *metav1.OwnerReference) *appsv1.ReplicaSet {
-	s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
+	s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	if revision > 0 {
 		s.Annotations = map[string]string{"deployment.kubernetes.io/revision": strconv.Itoa(revision)}
 	}

@@ -92,7 +92,7 @@ func TestDeploymentsOf(t *testing.T) {
 		controlledBy(deployment("bank", "elsewhere"), version, "ScaledDeployment", "owner-1"),
 		deployment("shop", "unowned"), foreign,
 	}
-	found, err := DeploymentsOf(t.Context(), cacheOf(t, interceptor.Funcs{}, objects...), owner)
+	found, err := DeploymentsOf(t.Context(), apiOf(t, interceptor.Funcs{}, objects...), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestDeploymentsOf(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" {
 		t.Errorf("DeploymentsOf() (-want +got):\n%s", diff)
 	}
-	broken := cacheOf(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	broken := apiOf(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("no cache")
 	}})
 	if _, err := DeploymentsOf(t.Context(), broken, owner); err == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,19 +17,19 @@ import (
 )
 
 // Trim removes the fields of a cached object that the operator does not read, because the cache
-// holds every watched Deployment and pod. A trimmed object must never be sent to the API server.
+// holds every watched Deployment. A trimmed object must never be sent to the API server.
 func Trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		trimDeployment(o)
-	case *corev1.Pod:
-		trimPod(o)
 	case *corev1.Node:
 		trimNode(o)
-	case *metav1.PartialObjectMetadata:
+	case *v1beta1.VerticalScaler:
 		o.ManagedFields = nil
-		o.Labels = nil
-		o.Annotations = keepKey(o.Annotations, revisionAnnotation)
+		shareInScaler(o)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		o.ManagedFields, o.Annotations, o.Labels = nil, nil, nil
+		o.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}
@@ -72,45 +73,6 @@ func trimOwnDeployment(d *appsv1.Deployment) {
 	})
 }
 
-func trimPod(p *corev1.Pod) {
-	p.ManagedFields, p.Annotations = lastResize(p.ManagedFields), nil
-	p.Labels = keepKey(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	p.Spec = corev1.PodSpec{
-		Containers:     trimContainers(p.Spec.Containers),
-		InitContainers: trimInitContainers(p.Spec.InitContainers),
-		Resources:      p.Spec.Resources,
-		Overhead:       p.Spec.Overhead,
-		NodeName:       p.Spec.NodeName,
-	}
-	statuses := make([]corev1.ContainerStatus, 0, len(p.Status.ContainerStatuses))
-	for _, s := range p.Status.ContainerStatuses {
-		statuses = append(statuses, trimStatus(s))
-	}
-	var init []corev1.ContainerStatus
-	for _, s := range p.Status.InitContainerStatuses {
-		init = append(init, trimStatus(s))
-	}
-	p.Status = corev1.PodStatus{
-		Phase:             p.Status.Phase,
-		QOSClass:          p.Status.QOSClass,
-		StartTime:         p.Status.StartTime,
-		Conditions:        trimConditions(p.Status.Conditions),
-		ContainerStatuses: statuses,
-
-		InitContainerStatuses: init,
-	}
-}
-
-func trimStatus(s corev1.ContainerStatus) corev1.ContainerStatus {
-	return corev1.ContainerStatus{
-		Name:                 s.Name,
-		RestartCount:         s.RestartCount,
-		Resources:            s.Resources,
-		State:                corev1.ContainerState{Running: s.State.Running, Terminated: s.State.Terminated, Waiting: trimWaiting(s.State.Waiting)},
-		LastTerminationState: corev1.ContainerState{Terminated: s.LastTerminationState.Terminated},
-	}
-}
-
 func trimNode(n *corev1.Node) {
 	n.ManagedFields, n.Annotations, n.Labels = nil, nil, nil
 	n.Spec = corev1.NodeSpec{}
@@ -121,44 +83,6 @@ func trimNode(n *corev1.Node) {
 		}
 	}
 	n.Status = corev1.NodeStatus{Allocatable: allocatable}
-}
-
-// lastResize keeps the time of the last resize in place; nil for never.
-func lastResize(entries []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry) {
-	for _, entry := range entries {
-		if entry.Subresource != workload.ResizeSubresource || entry.Time == nil {
-			continue
-		}
-		if len(out) == 0 || out[0].Time.Before(entry.Time) {
-			out = []metav1.ManagedFieldsEntry{{Subresource: entry.Subresource, Time: entry.Time}}
-		}
-	}
-	return out
-}
-
-// trimConditions keeps the resize conditions, the status and transition time of Ready, and that a
-// pod is unschedulable, without the message, which changes with each node.
-func trimConditions(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
-	for _, c := range conditions {
-		switch {
-		case c.Type == corev1.PodResizePending, c.Type == corev1.PodResizeInProgress:
-			out = append(out, c)
-		case c.Type == corev1.PodReady:
-			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
-		case workload.IsUnschedulable(c):
-			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
-		}
-	}
-	return out
-}
-
-// trimWaiting keeps only CrashLoopBackOff, without the message, which changes with each
-// attempt.
-func trimWaiting(waiting *corev1.ContainerStateWaiting) *corev1.ContainerStateWaiting {
-	if !workload.IsBackingOff(waiting) {
-		return nil
-	}
-	return &corev1.ContainerStateWaiting{Reason: waiting.Reason}
 }
 
 // trimInitContainers keeps the restart policy, which makes an init container a sidecar.

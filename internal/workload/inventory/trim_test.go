@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,19 +35,6 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 
-		pod := randomPod(r)
-		trimmedPod := trimmed(t, pod.DeepCopy())
-		if diff := cmp.Diff(workload.ReadPod(&pod, true), workload.ReadPod(trimmedPod, true)); diff != "" {
-			t.Fatalf("seed %d: reading a pod (-whole +trimmed):\n%s", seed, diff)
-		}
-		name, ok := DeploymentNameOf(&pod)
-		if name2, ok2 := DeploymentNameOf(trimmedPod); name != name2 || ok != ok2 {
-			t.Fatalf("seed %d: the pod's Deployment is %q, %t, and trimmed %q, %t", seed, name, ok, name2, ok2)
-		}
-		if diff := cmp.Diff(controllerUID(&pod), controllerUID(trimmedPod)); diff != "" {
-			t.Fatalf("seed %d: the pod's controller (-whole +trimmed):\n%s", seed, diff)
-		}
-
 		var deployment appsv1.Deployment
 		fill(r, reflect.ValueOf(&deployment).Elem())
 		if diff := cmp.Diff(workload.ReadDeployment(&deployment), workload.ReadDeployment(trimmed(t, deployment.DeepCopy()))); diff != "" {
@@ -59,16 +45,6 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 		fill(r, reflect.ValueOf(&node).Elem())
 		if diff := cmp.Diff(workload.ReadNode(&node), workload.ReadNode(trimmed(t, node.DeepCopy()))); diff != "" {
 			t.Fatalf("seed %d: reading a node (-whole +trimmed):\n%s", seed, diff)
-		}
-
-		var set metav1.PartialObjectMetadata
-		fill(r, reflect.ValueOf(&set).Elem())
-		trimmedSet := trimmed(t, set.DeepCopy())
-		if diff := cmp.Diff(controllerUID(&set), controllerUID(trimmedSet)); diff != "" {
-			t.Fatalf("seed %d: the ReplicaSet's controller (-whole +trimmed):\n%s", seed, diff)
-		}
-		if set.Annotations[revisionAnnotation] != trimmedSet.Annotations[revisionAnnotation] {
-			t.Fatalf("seed %d: the revision was %v and is %v", seed, set.Annotations, trimmedSet.Annotations)
 		}
 
 		var limits corev1.LimitRange
@@ -92,43 +68,6 @@ func TestTrimKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-// The random objects above must reach every value that is read.
-func TestTheRandomObjectsAreRead(t *testing.T) {
-	seen := map[string]int{}
-	for seed := range uint64(1500) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		pod := randomPod(r)
-		read := workload.ReadPod(&pod, true)
-		_, isDeployments := DeploymentNameOf(&pod)
-		for what, is := range map[string]bool{
-			"Deployment": isDeployments,
-			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
-			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
-			"sidecars":         slices.ContainsFunc(read.Containers, func(c workload.Container) bool { return c.IsSidecar }),
-			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
-			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
-			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
-			"ready": read.Ready, "ready since": !read.ReadyChanged.IsZero(), "a process": hasProcess(read),
-		} {
-			seen[what] += map[bool]int{true: 1}[is]
-		}
-	}
-	for what, n := range seen {
-		if n == 0 {
-			t.Errorf("no pod had: %s", what)
-		}
-	}
-}
-
-func hasProcess(pod workload.Pod) bool {
-	for _, run := range pod.Runs {
-		if run.Restarted && !run.Since.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
 func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 	d := trimmed(t, richDeployment(1))
 	got, err := yaml.Marshal(d)
@@ -140,37 +79,13 @@ func TestTrimRemovesWhatIsNotRead(t *testing.T) {
 			t.Errorf("a trimmed Deployment still has %s:\n%s", secret, got)
 		}
 	}
-	resized := metav1.NewTime(time.Unix(1700000000, 0))
-	p := trimmed(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{"app": "web", "pod-template-hash": "5d4f8c"},
-			Annotations: map[string]string{"note": "long"},
-			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubelet", Time: &resized},
-				{Manager: "verticalscaler", Operation: "Update", Subresource: "resize", Time: &resized, FieldsV1: ownedFields(2)},
-				{Manager: "kubectl", Subresource: "resize", Time: &metav1.Time{}},
-			},
-		},
-		Spec:   corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "data"}}, Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD"}}}}},
-		Status: corev1.PodStatus{Message: "long", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Reason: "long"}, {Type: corev1.PodInitialized}, {Type: corev1.PodResizePending}, {Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "long"}}},
-	})
-	want := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:        map[string]string{"pod-template-hash": "5d4f8c"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Subresource: "resize", Time: &resized}},
-		},
-		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app"}}, InitContainers: []corev1.Container{}},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodResizePending}, {Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}, ContainerStatuses: []corev1.ContainerStatus{}},
-	}
-	if diff := cmp.Diff(want, p); diff != "" {
-		t.Errorf("a trimmed pod (-want +got):\n%s", diff)
-	}
 }
 
 func TestTrimIsIdempotent(t *testing.T) {
 	for seed := range uint64(200) {
-		pod := randomPod(rand.New(rand.NewPCG(seed, 2)))
-		once := trimmed(t, &pod)
+		var deployment appsv1.Deployment
+		fill(rand.New(rand.NewPCG(seed, 2)), reflect.ValueOf(&deployment).Elem())
+		once := trimmed(t, &deployment)
 		if diff := cmp.Diff(once.DeepCopy(), trimmed(t, once)); diff != "" {
 			t.Fatalf("seed %d: (-once +twice):\n%s", seed, diff)
 		}
@@ -194,7 +109,7 @@ func TestTrimOtherObjects(t *testing.T) {
 		}
 	})
 	t.Run("a tombstone passes", func(t *testing.T) {
-		tombstone := cache.DeletedFinalStateUnknown{Key: "shop/web", Obj: &corev1.Pod{}}
+		tombstone := cache.DeletedFinalStateUnknown{Key: "shop/web", Obj: &appsv1.Deployment{}}
 		if got, err := Trim(tombstone); err != nil || got != any(tombstone) {
 			t.Errorf("Trim() = %v, %v", got, err)
 		}
@@ -223,31 +138,6 @@ func BenchmarkHeapPerDeployment(b *testing.B) {
 					}
 				}
 				return &d
-			})
-		})
-	}
-}
-
-// BenchmarkHeapPerPod does the same for a pod.
-func BenchmarkHeapPerPod(b *testing.B) {
-	data, err := json.Marshal(richPod())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
-		b.Run(name, func(b *testing.B) {
-			heapPer(b, func(i int) any {
-				var p corev1.Pod
-				if err := json.Unmarshal(data, &p); err != nil {
-					b.Fatal(err)
-				}
-				p.Name = fmt.Sprintf("web-%d", i)
-				if trim {
-					if _, err := Trim(&p); err != nil {
-						b.Fatal(err)
-					}
-				}
-				return &p
 			})
 		})
 	}

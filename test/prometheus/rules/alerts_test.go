@@ -108,6 +108,15 @@ func TestAlerts(t *testing.T) {
 			},
 			map[string][]string{"10m": nil, "30m": {"VerticalScalerBehind"}},
 		},
+		{
+			"the memory of one of two replicas is near its limit",
+			[]map[string]string{
+				series("go_gc_heap_live_bytes", "300x240"), series("go_gc_gomemlimit_bytes", "400x240"),
+				series("go_gc_heap_live_bytes", "270x240", `pod="operator-1"`), series("go_gc_gomemlimit_bytes", "400x240", `pod="operator-1"`),
+			},
+			map[string][]string{"10m": nil, "30m": {"VerticalScalerMemoryNearLimit"}},
+		},
+		{"no memory limit", []map[string]string{series("go_gc_heap_live_bytes", "3e11x240"), series("go_gc_gomemlimit_bytes", "9.2e18x240")}, map[string][]string{"1h": nil}},
 		{"a policy is missing", []map[string]string{series("verticalscaler_admission_policy_missing", "1x240", `policy="operator-pods"`)}, map[string][]string{"20m": nil, "40m": {"VerticalScalerPoliciesMissing"}}},
 		{
 			"OOM-killed after lowering, and forgiven after an hour",

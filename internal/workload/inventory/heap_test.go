@@ -1,0 +1,360 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+// BenchmarkHeap measures the live memory of what is cached for one scaler, whose Deployment has three pods of two
+// containers, and for one foreign Deployment with one pod: as controller-runtime caches it by default, and as the
+// operator does. All objects arrive in a watch, encoded as the API server sends them.
+func BenchmarkHeap(b *testing.B) {
+	const scalers, foreign = 2000, 2000
+	for _, tc := range []struct {
+		name             string
+		scalers, foreign int
+	}{{"scaler", scalers, 0}, {"foreign pod", 0, foreign}} {
+		b.Run(tc.name, func(b *testing.B) {
+			var stock, ours float64
+			n := float64(tc.scalers + tc.foreign)
+			for range b.N {
+				cluster := newEncodedCluster(b, tc.scalers, tc.foreign)
+				before := heap()
+				kept := cluster.stock()
+				stock += float64(heap()-before) / n
+				runtime.KeepAlive(kept)
+				kept = nil
+				before = heap()
+				ctx, stop := context.WithCancel(b.Context())
+				cached := cluster.ours(ctx)
+				ours += (float64(heap()) - float64(before)) / n
+				runtime.KeepAlive(cached)
+				stop()
+			}
+			b.ReportMetric(stock/float64(b.N), "B/stock")
+			b.ReportMetric(ours/float64(b.N), "B/ours")
+			b.ReportMetric(ours/stock, "ours/stock")
+			b.ReportMetric(0, "ns/op") // meaningless: it measures the garbage collector
+		})
+	}
+}
+
+// BenchmarkFleet measures the live memory of whole fleets: what BenchmarkHeap measures, and the usage histories of
+// all containers. Each scaler's Deployment has three pods of two containers.
+func BenchmarkFleet(b *testing.B) {
+	for _, scalers := range []int{1_000, 5_000, 16_667} {
+		b.Run(fmt.Sprintf("scalers=%d", scalers), func(b *testing.B) {
+			var live float64
+			for range b.N {
+				cluster := newEncodedCluster(b, scalers, 0)
+				before := heap()
+				ctx, stop := context.WithCancel(b.Context())
+				cached, histories := cluster.ours(ctx), cluster.histories()
+				live += float64(heap()) - float64(before)
+				runtime.KeepAlive(cached)
+				runtime.KeepAlive(histories)
+				stop()
+			}
+			live /= float64(b.N)
+			b.ReportMetric(live/(1<<20), "MiB/live")
+			b.ReportMetric(live/float64(scalers), "B/scaler")
+			b.ReportMetric(float64(6*scalers), "containers")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// The operator's manifest has a memory limit that holds 5,000 scalers with 30,000 containers. Go may use 90 % of it
+// (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than what is
+// measured here, and 100 MiB for the program and for a wave of changes, must fit in without the alert.
+func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "manager.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manager appsv1.Deployment
+	if err := yaml.Unmarshal(text, &manager); err != nil {
+		t.Fatal(err)
+	}
+	limit := manager.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
+
+	const scalers = 500
+	cluster := newEncodedCluster(t, scalers, 0)
+	before := heap()
+	cached, histories := cluster.ours(t.Context()), cluster.histories()
+	each := (heap() - before) / scalers
+	runtime.KeepAlive(cached)
+	runtime.KeepAlive(histories)
+	if each < 1_000 || each > 20_000 {
+		t.Errorf("a scaler with three pods of two containers takes %d bytes of live heap, more than 20,000", each)
+	}
+	if needs, has := 5000*int64(each)*5/4+100<<20, limit*9/10*7/10; needs > has { //nolint:gosec // thousands of bytes
+		t.Errorf("5,000 scalers need %d MiB, and the limit of %d MiB leaves %d MiB", needs>>20, limit>>20, has>>20)
+	}
+}
+
+// histories are the histories of two containers of each scaler, after two hours of usage. They do not grow with age.
+func (c *encodedCluster) histories() *checkpoint.Store {
+	store := &checkpoint.Store{Client: c, Params: recommend.DefaultParams().History}
+	for i := range c.scalers {
+		vs := c.scalerObject(fmt.Sprintf("web-%d", i))
+		vs.UID = uidOf(4, i, 0)
+		c.must(store.Load(context.Background(), vs, time.Unix(1_700_000_000, 0)))
+		for minute := range 120 {
+			var round checkpoint.Round
+			for _, container := range []string{"app-0", "app-1"} {
+				round.Samples = append(round.Samples, usage.Sample{
+					Container: container, Time: time.Unix(int64(1_700_000_000+60*minute), 0),
+					CPUMillis: int64(100 + 7*minute%90), MemoryBytes: int64(300+minute%40) << 20,
+				})
+			}
+			store.Feed(vs, round, func(history.Histories) {})
+		}
+	}
+	return store
+}
+
+// Get implements client.Reader: nothing was saved.
+func (c *encodedCluster) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// Foreign Deployments and pods leave nothing behind, and a scaler's take less than a tenth of what they take in the
+// usual cache.
+func TestMemoryFollowsScalers(t *testing.T) {
+	cluster := newEncodedCluster(t, 20, 500)
+	cached := cluster.ours(t.Context())
+	if pods, sets, deployments := cached.Pods.Stored(), cached.Pods.sets.len(), cached.Deployments.Stored(); pods != 60 || sets != 20 || deployments != 20 {
+		t.Errorf("%d pods, %d ReplicaSets and %d Deployments are stored, not 60, 20 and 20", pods, sets, deployments)
+	}
+	var d appsv1.Deployment
+	if err := cached.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-7"}, &d); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := cached.Pods.Of(t.Context(), &d)
+	if err != nil || len(pods) != 3 {
+		t.Errorf("web-7 has %d pods, %v", len(pods), err)
+	}
+}
+
+// encodedCluster is what an API server sends.
+type encodedCluster struct {
+	client.WithWatch // no other requests
+
+	tb                   testing.TB
+	scaler               []byte
+	deployment, set, pod []byte
+	scalers, foreign     int
+	indexer              toolscache.Indexer
+	deploymentOf         []string
+}
+
+func newEncodedCluster(tb testing.TB, scalers, foreign int) *encodedCluster {
+	tb.Helper()
+	c := &encodedCluster{tb: tb, scalers: scalers, foreign: foreign}
+	text, err := os.ReadFile(filepath.Join("testdata", "scaler.yaml"))
+	c.must(err)
+	c.scaler, err = yaml.YAMLToJSON(text)
+	c.must(err)
+	deployment := richDeployment(2)
+	c.deployment, err = deployment.Marshal()
+	c.must(err)
+	set := &metav1.PartialObjectMetadata{ObjectMeta: *deployment.ObjectMeta.DeepCopy()}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, deploymentKind)}
+	set.Annotations[revisionAnnotation] = "7"
+	c.set, err = set.Marshal()
+	c.must(err)
+	pod := richPod()
+	pod.Spec = *deployment.Spec.Template.Spec.DeepCopy()
+	pod.Status.ContainerStatuses = nil
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Ready: true, Resources: container.Resources.DeepCopy(), AllocatedResources: container.Resources.Requests,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1_700_000_000, 0))}},
+		})
+	}
+	c.pod, err = pod.Marshal()
+	c.must(err)
+	return c
+}
+
+func (c *encodedCluster) must(err error) {
+	c.tb.Helper()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// each calls back with the name of each Deployment and its number of pods.
+func (c *encodedCluster) each(do func(i int, name string, pods int)) {
+	for i := range c.scalers {
+		do(i, fmt.Sprintf("web-%d", i), 3)
+	}
+	for i := range c.foreign {
+		do(c.scalers+i, fmt.Sprintf("foreign-%d", i), 1)
+	}
+}
+
+func uidOf(kind, i, j int) types.UID {
+	return types.UID(fmt.Sprintf("4e8b9a52-%04d-4a77-%04d-%012d", kind, j, i))
+}
+
+func (c *encodedCluster) deploymentObject(i int, name string) *appsv1.Deployment {
+	var d appsv1.Deployment
+	c.must(d.Unmarshal(c.deployment))
+	d.Namespace, d.Name, d.UID = "shop", name, uidOf(1, i, 0)
+	return &d
+}
+
+func (c *encodedCluster) setObject(i int, name string) *metav1.PartialObjectMetadata {
+	var s metav1.PartialObjectMetadata
+	c.must(s.Unmarshal(c.set))
+	s.Namespace, s.Name, s.UID = "shop", name+"-5d4f8c", uidOf(2, i, 0)
+	s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = name, uidOf(1, i, 0)
+	return &s
+}
+
+func (c *encodedCluster) podObject(i, j int, name string) *corev1.Pod {
+	var p corev1.Pod
+	c.must(p.Unmarshal(c.pod))
+	p.Namespace, p.Name, p.UID = "shop", fmt.Sprintf("%s-5d4f8c-%05d", name, j), uidOf(3, i, j)
+	p.OwnerReferences[0].Name, p.OwnerReferences[0].UID = name+"-5d4f8c", uidOf(2, i, 0)
+	return &p
+}
+
+func (c *encodedCluster) scalerObject(name string) *v1beta1.VerticalScaler {
+	var s v1beta1.VerticalScaler
+	c.must(json.Unmarshal(c.scaler, &s))
+	s.Namespace, s.Name, s.Spec.DeploymentName = "shop", name, name
+	s.Status.Annotations = map[string]string{v1beta1.ClaimAnnotation: "shop/" + name}
+	return &s
+}
+
+const namespaceIndex = "namespace"
+
+// stock stores all objects as controller-runtime does by default, with the indexes that finding a Deployment's
+// pods needs.
+func (c *encodedCluster) stock() any {
+	byController := toolscache.Indexers{namespaceIndex: toolscache.MetaNamespaceIndexFunc, controllerIndex: func(obj any) ([]string, error) {
+		return controllerUID(obj.(client.Object)), nil
+	}}
+	scalers := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{namespaceIndex: toolscache.MetaNamespaceIndexFunc, "claim": claimsOf})
+	deployments := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
+	sets := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
+	pods := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, byController)
+	c.each(func(i int, name string, n int) {
+		if i < c.scalers {
+			c.must(scalers.Add(c.scalerObject(name)))
+		}
+		c.must(deployments.Add(c.deploymentObject(i, name)))
+		c.must(sets.Add(c.setObject(i, name)))
+		for j := range n {
+			c.must(pods.Add(c.podObject(i, j, name)))
+		}
+	})
+	return []any{scalers, deployments, sets, pods}
+}
+
+func claimsOf(obj any) ([]string, error) {
+	return []string{obj.(*v1beta1.VerticalScaler).Status.Annotations[v1beta1.ClaimAnnotation]}, nil
+}
+
+// ours stores all objects as the operator does.
+func (c *encodedCluster) ours(ctx context.Context) *Cache {
+	c.indexer = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{namespaceIndex: toolscache.MetaNamespaceIndexFunc, "claim": claimsOf})
+	c.each(func(i int, name string, _ int) {
+		if i < c.scalers {
+			trimmed, err := Trim(c.scalerObject(name))
+			c.must(err)
+			c.must(c.indexer.Add(trimmed))
+		}
+	})
+	cached := &Cache{Deployments: newDeployments(c), Pods: NewPods(c)}
+	cached.Deployments.Watch(c)
+	cached.Pods.Watch(c)
+	go cached.Deployments.start(ctx)
+	go cached.Pods.start(ctx)
+	c.must(cached.Deployments.lists.wait(ctx))
+	c.must(cached.Pods.lists.wait(ctx))
+	return cached
+}
+
+// IsClaimed, AllClaimed and HasSynced implement Claims.
+func (c *encodedCluster) IsClaimed(d types.NamespacedName) bool {
+	keys, err := c.indexer.IndexKeys("claim", d.String())
+	c.must(err)
+	return len(keys) > 0
+}
+
+func (c *encodedCluster) AllClaimed(context.Context, string) (all []types.NamespacedName, err error) {
+	c.each(func(i int, name string, _ int) {
+		if i < c.scalers {
+			all = append(all, types.NamespacedName{Namespace: "shop", Name: name})
+		}
+	})
+	return all, nil
+}
+
+func (c *encodedCluster) HasSynced() bool { return true }
+
+// Watch implements client.WithWatch. It streams a list, and then nothing more happens.
+func (c *encodedCluster) Watch(ctx context.Context, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+	stream := make(chan watch.Event)
+	send := func(kind watch.EventType, object client.Object) {
+		object.SetResourceVersion("1")
+		select {
+		case stream <- watch.Event{Type: kind, Object: object}:
+		case <-ctx.Done():
+		}
+	}
+	end := metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+	go func() {
+		c.each(func(i int, name string, pods int) {
+			switch list.(type) {
+			case *appsv1.DeploymentList:
+				send(watch.Added, c.deploymentObject(i, name))
+			case *corev1.PodList:
+				for j := range pods {
+					send(watch.Added, c.podObject(i, j, name))
+				}
+			default:
+				send(watch.Added, c.setObject(i, name))
+			}
+		})
+		switch list.(type) {
+		case *appsv1.DeploymentList:
+			send(watch.Bookmark, &appsv1.Deployment{ObjectMeta: end})
+		case *corev1.PodList:
+			send(watch.Bookmark, &corev1.Pod{ObjectMeta: end})
+		default:
+			send(watch.Bookmark, &metav1.PartialObjectMetadata{ObjectMeta: end})
+		}
+	}()
+	return watch.NewProxyWatcher(stream), nil
+}

@@ -1,0 +1,174 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+// A stored pod is read as the pod itself, also after it shares strings with another one. Every field of a pod gets
+// a random value here, from words that have a meaning somewhere.
+func TestAStoredPodIsReadAsThePod(t *testing.T) {
+	var sibling *podRecord
+	for seed := range uint64(1000) {
+		pod := randomPod(rand.New(rand.NewPCG(seed, 1)))
+		record := newPodRecord(pod.DeepCopy())
+		if sibling != nil {
+			record.share(sibling)
+		}
+		for _, current := range []bool{true, false} {
+			if diff := cmp.Diff(workload.ReadPod(&pod, current), record.read(current)); diff != "" {
+				t.Fatalf("seed %d: (-pod +stored):\n%s", seed, diff)
+			}
+		}
+		sibling = record
+	}
+}
+
+// A pod differs from what is stored if something of it is read that has changed.
+func TestAStoredPodDiffers(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		before := randomPod(r)
+		after := before.DeepCopy()
+		if other := randomPod(r); seed%3 == 0 {
+			after.Status = other.Status
+		} else if seed%3 == 1 {
+			after.Status.Conditions, after.Annotations = other.Status.Conditions, other.Annotations
+		} else {
+			after.Labels, after.Status.PodIP = other.Labels, "10.0.0.1"
+		}
+		after.ResourceVersion = "later"
+		was, is := workload.ReadPod(&before, true), workload.ReadPod(after, true)
+		was.ResourceVersion = "later"
+		if got, want := newPodRecord(after).differs(newPodRecord(&before)), !cmp.Equal(was, is); got != want {
+			t.Fatalf("seed %d: differs() = %t, want %t:\n%s", seed, got, want, cmp.Diff(was, is))
+		}
+	}
+}
+
+// The pods of a Deployment share what is the same in all of them.
+func TestSiblingsShareStrings(t *testing.T) {
+	first, second := newPodRecord(strangePod("a")), newPodRecord(strangePod("b"))
+	second.share(first)
+	for what, pair := range map[string][2]string{
+		"the ReplicaSet":            {string(first.set), string(second.set)},
+		"the container":             {first.pod.Containers[0].Name, second.pod.Containers[0].Name},
+		"the container that runs":   {first.pod.Containers[0].Name, second.runs[0].container},
+		"the container's resources": {first.pod.Containers[0].Name, second.actual[0].container},
+		"the QoS class":             {string(first.pod.QoS), string(second.pod.QoS)},
+	} {
+		if pair[0] != pair[1] || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
+			t.Errorf("%s is stored twice: %q, %q", what, pair[0], pair[1])
+		}
+	}
+	if first.pod.Name == second.pod.Name || first.pod.UID == second.pod.UID {
+		t.Errorf("both pods are %s, %s", second.pod.Name, second.pod.UID)
+	}
+}
+
+// strangePod is a pod in which no string is the same string in memory as in another one.
+func strangePod(name string) *corev1.Pod {
+	pod := richPod()
+	pod.Name, pod.UID = name, pod.UID[:35]+types.UID(name)
+	pod.OwnerReferences[0].UID = types.UID(strings.Clone(string(pod.OwnerReferences[0].UID)))
+	pod.Status.QOSClass = corev1.PodQOSClass(strings.Clone(string(pod.Status.QOSClass)))
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Name = strings.Clone(pod.Spec.Containers[i].Name)
+		pod.Status.ContainerStatuses[i].Name = strings.Clone(pod.Spec.Containers[i].Name)
+	}
+	return pod
+}
+
+// The random pods must reach every value that is read.
+func TestTheRandomObjectsAreRead(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		pod := randomPod(r)
+		read := workload.ReadPod(&pod, true)
+		isDeployments := replicaSetOf(&pod) != nil
+		for what, is := range map[string]bool{
+			"Deployment": isDeployments,
+			"running":    read.Running, "started": !read.Started.IsZero(), "terminating": read.Terminating, "QoS": read.QoS != "",
+			"pod level resources": read.PodLevelResources, "containers": len(read.Containers) > 0, "init containers": len(read.Others) > 0,
+			"sidecars":         slices.ContainsFunc(read.Containers, func(c workload.Container) bool { return c.IsSidecar }),
+			"actual resources": len(read.Actual) > 0, "deferred": read.Resize.Deferred, "infeasible": read.Resize.Infeasible,
+			"resized": !read.Resized.IsZero(), "said since": !read.Resize.Since.IsZero(),
+			"in progress": read.Resize.InProgress, "failed": read.Resize.Failed, "kills": len(read.Kills) > 0,
+			"ready": read.Ready, "ready since": !read.ReadyChanged.IsZero(), "a process": hasProcess(read),
+		} {
+			seen[what] += map[bool]int{true: 1}[is]
+		}
+	}
+	for what, n := range seen {
+		if n == 0 {
+			t.Errorf("no pod had: %s", what)
+		}
+	}
+}
+
+func hasProcess(pod workload.Pod) bool {
+	for _, run := range pod.Runs {
+		if run.Restarted && !run.Since.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// A cached scaler shares strings and quantities, and means the same.
+func TestACachedScalerSharesWhatIsEqual(t *testing.T) {
+	c := newEncodedCluster(t, 2, 0)
+	first, second := trimmed(t, c.scalerObject("web")), trimmed(t, c.scalerObject("web"))
+	whole := c.scalerObject("web")
+	whole.ManagedFields = nil
+	if diff := cmp.Diff(whole, first); diff != "" {
+		t.Errorf("(-whole +trimmed):\n%s", diff)
+	}
+	for what, pair := range map[string][2]string{
+		"a message":   {first.Status.Conditions[0].Message, second.Status.Conditions[0].Message},
+		"a reason":    {first.Status.Recommendation.ContainerRecommendations[1].Reasons[1].Code, second.Status.Recommendation.ContainerRecommendations[0].Reasons[1].Code},
+		"a container": {first.Status.Decision.Containers[0].ContainerName, second.Status.Recommendation.ContainerRecommendations[0].ContainerName},
+	} {
+		if pair[0] != pair[1] || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
+			t.Errorf("%s is stored twice: %q, %q", what, pair[0], pair[1])
+		}
+	}
+	target := first.Status.Recommendation.ContainerRecommendations[0].Target
+	if target.CPU != first.Status.Decision.Containers[0].Requests.CPU || target.CPU == second.Status.Decision.Containers[0].Requests.CPU {
+		t.Error("quantities are shared in one scaler, and not between two")
+	}
+	if c := first.DeepCopy(); c.Status.Decision.Containers[0].Requests.CPU == c.Status.Recommendation.ContainerRecommendations[0].Target.CPU {
+		t.Error("a copy shares quantities")
+	}
+}
+
+// What is shared is bounded: users can write any message.
+func TestSharedWordsAreBounded(t *testing.T) {
+	w := vocabulary{known: map[string]string{}}
+	for i := range 2 * mostWords {
+		word := fmt.Sprint(i)
+		w.share(&word)
+		if word != fmt.Sprint(i) {
+			t.Fatalf("%d became %q", i, word)
+		}
+	}
+	long := strings.Repeat("a", longestWord+1)
+	w.share(&long)
+	if len(w.known) != mostWords || w.known[long] != "" {
+		t.Errorf("%d words are known", len(w.known))
+	}
+}
