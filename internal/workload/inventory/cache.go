@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -57,9 +58,14 @@ func allIfNone(namespaces []string) []string {
 
 // Start implements cache.Cache.
 func (c *Cache) Start(ctx context.Context) error {
-	go c.Deployments.start(ctx)
-	go c.Pods.start(ctx)
-	return c.Cache.Start(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	var own sync.WaitGroup
+	own.Go(func() { c.Deployments.start(ctx) })
+	own.Go(func() { c.Pods.start(ctx) })
+	err := c.Cache.Start(ctx)
+	stop()
+	own.Wait()
+	return err
 }
 
 // WaitForCacheSync implements cache.Cache.
@@ -109,7 +115,7 @@ func (c *Cache) GetInformer(ctx context.Context, object client.Object, options .
 	return c.Cache.GetInformer(ctx, object, options...)
 }
 
-// deploymentInformer tells of changes of claimed Deployments.
+// deploymentInformer tells of changes of claimed Deployments. A new handler is not told of what is stored already.
 type deploymentInformer struct{ deployments *Deployments }
 
 var errUnsupported = errors.New("not supported for Deployments")

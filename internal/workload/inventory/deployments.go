@@ -43,6 +43,7 @@ type Deployments struct {
 func newDeployments(api client.WithWatch, namespaces ...string) *Deployments {
 	d := &Deployments{api: api, namespaces: allIfNone(namespaces), owner: map[types.NamespacedName]types.UID{}, owned: map[types.UID]map[types.NamespacedName]bool{}}
 	d.objects = newObjects[*deploymentRecord](d.IsClaimed)
+	d.objects.oneEach = true
 	return d
 }
 
@@ -101,8 +102,8 @@ func (d *Deployments) start(ctx context.Context) {
 	var watches sync.WaitGroup
 	for _, namespace := range d.namespaces {
 		f := &feed[*appsv1.Deployment, *deploymentRecord]{
-			objects: d.objects, claims: d, namespace: namespace, oneEach: true,
-			deploymentOf: d.keyOf, read: newDeploymentRecord, changed: d.tell, synced: d.lists.one(),
+			objects: d.objects, claims: d, namespace: namespace,
+			deploymentOf: d.keyOf, read: newDeploymentRecord, changed: d.tell, synced: d.synced(namespace),
 		}
 		watches.Go(func() { f.run(ctx, d.api, func() client.ObjectList { return &appsv1.DeploymentList{} }) })
 	}
@@ -121,7 +122,13 @@ func (d *Deployments) get(ctx context.Context, key types.NamespacedName, out *ap
 	if len(found) == 0 {
 		return apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
 	}
-	return found[len(found)-1].into(out)
+	newest := found[0]
+	for _, other := range found[1:] { // An event of one that was deleted is still to come.
+		if isNewer(other.version(), newest.version()) {
+			newest = other
+		}
+	}
+	return newest.into(out)
 }
 
 // list reads a Deployment live. The operator may list Deployments.
@@ -131,7 +138,6 @@ func (d *Deployments) list(ctx context.Context, key types.NamespacedName) (out [
 		return nil, "", err
 	}
 	for i := range list.Items {
-		d.keyOf(&list.Items[i])
 		out = append(out, newDeploymentRecord(&list.Items[i]))
 	}
 	return out, list.ResourceVersion, nil
@@ -188,11 +194,35 @@ func (d *Deployments) setOwner(key types.NamespacedName, owner types.UID) {
 	d.owned[owner][key], d.owner[key] = true, owner
 }
 
+// synced returns what a watch of the namespace calls after each list. Then each Deployment that a ScaledDeployment
+// controls is stored, or is gone.
+func (d *Deployments) synced(namespace string) func() {
+	first := d.lists.one()
+	return func() {
+		d.mu.Lock()
+		known := slices.Collect(maps.Keys(d.owner))
+		d.mu.Unlock()
+		for _, deployment := range known {
+			if isIn(namespace, deployment) {
+				d.forgetIfGone(deployment)
+			}
+		}
+		first()
+	}
+}
+
+// forgetIfGone forgets the owner of a Deployment that is not stored any more.
+func (d *Deployments) forgetIfGone(deployment types.NamespacedName) {
+	if !d.objects.has(deployment) {
+		d.setOwner(deployment, "")
+		d.Release(deployment)
+	}
+}
+
 // tell calls the handlers after a change. They must not modify the Deployments.
 func (d *Deployments) tell(c change[*deploymentRecord]) {
-	if c.after == nil && c.before != nil {
-		d.setOwner(c.deployment, "")
-		d.Release(c.deployment)
+	if c.after == nil {
+		d.forgetIfGone(c.deployment)
 	}
 	d.mu.Lock()
 	handlers := slices.Clone(d.handlers)

@@ -27,14 +27,8 @@ type feed[O client.Object, T object[T]] struct {
 	deploymentOf func(O) types.NamespacedName
 	read         func(O) T
 	changed      func(change[T])
-	// oneEach says that at most one object belongs to a Deployment: itself.
-	oneEach bool
 	// synced is called after each list.
 	synced func()
-
-	// certain are the Deployments that have been claimed since the list that is under way began, so that
-	// none of their objects was dropped from it.
-	certain map[types.NamespacedName]bool
 }
 
 var _ toolscache.TransformingStore = &feed[*metav1.PartialObjectMetadata, *setRecord]{}
@@ -64,14 +58,11 @@ func (f *feed[O, T]) run(ctx context.Context, api client.WithWatch, newList func
 
 // begin notes which Deployments are claimed when a list begins.
 func (f *feed[O, T]) begin(ctx context.Context) {
-	f.certain = map[types.NamespacedName]bool{}
 	claimed, err := f.claims.AllClaimed(ctx, f.namespace)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list scalers: the pods of each are listed later", "namespace", f.namespace)
 	}
-	for _, deployment := range claimed {
-		f.certain[deployment] = true
-	}
+	f.objects.begin(f.namespace, claimed)
 }
 
 // Transformer implements cache.TransformingStore. It shrinks each object of a list as soon as it arrives.
@@ -83,7 +74,7 @@ func (f *feed[O, T]) Transformer() toolscache.TransformFunc {
 		}
 		deployment := f.deploymentOf(o)
 		if !f.objects.claimed(deployment) {
-			delete(f.certain, deployment)
+			f.objects.doubt(deployment)
 			return dropped, nil
 		}
 		return entry[T]{deployment, f.read(o)}, nil
@@ -106,12 +97,9 @@ func (f *feed[O, T]) Replace(listed []any, version string) error {
 		}
 		if e, isStored := object.(entry[T]); isStored {
 			entries = append(entries, e)
-			if f.oneEach {
-				f.certain[e.deployment] = true
-			}
 		}
 	}
-	f.tellAll(f.objects.replace(f.namespace, entries, version, f.certain))
+	f.tellAll(f.objects.replace(f.namespace, entries, version))
 	f.synced()
 	return nil
 }

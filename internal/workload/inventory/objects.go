@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -29,6 +30,8 @@ type object[T any] interface {
 type objects[T object[T]] struct {
 	// claimed says whether a scaler claims the Deployment.
 	claimed func(types.NamespacedName) bool
+	// oneEach says that at most one object belongs to a Deployment: itself.
+	oneEach bool
 
 	mu     sync.Mutex
 	groups map[types.NamespacedName]*group[T]
@@ -38,6 +41,9 @@ type objects[T object[T]] struct {
 	// deleted, or that belongs to a Deployment that is not claimed. A list may be older than these events.
 	listing int
 	gone    map[types.UID]whereabouts
+	// certain are the Deployments of which the list that a watch begins with has all objects so far. A Deployment is
+	// not certain if an object may have been dropped because it was claimed too late, or adopted meanwhile.
+	certain map[types.NamespacedName]bool
 }
 
 // whereabouts is the Deployment that an object belongs to since a resource version; without a name if
@@ -61,8 +67,8 @@ type group[T object[T]] struct {
 	objects  []T
 }
 
-// change is a change of an object that belongs to a Deployment. before is nil for a new object, after
-// for a deleted one. Both are nil if anything may have changed.
+// change is a change of an object that belongs to a Deployment. before is nil for a new object, after for one that is
+// deleted or not stored any more. Both are nil if anything may have changed.
 type change[T any] struct {
 	deployment    types.NamespacedName
 	before, after T
@@ -75,7 +81,7 @@ type entry[T any] struct {
 }
 
 func newObjects[T object[T]](claimed func(types.NamespacedName) bool) *objects[T] {
-	return &objects[T]{claimed: claimed, groups: map[types.NamespacedName]*group[T]{}, places: map[types.UID]place[T]{}}
+	return &objects[T]{claimed: claimed, groups: map[types.NamespacedName]*group[T]{}, places: map[types.UID]place[T]{}, certain: map[types.NamespacedName]bool{}}
 }
 
 // read returns the objects of a Deployment. It calls list if they are not all known yet; list returns
@@ -84,7 +90,7 @@ func (s *objects[T]) read(deployment types.NamespacedName, list func() ([]T, str
 	s.mu.Lock()
 	g := s.groups[deployment]
 	if g == nil {
-		g = s.group(deployment) // From now on, events are stored.
+		g, _ = s.group(deployment) // From now on, events are stored.
 	}
 	if g != nil && g.complete {
 		defer s.mu.Unlock()
@@ -134,10 +140,11 @@ func (s *objects[T]) leave(uid types.UID, to whereabouts) []change[T] {
 func (s *objects[T]) set(deployment types.NamespacedName, uid types.UID, version string, read func() T) []change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.group(deployment); g != nil {
-		return s.put(g, read())
+	g, dropped := s.group(deployment)
+	if g == nil {
+		return append(dropped, s.leave(uid, whereabouts{deployment, version})...)
 	}
-	return s.leave(uid, whereabouts{deployment, version})
+	return s.put(g, read())
 }
 
 // delete drops an object after its deletion, at a resource version.
@@ -147,24 +154,54 @@ func (s *objects[T]) delete(uid types.UID, version string) []change[T] {
 	return s.leave(uid, whereabouts{version: version})
 }
 
-// replace stores a list of all objects of a namespace, or of all namespaces if it is empty. Of each Deployment
-// in certain, the list has all objects. The list may lack some of other Deployments, which were claimed too
-// late: their groups are dropped.
-func (s *objects[T]) replace(namespace string, listed []entry[T], version string, certain map[types.NamespacedName]bool) (changes []change[T]) {
+// begin notes which Deployments are claimed when a list of a namespace begins; empty is all namespaces.
+func (s *objects[T]) begin(namespace string, claimed []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.certain, func(d types.NamespacedName, _ bool) bool { return isIn(namespace, d) })
+	for _, deployment := range claimed {
+		s.certain[deployment] = true
+	}
+}
+
+// doubt notes that the list that is under way may lack objects of a Deployment.
+func (s *objects[T]) doubt(deployment types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.certain, deployment)
+}
+
+// isIn says whether the Deployment is in the namespace; empty is all namespaces.
+func isIn(namespace string, d types.NamespacedName) bool {
+	return namespace == "" || namespace == d.Namespace
+}
+
+// replace stores a list of all objects of a namespace, or of all namespaces if it is empty. The list may lack objects
+// of Deployments that are not certain: their groups are dropped.
+func (s *objects[T]) replace(namespace string, listed []entry[T], version string) (changes []change[T]) {
 	of := map[types.NamespacedName][]T{}
 	for _, e := range listed {
 		of[e.deployment] = append(of[e.deployment], e.object)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for deployment := range s.groups {
-		if (namespace == "" || namespace == deployment.Namespace) && !certain[deployment] {
-			s.drop(deployment)
-			changes = append(changes, change[T]{deployment: deployment})
+	if s.oneEach {
+		for deployment := range of {
+			s.certain[deployment] = true
 		}
 	}
-	for deployment := range certain {
-		if g := s.group(deployment); g != nil {
+	for deployment := range s.groups {
+		if isIn(namespace, deployment) && !s.certain[deployment] {
+			changes = append(append(changes, s.drop(deployment)...), change[T]{deployment: deployment})
+		}
+	}
+	for deployment := range s.certain {
+		if !isIn(namespace, deployment) {
+			continue
+		}
+		delete(s.certain, deployment)
+		g, dropped := s.group(deployment)
+		if changes = append(changes, dropped...); g != nil {
 			changes = append(changes, s.sync(g, of[deployment], version)...)
 		}
 	}
@@ -185,6 +222,15 @@ func (s *objects[T]) forget(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(deployment)
+	delete(s.certain, deployment)
+}
+
+// has says whether any object of a Deployment is stored.
+func (s *objects[T]) has(deployment types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[deployment]
+	return g != nil && len(g.objects) > 0
 }
 
 // len is the number of objects that are stored.
@@ -194,28 +240,32 @@ func (s *objects[T]) len() int {
 	return len(s.places)
 }
 
-// group is the group of a Deployment; nil if no scaler claims it. Without a claim, what is known is
-// dropped: the event that asks is the first one that is not stored.
-func (s *objects[T]) group(deployment types.NamespacedName) *group[T] {
+// group is the group of a Deployment; nil if nobody claims it. Without a claim, what is known is dropped: the event that
+// asks is the first one that is not stored.
+func (s *objects[T]) group(deployment types.NamespacedName) (_ *group[T], dropped []change[T]) {
 	if !s.claimed(deployment) {
-		s.drop(deployment)
-		return nil
+		return nil, s.drop(deployment)
 	}
 	g := s.groups[deployment]
 	if g == nil {
 		g = &group[T]{deployment: deployment}
 		s.groups[deployment] = g
 	}
-	return g
+	return g, nil
 }
 
-func (s *objects[T]) drop(deployment types.NamespacedName) {
-	if g := s.groups[deployment]; g != nil {
-		for _, o := range g.objects {
-			delete(s.places, o.uid())
-		}
-		delete(s.groups, deployment)
+// drop drops the group of a Deployment.
+func (s *objects[T]) drop(deployment types.NamespacedName) (changes []change[T]) {
+	g := s.groups[deployment]
+	if g == nil {
+		return nil
 	}
+	for _, o := range g.objects {
+		delete(s.places, o.uid())
+		changes = append(changes, change[T]{deployment: deployment, before: o})
+	}
+	delete(s.groups, deployment)
+	return changes
 }
 
 // sync merges a list of all objects of the group with what events have told.

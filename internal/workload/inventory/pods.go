@@ -6,6 +6,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -67,7 +68,8 @@ func (p *Pods) Watch(claims Claims) {
 	p.lists.expect(2 * len(p.namespaces))
 }
 
-// OnChange adds a handler. It is called one event after the other, and must not block.
+// OnChange adds a handler. It may be called several times at once, must not block, and is not told of what is stored
+// already.
 func (p *Pods) OnChange(handler PodHandler) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,6 +80,11 @@ func (p *Pods) OnChange(handler PodHandler) {
 func (p *Pods) Release(deployment types.NamespacedName) {
 	p.sets.release(deployment)
 	p.pods.release(deployment)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isClaimed(deployment) {
+		p.forgetAdopted(deployment)
+	}
 }
 
 // Stored is the number of pods that are stored.
@@ -94,13 +101,13 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 	if err != nil {
 		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
 	}
-	pods, err := p.pods.read(key, func() ([]*podRecord, string, error) { return p.listPods(ctx, d) })
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
-	}
 	own := map[types.UID]bool{}
 	for _, set := range sets {
 		own[set.id] = set.deployment == d.UID
+	}
+	pods, err := p.pods.read(key, func() ([]*podRecord, string, error) { return p.listPods(ctx, d, own) })
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
 	}
 	newest := newestOf(sets, d.UID)
 	var out []workload.Pod
@@ -149,21 +156,22 @@ func (p *Pods) listSets(ctx context.Context, d *appsv1.Deployment) (sets []*setR
 			continue
 		}
 		set := newSetRecord(&list.Items[i])
-		p.setChanged(change[*setRecord]{deployment: key, after: set})
+		p.adopt(key, set)
 		sets = append(sets, set)
 	}
 	return sets, list.ResourceVersion, nil
 }
 
-// listPods lists the pods of a Deployment live, after its ReplicaSets.
-func (p *Pods) listPods(ctx context.Context, d *appsv1.Deployment) (pods []*podRecord, version string, err error) {
+// listPods lists the pods of a Deployment live: those of the ReplicaSets in own, and of any newer one, by its name.
+func (p *Pods) listPods(ctx context.Context, d *appsv1.Deployment, own map[types.UID]bool) (pods []*podRecord, version string, err error) {
 	var list corev1.PodList
 	if err := p.listOf(ctx, d, &list); err != nil {
 		return nil, "", err
 	}
 	for i := range list.Items {
-		if p.deploymentOfPod(&list.Items[i]) == client.ObjectKeyFromObject(d) {
-			pods = append(pods, newPodRecord(&list.Items[i]))
+		pod := &list.Items[i]
+		if owner := replicaSetOf(pod); owner != nil && (own[owner.UID] || p.deploymentOfPod(pod) == client.ObjectKeyFromObject(d)) {
+			pods = append(pods, newPodRecord(pod))
 		}
 	}
 	return pods, list.ResourceVersion, nil
@@ -195,31 +203,46 @@ func (p *Pods) deploymentOfPod(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: name}
 }
 
-// setChanged remembers a ReplicaSet whose name does not tell its Deployment. Events of its pods were dropped
-// until now, so they are listed again.
+// setChanged tells the handlers of a ReplicaSet in which something has changed that is read: its pods may have come
+// before it.
 func (p *Pods) setChanged(c change[*setRecord]) {
+	if c.before != nil && c.after != nil && !c.after.differs(c.before) {
+		return
+	}
 	switch {
-	case c.before == nil && c.after == nil:
-		p.podChanged(change[*podRecord]{deployment: c.deployment})
-	case c.after == nil:
+	case c.after != nil:
+		p.adopt(c.deployment, c.after)
+	case c.before != nil:
 		p.mu.Lock()
 		delete(p.adopted, types.NamespacedName{Namespace: c.deployment.Namespace, Name: c.before.name})
 		p.mu.Unlock()
-	case withoutHash(c.after.name) != c.deployment.Name && p.adopt(c):
-		p.pods.forget(c.deployment)
+	}
+	p.podChanged(change[*podRecord]{deployment: c.deployment})
+}
+
+// adopt remembers a ReplicaSet whose name does not tell its Deployment. Events of its pods were dropped until now, so
+// they are listed again.
+func (p *Pods) adopt(deployment types.NamespacedName, set *setRecord) {
+	if withoutHash(set.name) == deployment.Name {
+		return
+	}
+	key := types.NamespacedName{Namespace: deployment.Namespace, Name: set.name}
+	p.mu.Lock()
+	isNew := p.adopted[key] != deployment.Name && p.isClaimed(deployment)
+	if isNew {
+		p.adopted[key] = deployment.Name
+	}
+	p.mu.Unlock()
+	if isNew {
+		p.pods.forget(deployment)
 	}
 }
 
-// adopt reports whether that is new.
-func (p *Pods) adopt(c change[*setRecord]) bool {
-	set := types.NamespacedName{Namespace: c.deployment.Namespace, Name: c.after.name}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.adopted[set] == c.deployment.Name {
-		return false
-	}
-	p.adopted[set] = c.deployment.Name
-	return true
+// forgetAdopted is called with the lock.
+func (p *Pods) forgetAdopted(deployment types.NamespacedName) {
+	maps.DeleteFunc(p.adopted, func(set types.NamespacedName, name string) bool {
+		return set.Namespace == deployment.Namespace && name == deployment.Name
+	})
 }
 
 // podChanged tells the handlers of a pod in which something has changed that is read.

@@ -137,6 +137,13 @@ func newSetRecord(set *metav1.PartialObjectMetadata) *setRecord {
 	return r
 }
 
+// differs says whether anything that is read has changed. The resource version alone says nothing.
+func (r *setRecord) differs(from *setRecord) bool {
+	a, b := *r, *from
+	a.resourceVersion, b.resourceVersion = "", ""
+	return a != b
+}
+
 func (r *setRecord) uid() types.UID  { return r.id }
 func (r *setRecord) version() string { return r.resourceVersion }
 
