@@ -101,13 +101,18 @@ func (d *Deployments) start(ctx context.Context) {
 	}
 	var watches sync.WaitGroup
 	for _, namespace := range d.namespaces {
-		f := &feed[*appsv1.Deployment, *deploymentRecord]{
-			objects: d.objects, claims: d, namespace: namespace,
-			deploymentOf: d.keyOf, read: newDeploymentRecord, changed: d.tell, synced: d.synced(namespace),
-		}
+		f := d.feed(namespace)
 		watches.Go(func() { f.run(ctx, d.api, func() client.ObjectList { return &appsv1.DeploymentList{} }) })
 	}
 	watches.Wait()
+}
+
+// feed stores the Deployments of a namespace.
+func (d *Deployments) feed(namespace string) *feed[*appsv1.Deployment, *deploymentRecord] {
+	return &feed[*appsv1.Deployment, *deploymentRecord]{
+		objects: d.objects, claims: d, namespace: namespace,
+		deploymentOf: d.keyOf, read: newDeploymentRecord, changed: d.tell, synced: d.synced(namespace),
+	}
 }
 
 // get reads a Deployment. The first time after it is claimed, it is read live.

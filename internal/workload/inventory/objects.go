@@ -64,7 +64,10 @@ type group[T object[T]] struct {
 	deployment types.NamespacedName
 	// complete says that all of them are here, not only those with an event since the claim.
 	complete bool
-	objects  []T
+	// listed is the version of the newest list of all objects: older events have nothing that is not here. It is empty
+	// before the first list.
+	listed  string
+	objects []T
 }
 
 // change is a change of an object that belongs to a Deployment. before is nil for a new object, after for one that is
@@ -124,13 +127,18 @@ func (s *objects[T]) endList() {
 	}
 }
 
-// leave drops an object that is deleted, or belongs to no claimed Deployment.
+// leave drops an object that is deleted, or belongs to no claimed Deployment, unless a newer version is stored.
 func (s *objects[T]) leave(uid types.UID, to whereabouts) []change[T] {
 	if s.listing > 0 {
 		if s.gone == nil {
 			s.gone = map[types.UID]whereabouts{}
 		}
 		s.gone[uid] = to
+	}
+	if at, isStored := s.places[uid]; isStored {
+		if known := at.group.objects[at.index].version(); known != to.version && !isNewer(to.version, known) {
+			return nil
+		}
 	}
 	return s.remove(uid)
 }
@@ -282,11 +290,13 @@ func (s *objects[T]) sync(g *group[T], listed []T, version string) (changes []ch
 	for _, o := range listed {
 		changes = append(changes, s.put(g, o)...)
 	}
-	g.complete = true
+	if g.complete = true; g.listed == "" || isNewer(version, g.listed) {
+		g.listed = version
+	}
 	return changes
 }
 
-// put stores an object in the group, unless a newer version is there.
+// put stores an object in the group, unless a newer version is there, or the object has gone since.
 func (s *objects[T]) put(g *group[T], o T) (changes []change[T]) {
 	if at, isStored := s.places[o.uid()]; isStored {
 		before := at.group.objects[at.index]
@@ -299,6 +309,9 @@ func (s *objects[T]) put(g *group[T], o T) (changes []change[T]) {
 			return []change[T]{{deployment: g.deployment, before: before, after: o}}
 		}
 		changes = s.remove(o.uid()) // It has changed its owner.
+	}
+	if g.listed != "" && !isNewer(o.version(), g.listed) {
+		return changes
 	}
 	if len(g.objects) > 0 {
 		o.share(g.objects[0])

@@ -78,13 +78,17 @@ func (p *Pods) OnChange(handler PodHandler) {
 
 // Release drops what is stored of a Deployment that no scaler claims any more.
 func (p *Pods) Release(deployment types.NamespacedName) {
-	p.sets.release(deployment)
-	p.pods.release(deployment)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.isClaimed(deployment) {
-		p.forgetAdopted(deployment)
+	if p.isClaimed(deployment) {
+		return
 	}
+	p.mu.Lock()
+	maps.DeleteFunc(p.adopted, func(set types.NamespacedName, name string) bool {
+		return set.Namespace == deployment.Namespace && name == deployment.Name
+	})
+	p.mu.Unlock()
+	// After those that were adopted: while a ReplicaSet is stored, its Deployment must be known.
+	p.sets.forget(deployment)
+	p.pods.forget(deployment)
 }
 
 // Stored is the number of pods that are stored.
@@ -97,7 +101,14 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 		return nil, fmt.Errorf("waiting for the pods: %w", err)
 	}
 	key := client.ObjectKeyFromObject(d)
-	sets, err := p.sets.read(key, func() ([]*setRecord, string, error) { return p.listSets(ctx, d) })
+	listed := false
+	sets, err := p.sets.read(key, func() ([]*setRecord, string, error) {
+		listed = true
+		return p.listSets(ctx, d)
+	})
+	if listed {
+		p.Release(key) // The claim may have ended meanwhile, or there is none.
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
 	}
@@ -126,18 +137,22 @@ func (p *Pods) start(ctx context.Context) {
 	}
 	var watches sync.WaitGroup
 	for _, namespace := range p.namespaces {
-		sets := &feed[*metav1.PartialObjectMetadata, *setRecord]{
-			objects: p.sets, claims: p.claims, namespace: namespace,
-			deploymentOf: deploymentOfSet, read: newSetRecord, changed: p.setChanged, synced: p.lists.one(),
-		}
-		pods := &feed[*corev1.Pod, *podRecord]{
-			objects: p.pods, claims: p.claims, namespace: namespace,
-			deploymentOf: p.deploymentOfPod, read: newPodRecord, changed: p.podChanged, synced: p.lists.one(),
-		}
+		sets, pods := p.feeds(namespace)
 		watches.Go(func() { sets.run(ctx, p.api, func() client.ObjectList { return newSetList() }) })
 		watches.Go(func() { pods.run(ctx, p.api, func() client.ObjectList { return &corev1.PodList{} }) })
 	}
 	watches.Wait()
+}
+
+// feeds store the ReplicaSets and the pods of a namespace.
+func (p *Pods) feeds(namespace string) (*feed[*metav1.PartialObjectMetadata, *setRecord], *feed[*corev1.Pod, *podRecord]) {
+	return &feed[*metav1.PartialObjectMetadata, *setRecord]{
+			objects: p.sets, claims: p.claims, namespace: namespace,
+			deploymentOf: deploymentOfSet, read: newSetRecord, changed: p.setChanged, synced: p.lists.one(),
+		}, &feed[*corev1.Pod, *podRecord]{
+			objects: p.pods, claims: p.claims, namespace: namespace,
+			deploymentOf: p.deploymentOfPod, read: newPodRecord, changed: p.podChanged, synced: p.lists.one(),
+		}
 }
 
 func (p *Pods) isClaimed(deployment types.NamespacedName) bool {
@@ -212,6 +227,7 @@ func (p *Pods) setChanged(c change[*setRecord]) {
 	switch {
 	case c.after != nil:
 		p.adopt(c.deployment, c.after)
+		p.Release(c.deployment) // The claim may have ended meanwhile.
 	case c.before != nil:
 		p.mu.Lock()
 		delete(p.adopted, types.NamespacedName{Namespace: c.deployment.Namespace, Name: c.before.name})
@@ -228,21 +244,12 @@ func (p *Pods) adopt(deployment types.NamespacedName, set *setRecord) {
 	}
 	key := types.NamespacedName{Namespace: deployment.Namespace, Name: set.name}
 	p.mu.Lock()
-	isNew := p.adopted[key] != deployment.Name && p.isClaimed(deployment)
-	if isNew {
-		p.adopted[key] = deployment.Name
-	}
+	isNew := p.adopted[key] != deployment.Name
+	p.adopted[key] = deployment.Name
 	p.mu.Unlock()
 	if isNew {
 		p.pods.forget(deployment)
 	}
-}
-
-// forgetAdopted is called with the lock.
-func (p *Pods) forgetAdopted(deployment types.NamespacedName) {
-	maps.DeleteFunc(p.adopted, func(set types.NamespacedName, name string) bool {
-		return set.Namespace == deployment.Namespace && name == deployment.Name
-	})
 }
 
 // podChanged tells the handlers of a pod in which something has changed that is read.
