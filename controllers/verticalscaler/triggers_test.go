@@ -153,6 +153,13 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d4f8c", Controller: ptr.To(true)}}
 	of(pod).Add(pod)
 	next("a new pod", queue.Workload, 1)
+	set := &metav1.PartialObjectMetadata{ObjectMeta: meta("web-5d4f8c")}
+	set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: ptr.To(true)}}
+	of(&appsv1.ReplicaSet{}).Add(set)
+	next("a ReplicaSet that comes after its pod", queue.Workload, 1)
+	set = set.DeepCopy()
+	set.Generation = 2
+	of(&appsv1.ReplicaSet{}).Modify(set) // nothing of it is read that has changed
 	pod = pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	of(pod).Modify(pod)
