@@ -17,13 +17,9 @@ import (
 // reconcile would count its pods wrongly.
 func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
-	cache, ok := p.server.(client.WithWatch)
-	if !ok {
-		t.Fatalf("%T cannot be watched", p.server)
-	}
 	var resized []string
 	var patched client.Patch
-	p.Client = interceptor.NewClient(cache, interceptor.Funcs{
+	p.Client = interceptor.NewClient(p.server, interceptor.Funcs{
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			resized, patched = append(resized, o.GetName()), patch
 			o.SetGeneration(2) // The API server says so, and the cache does not yet.
@@ -38,16 +34,16 @@ func TestAReconcileOnAnOldCacheResizesNothing(t *testing.T) {
 
 	// The cache catches up, and the kubelet has applied the resize.
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: resized[0]}}
-	if err := cache.Patch(t.Context(), pod, patched); err != nil {
+	if err := p.server.Patch(t.Context(), pod, patched); err != nil {
 		t.Fatal(err)
 	}
 	pod.Generation = 2
-	if err := cache.Update(t.Context(), pod); err != nil {
+	if err := p.server.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	pod.Status.ObservedGeneration = 2
 	pod.Status.ContainerStatuses[0].Resources = pod.Spec.Containers[0].Resources.DeepCopy()
-	if err := cache.Status().Update(t.Context(), pod); err != nil {
+	if err := p.server.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := p.reconcile(); err != nil || len(resized) != 2 || resized[0] == resized[1] {

@@ -73,18 +73,19 @@ type api struct {
 	lists func(runtime.Object) toolscache.ListerWatcher
 }
 
-func (a api) of(list client.ObjectList) toolscache.ListerWatcher {
+func (a api) of(list client.ObjectList) toolscache.ListerWatcherWithContext {
+	kind := runtime.Object(&appsv1.ReplicaSet{})
 	switch list.(type) {
 	case *corev1.PodList:
-		return a.lists(&corev1.Pod{})
+		kind = &corev1.Pod{}
 	case *appsv1.DeploymentList:
-		return a.lists(&appsv1.Deployment{})
+		kind = &appsv1.Deployment{}
 	}
-	return a.lists(&appsv1.ReplicaSet{})
+	return toolscache.ToListerWatcherWithContext(a.lists(kind))
 }
 
-func (a api) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	found, err := a.of(list).List(metav1.ListOptions{})
+func (a api) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	found, err := a.of(list).ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -96,10 +97,10 @@ func (a api) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 	return meta.SetList(list, items)
 }
 
-func (a api) Watch(_ context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (a api) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	var o client.ListOptions
 	o.ApplyOptions(options)
-	return a.of(list).Watch(*o.AsListOptions())
+	return a.of(list).WatchWithContext(ctx, *o.AsListOptions())
 }
 
 func (api) IsWatchListSemanticsUnSupported() bool { return true }

@@ -107,7 +107,7 @@ type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // InClass is the queue, for requests of that class. A queue without priorities, as tests have it,
 // stays as it is.
-func InClass(q requests, class Class) requests {
+func InClass(q workqueue.TypedRateLimitingInterface[reconcile.Request], class Class) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
 		return q

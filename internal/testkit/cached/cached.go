@@ -81,9 +81,9 @@ type memory struct {
 	objects []client.Object
 }
 
-func (m memory) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (m memory) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	kinds := map[string]runtime.Object{"*v1.PodList": &corev1.Pod{}, "*v1.DeploymentList": &appsv1.Deployment{}, "*v1.PartialObjectMetadataList": &metav1.PartialObjectMetadata{}}
-	found, err := copies(kinds[fmt.Sprintf("%T", list)], m.objects).List(metav1.ListOptions{})
+	found, err := toolscache.ToListerWatcherWithContext(copies(kinds[fmt.Sprintf("%T", list)], m.objects)).ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}

@@ -146,13 +146,15 @@ func (p *Pods) start(ctx context.Context) {
 
 // feeds store the ReplicaSets and the pods of a namespace.
 func (p *Pods) feeds(namespace string) (*feed[*metav1.PartialObjectMetadata, *setRecord], *feed[*corev1.Pod, *podRecord]) {
-	return &feed[*metav1.PartialObjectMetadata, *setRecord]{
-			objects: p.sets, claims: p.claims, namespace: namespace,
-			deploymentOf: deploymentOfSet, read: newSetRecord, changed: p.setChanged, synced: p.lists.one(),
-		}, &feed[*corev1.Pod, *podRecord]{
-			objects: p.pods, claims: p.claims, namespace: namespace,
-			deploymentOf: p.deploymentOfPod, read: newPodRecord, changed: p.podChanged, synced: p.lists.one(),
-		}
+	sets := &feed[*metav1.PartialObjectMetadata, *setRecord]{
+		objects: p.sets, claims: p.claims, namespace: namespace,
+		deploymentOf: deploymentOfSet, read: newSetRecord, changed: p.setChanged, synced: p.lists.one(),
+	}
+	pods := &feed[*corev1.Pod, *podRecord]{
+		objects: p.pods, claims: p.claims, namespace: namespace,
+		deploymentOf: p.deploymentOfPod, read: newPodRecord, changed: p.podChanged, synced: p.lists.one(),
+	}
+	return sets, pods
 }
 
 func (p *Pods) isClaimed(deployment types.NamespacedName) bool {

@@ -18,7 +18,7 @@ type firstLists struct {
 // expect waits for n watches from now on.
 func (l *firstLists) expect(n int) {
 	l.done = make(chan struct{})
-	l.missing.Store(int32(n)) //nolint:gosec // kinds times namespaces
+	l.missing.Store(int32(n))
 }
 
 // one returns what a watch calls after each list.
