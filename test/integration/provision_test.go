@@ -624,7 +624,7 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 			if selector[1] == "up" {
 				continue // a label of Prometheus itself
 			}
-			series := regexp.MustCompile(`(?m)^` + selector[1] + `\{(.*)\} `).FindStringSubmatch(exposed)
+			series := regexp.MustCompile(`(?m)^` + selector[1] + `(?:\{(.*)\})? `).FindStringSubmatch(exposed)
 			if series == nil {
 				t.Errorf("%s asks for %s, which is not exposed", name, selector[1])
 				continue
