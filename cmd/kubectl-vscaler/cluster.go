@@ -33,7 +33,8 @@ import (
 // cluster is the cluster that kubectl would use. The kubeconfig is read when it is first
 // needed.
 type cluster struct {
-	config clientcmd.ClientConfig
+	config    clientcmd.ClientConfig
+	overrides *clientcmd.ConfigOverrides // by flags
 	// operatorNamespace is where the operator runs; empty if the user does not say.
 	operatorNamespace string
 	time              serverClock
@@ -44,7 +45,7 @@ func newCluster(root *cobra.Command) *cluster {
 	rules, overrides, flags := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{}, root.PersistentFlags()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	c := &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
+	c := &cluster{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides), overrides: overrides}
 	flags.StringVar(&c.operatorNamespace, "operator-namespace", "", "The namespace of the operator, to see whether it runs. By default it is looked for")
 	return c
 }
@@ -56,7 +57,19 @@ func (c *cluster) namespace() (string, error) {
 	if clientcmd.IsEmptyConfig(err) {
 		return metav1.NamespaceDefault, nil
 	}
-	return name, err
+	return name, c.explain(err)
+}
+
+// explain says which context the kubeconfig does not have, if that is the error.
+func (c *cluster) explain(err error) error {
+	if !clientcmd.IsContextNotFound(err) {
+		return err
+	}
+	name := c.overrides.CurrentContext
+	if raw, err := c.config.RawConfig(); err == nil && name == "" {
+		name = raw.CurrentContext
+	}
+	return fmt.Errorf("the kubeconfig has no context %q: see \"kubectl config get-contexts\"", name)
 }
 
 // open creates a client for the few kinds that the plugin reads. They are known in advance, which
@@ -67,7 +80,7 @@ func (c *cluster) open() (client.Client, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no cluster is configured: set KUBECONFIG or --kubeconfig, or create ~/.kube/config")
 	case err != nil:
-		return nil, err
+		return nil, c.explain(err)
 	}
 	// The client's library would print a stack trace into commands that run for more than 30
 	// seconds without a logger. Its errors are returned.

@@ -324,13 +324,13 @@ func (p *past) warnAbout(a answers, containers []sized) {
 	}
 }
 
-func (p *past) explain(err error) error {
+func (o *pastOptions) explain(err error) error {
 	hint := ""
 	var said *prometheus.Error
 	if errors.As(err, &said) && said.Unauthorized {
 		hint = "the credentials were rejected (--prometheus-token-file): "
 	}
-	return fmt.Errorf("asking Prometheus at %s: %s%w", p.address, hint, err)
+	return fmt.Errorf("asking Prometheus at %s: %s%w", o.address, hint, err)
 }
 
 // countsOf lists the points that were not used, by reason.

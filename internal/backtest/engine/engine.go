@@ -74,6 +74,10 @@ type policy struct {
 	// shift is added to all times.
 	shift time.Duration
 
+	// highest are the highest targets of CPU of the last days since the start, of which day is the last.
+	highest [7]int64
+	day     int
+
 	// settled says that the last plan was to do nothing, until wake if that is not zero.
 	settled bool
 	wake    time.Time
@@ -101,11 +105,36 @@ func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
 	}
 	next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params)
+	p.remember(next.Target.CPUMillis, now)
 	if !ok || p.isQuiet(next, now) {
 		return o.Requests, false
 	}
 	p.recommended = &next
 	return p.pass(o.Requests, now)
+}
+
+// Recommend is what to request without a scaler: the highest CPU target of the last seven days, because usage
+// follows days and weeks, but no more than was used, and the memory target, which covers eight days. Targets of
+// the first day have higher margins and count only until another day has begun.
+func (p *policy) Recommend() (quantity.Amounts, bool) {
+	c, ok := recommend.For(p.container.Name, &p.history, p.policy, nil, p.params)
+	if highest := slices.Max(p.highest[:]); highest > 0 {
+		c.Target.CPUMillis = max(min(highest, p.history.CPUPeak()), p.params.MinCPUMillis)
+	}
+	return c.Target, ok
+}
+
+// remember adds a target of CPU to the highest ones.
+func (p *policy) remember(cpu int64, now time.Time) {
+	day := int(now.Sub(p.started) / (24 * time.Hour))
+	if day == 0 {
+		return
+	}
+	for p.day = max(p.day, day-len(p.highest)); p.day < day; p.day++ {
+		p.highest[(p.day+1)%len(p.highest)] = 0
+	}
+	today := &p.highest[day%len(p.highest)]
+	*today = max(*today, cpu)
 }
 
 // isQuiet says that a reconcile would do nothing again. Time alone changes a plan only when its

@@ -103,9 +103,21 @@ func (c *client) query(ctx context.Context, query string, r v1.Range, timeout ti
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c.guard.status = 0
-	// The server's own timeout also ends its work, and comes first. It accepts whole seconds
-	// only.
-	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(max((timeout*9/10).Truncate(time.Second), time.Second)))
+	return c.api.QueryRange(ctx, query, r, v1.WithTimeout(serverTimeout(timeout)))
+}
+
+// instant is query for one moment.
+func (c *client) instant(ctx context.Context, query string, at time.Time, timeout time.Duration) (model.Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c.guard.status = 0
+	value, _, err := c.api.Query(ctx, query, at, v1.WithTimeout(serverTimeout(timeout)))
+	return value, err
+}
+
+// serverTimeout also ends the server's work, and comes first. Prometheus accepts whole seconds only.
+func serverTimeout(timeout time.Duration) time.Duration {
+	return max((timeout * 9 / 10).Truncate(time.Second), time.Second)
 }
 
 // guard adds credentials, rejects redirects, which could leak them, and bounds responses.

@@ -6,9 +6,7 @@ package prometheus
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,10 +67,7 @@ func (s *Source) queriesFor(t Target) (q queries, err error) {
 	pods := regexp.QuoteMeta(t.Deployment) + "-" + hashPattern + "-" + suffixPattern
 	selector := fmt.Sprintf(`namespace=%s,pod=~%s,container=~%s,container!="",container!="POD"`,
 		strconv.Quote(t.Namespace), strconv.Quote(pods), strconv.Quote(strings.Join(containers, "|")))
-	labels := ""
-	for _, name := range slices.Sorted(maps.Keys(s.options.Labels)) {
-		labels += fmt.Sprintf(",%s=%s", name, strconv.Quote(s.options.Labels[name]))
-	}
+	labels := s.labels()
 	selector += labels
 	q = queries{
 		namespace: t.Namespace,

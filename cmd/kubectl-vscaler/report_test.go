@@ -1,0 +1,348 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// deployed is a Deployment of the fleet in these tests, with one container.
+type deployed struct {
+	namespace, name string
+	cores           float64 // used by day, by a pod; at night a tenth of it
+	bytes           float64
+	cpu, memory     string // requested
+	limit           string // of memory
+	replicas        int32
+	noUsage         bool
+}
+
+func (d deployed) pod(i int) string { return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2) }
+
+var deployedFleet = []deployed{
+	{namespace: "bank", name: "api", cores: 0.2, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 3},
+	{namespace: "shop", name: "idle", cpu: "1", memory: "1Gi"},
+	{namespace: "shop", name: "late", cpu: "1", memory: "1Gi", replicas: 1, noUsage: true},
+	{namespace: "shop", name: "web", cores: 0.5, bytes: 200 * mebi, cpu: "250m", memory: "256Mi", limit: "512Mi", replicas: 2},
+	{namespace: "shop", name: "web-with-a-name-that-is-too-long-to-be-found-in-pods", cores: 1, bytes: mebi, cpu: "1", memory: "1Gi", replicas: 1},
+}
+
+var namespacesAsked = regexp.MustCompile(`namespace=~?"([^"]*)"`)
+
+// fleetPrometheus answers like a Prometheus with the usage of the fleet, and with its kube-state-metrics.
+func fleetPrometheus(w http.ResponseWriter, r *http.Request) {
+	query, results := r.FormValue("query"), []string{}
+	isAsked := func(d deployed) bool {
+		asked := namespacesAsked.FindStringSubmatch(query)
+		return asked == nil || strings.Contains("|"+asked[1]+"|", "|"+d.namespace+"|")
+	}
+	if !strings.HasSuffix(r.URL.Path, "query_range") {
+		for _, d := range deployedFleet {
+			add := func(value any, labels ...string) {
+				labels = append(labels, fmt.Sprintf(`"namespace":%q`, d.namespace))
+				results = append(results, fmt.Sprintf(`{"metric":{%s},"value":[0,"%v"]}`, strings.Join(labels, ","), value))
+			}
+			app := []string{fmt.Sprintf(`"pod":%q`, d.pod(0)), `"container":"app"`}
+			switch {
+			case !isAsked(d):
+			case strings.Contains(query, "kube_deployment_spec_replicas"):
+				add(d.replicas, fmt.Sprintf(`"deployment":%q`, d.name))
+			case strings.Contains(query, "kube_pod_container_resource_requests"):
+				cpu, memory := resource.MustParse(d.cpu), resource.MustParse(d.memory)
+				add(cpu.AsApproximateFloat64(), append(app, `"resource":"cpu"`)...)
+				add(memory.AsApproximateFloat64(), append(app, `"resource":"memory"`)...)
+			case strings.Contains(query, "kube_pod_container_resource_limits"):
+				if d.limit != "" {
+					limit := resource.MustParse(d.limit)
+					add(limit.AsApproximateFloat64(), append(app, `"resource":"memory"`)...)
+				}
+			default: // kube_pod_container_info, and whether there is any metric
+				add(1, app...)
+			}
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(results, ","))
+		return
+	}
+	for _, d := range deployedFleet {
+		if !isAsked(d) || d.noUsage {
+			continue
+		}
+		for i := range int(d.replicas) {
+			var points []string
+			for at := number(r, "start"); at <= number(r, "end"); at += number(r, "step") {
+				value := d.bytes
+				if strings.Contains(query, "cpu") {
+					if value = d.cores; at/3600%24 < 6 {
+						value /= 10
+					}
+					value *= 1 + 0.1*math.Sin(float64(at))
+				}
+				points = append(points, fmt.Sprintf(`[%d,"%g"]`, at, value/float64(i+1)))
+			}
+			results = append(results, fmt.Sprintf(`{"metric":{"namespace":%q,"pod":%q,"container":"app"},"values":[%s]}`, d.namespace, d.pod(i), strings.Join(points, ",")))
+		}
+	}
+	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(results, ","))
+}
+
+// newFleetCluster has the same fleet. The pods of web request more than its template.
+func newFleetCluster(t *testing.T) *apiServer {
+	t.Helper()
+	s := newAPIServer(t)
+	page := func(r *http.Request) int { // two objects at a time, whatever is asked for
+		n := 0
+		_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &n) // the first page has none
+		return n
+	}
+	resources := func(d deployed, cpu string) corev1.ResourceRequirements {
+		r := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(d.memory)}}
+		if d.limit != "" {
+			r.Limits = corev1.ResourceList{"memory": resource.MustParse(d.limit)}
+		}
+		return r
+	}
+	deployments := func(namespace string) any {
+		return func(r *http.Request) any {
+			list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
+			all := []appsv1.Deployment{}
+			for _, d := range deployedFleet {
+				if namespace != "" && d.namespace != namespace || strings.Contains(r.URL.Query().Get("labelSelector"), "app=") && "app="+d.name != r.URL.Query().Get("labelSelector") {
+					continue
+				}
+				cpu := d.cpu
+				if d.name == "web" {
+					cpu = "100m"
+				}
+				all = append(all, appsv1.Deployment{
+					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name},
+					Spec: appsv1.DeploymentSpec{Replicas: ptr.To(d.replicas), Template: corev1.PodTemplateSpec{
+						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: resources(d, cpu)}}},
+					}},
+				})
+			}
+			n := page(r)
+			list.Items = all[n:min(n+2, len(all))]
+			if n+2 < len(all) {
+				list.Continue = fmt.Sprint(n + 2)
+			}
+			return list
+		}
+	}
+	pods := func(namespace string) any {
+		return func(r *http.Request) any {
+			list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+			for _, d := range deployedFleet {
+				if d.name != "web" || namespace != "" && d.namespace != namespace {
+					continue
+				}
+				for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
+					list.Items = append(list.Items, corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{
+							Namespace: d.namespace, Name: d.pod(i), Labels: map[string]string{"pod-template-hash": "5d4f8b9c4"},
+							OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: d.name + "-5d4f8b9c4", Controller: ptr.To(true)}},
+						},
+						Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: resources(d, []string{d.cpu, "9"}[i])}}},
+						Status: corev1.PodStatus{Phase: phase},
+					})
+				}
+			}
+			return list
+		}
+	}
+	for path, namespace := range map[string]string{"": "", "/namespaces/shop": "shop", "/namespaces/bank": "bank", "/namespaces/empty": "empty"} {
+		s.set(apps+path+"/deployments", deployments(namespace))
+		s.set("/api/v1"+path+"/pods", pods(namespace))
+	}
+	return s
+}
+
+const reportUntil = "--until=2026-11-23T12:00:00Z"
+
+func reportOf(t *testing.T, args ...string) (report fleet.Report, text string) {
+	t.Helper()
+	out, errOut, code := run(t, nil, append([]string{"report", reportUntil, "-o=json"}, args...)...)
+	if code != 0 || errOut != "" {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report, out
+}
+
+// The report is the same from the cluster and from kube-state-metrics, with any number of workers.
+func TestReport(t *testing.T) {
+	newFleetCluster(t)
+	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
+	report, text := reportOf(t, prometheus, "-A")
+	for name, args := range map[string][]string{"again": {"-A"}, "with one worker": {"-A", "--workers=1"}, "from metrics": {"-A", "--from-metrics"}} {
+		if _, again := reportOf(t, append(args, prometheus)...); again != text {
+			t.Errorf("%s, the report differs:\n%s\nwant\n%s", name, again, text)
+		}
+	}
+
+	api, web := report.Containers[0], report.Containers[1]
+	if len(report.Containers) != 2 || api.Deployment != "api" || web.Deployment != "web" || web.Replicas != 2 {
+		t.Fatalf("containers %+v", report.Containers)
+	}
+	if today := web.Rules[0].Requests(); today != (quantity.Amounts{CPUMillis: 250, MemoryBytes: 256 * mebi}) || web.Rules[0].StarvedPercent < 70 {
+		t.Errorf("today is %+v", web.Rules[0])
+	}
+	var names []string
+	for i, total := range report.Rules {
+		names = append(names, total.Rule)
+		if i > 0 && (total.Cores > 3 || total.GiB > 3) {
+			t.Errorf("%+v is too much", total)
+		}
+	}
+	if got := strings.Join(names, " "); got != "today balanced vpa krr git" || report.Rules[0].Cores != 12.5 || report.Rules[0].GiB != 24.5 {
+		t.Errorf("rules %s, of which today %+v", got, report.Rules[0])
+	}
+	var skipped []string
+	for _, s := range report.Skipped {
+		skipped = append(skipped, s.Deployment[:4]+": "+s.Why)
+	}
+	want := "idle: it has no replicas; late: Prometheus knows no usage of its pods; " +
+		"web-: the name of the Deployment is longer than 46 characters, so its pods' names do not contain it in full"
+	if got := strings.Join(skipped, "; "); got != want {
+		t.Errorf("skipped %s", got)
+	}
+}
+
+func TestReportOfASelection(t *testing.T) {
+	s := newFleetCluster(t)
+	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
+	for args, want := range map[string]string{
+		"":                       "shop/web", // the context's namespace
+		"-n=bank":                "bank/api",
+		"-A -l=app=api":          "bank/api",
+		"-n bank --from-metrics": "bank/api",
+	} {
+		report, _ := reportOf(t, append(strings.Fields(args), prometheus)...)
+		if got := report.Containers[0].Namespace + "/" + report.Containers[0].Deployment; len(report.Containers) != 1 || got != want {
+			t.Errorf("%s: %d containers, first %s", args, len(report.Containers), got)
+		}
+	}
+	if n := s.count(apps + "/namespaces/shop/deployments"); n != 2 {
+		t.Errorf("Deployments were listed %d times, want 2 pages", n)
+	}
+}
+
+func TestReportFormats(t *testing.T) {
+	newFleetCluster(t)
+	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
+	prices := filepath.Join(t.TempDir(), "prices.yaml")
+	if err := os.WriteFile(prices, []byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--prices="+prices, "--profile=Safe,Calm", "--top=1")
+	for _, want := range []string{
+		"2 containers of 2 Deployments, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z\n", "\nsafe ", "\ncalm ", "COST/MONTH EUR",
+		"\nbank        api          app         3      4000m -> ", "\n1 more container with smaller differences: see --top, or --output csv\n",
+	} {
+		if code != 0 || errOut != "" || !strings.Contains(out, want) {
+			t.Errorf("exit code %d: %s: there is no %q in:\n%s", code, errOut, want, out)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "report.csv")
+	if out, errOut, code = run(t, nil, "report", "-A", prometheus, reportUntil, "-o=csv", "--output-file="+file); code != 0 || out+errOut != "" {
+		t.Fatalf("exit code %d: %s%s", code, out, errOut)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), "\nbank,api,app,3,") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestReportRefuses(t *testing.T) {
+	newFleetCluster(t)
+	good := serve(t, fleetPrometheus)
+	without := func(words ...string) string { // a Prometheus that has no metrics with these words
+		return serve(t, func(w http.ResponseWriter, r *http.Request) {
+			for _, word := range words {
+				if strings.Contains(r.FormValue("query"), word) {
+					kind := map[bool]string{true: "matrix", false: "vector"}[strings.HasSuffix(r.URL.Path, "query_range")]
+					fmt.Fprintf(w, `{"status":"success","data":{"resultType":%q,"result":[]}}`, kind)
+					return
+				}
+			}
+			fleetPrometheus(w, r)
+		})
+	}
+	refusing := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	noUsage := without("container_")
+	for args, want := range map[string]struct {
+		message string
+		code    int
+	}{
+		"":                                                                {"no usage to report: set --prometheus", 2},
+		"web --prometheus=" + good:                                        {`unexpected argument "web"`, 2},
+		"--prometheus=ftp://x":                                            {"must be an http or https URL", 2},
+		"--prometheus=" + good + "/?x=1":                                  {"must be a URL without ? and #", 2},
+		"-o=xml --prometheus=" + good:                                     {`--output "xml" is not one of table, csv, json`, 2},
+		"--profile=Bold --prometheus=" + good:                             {`--profile "Bold" is not one of Balanced, Frugal, Safe, Calm`, 2},
+		"--profile=Safe,Safe --prometheus=" + good:                        {"--profile names Safe twice", 2},
+		"--until=yesterday --prometheus=" + good:                          {`--until "yesterday" is not like 2026-11-23T12:00:00Z`, 2},
+		"--since=1h --prometheus=" + good:                                 {"--since 1h0m0s is not longer than --warm-up 72h0m0s: nothing would be measured", 2},
+		"--since=9999h --prometheus=" + good:                              {"--since must be from two steps to 2160h0m0s", 2},
+		"--step=1s --prometheus=" + good:                                  {"--step must be from 1m to 1h, in whole seconds", 2},
+		"--warm-up=-1h --prometheus=" + good:                              {"--warm-up must be from 0 to", 2},
+		"--top=-1 --prometheus=" + good:                                   {"--top and --workers must not be negative", 2},
+		"-l=a=b=c --prometheus=" + good:                                   {"--selector: ", 2},
+		"-l=a=b --from-metrics --prometheus=" + good:                      {"--selector cannot be combined with --from-metrics: the labels of Deployments are only in the cluster", 2},
+		"--prices=" + folder + "/none --prometheus=" + good:               {"reading --prices: open ", 1},
+		"--prices=" + file("keys", "cpu: 1") + " --prometheus=" + good:    {`unknown field "cpu": the keys are currency, cpuCoreHour and memoryGiBHour`, 1},
+		"--context=none --prometheus=" + good:                             {`the kubeconfig has no context "none": see "kubectl config get-contexts"`, 1},
+		"-n=empty --prometheus=" + good:                                   {"no Deployment selected: there is none in namespace empty", 1},
+		"-A -l=app=none --prometheus=" + good:                             {"no Deployment selected: there is none in any namespace with the labels app=none", 1},
+		"-n=none --prometheus=" + good:                                    {"listing pods: ", 1},
+		"-A --prometheus=" + noUsage:                                      {"Prometheus at " + noUsage + " has no cAdvisor metrics (container_cpu_usage_seconds_total) at 2026-11-23T12:00:00Z: it must scrape the kubelets' /metrics/cadvisor", 1},
+		"-A --prometheus=" + without("working_set"):                       {"has no cAdvisor metrics (container_memory_working_set_bytes) at", 1},
+		"-A --prometheus=" + without("rate("):                             {"has cAdvisor metrics, but not enough of the 3 containers of the selected Deployments since 2026-11-15T12:00:00Z: Prometheus knows no usage of its pods; its usage is not longer than the warm-up of 72h0m0s (see --since, --until and --prometheus-label)", 1},
+		"-A --from-metrics --prometheus=" + without("kube_"):              {"has no metrics of kube-state-metrics (kube_deployment_spec_replicas) at 2026-11-23T12:00:00Z: omit --from-metrics to read Deployments from the cluster", 1},
+		"-A --from-metrics --prometheus=" + without("_info"):              {"has no metrics of kube-state-metrics (kube_pod_container_info) at", 1},
+		"-n=empty --from-metrics --prometheus=" + good:                    {"no Deployment selected: there is none in namespace empty", 1},
+		"-A --prometheus=" + refusing:                                     {"the credentials were rejected (--prometheus-token-file)", 1},
+		"-A --from-metrics --prometheus=" + refusing:                      {"the credentials were rejected (--prometheus-token-file)", 1},
+		"-A -o=csv --output-file=" + folder + "/a/b --prometheus=" + good: {"no such file or directory", 1},
+	} {
+		all := append([]string{"report"}, strings.Fields(args)...)
+		if !strings.Contains(args, "--until") {
+			all = append(all, reportUntil)
+		}
+		out, errOut, code := run(t, nil, all...)
+		if out != "" || code != want.code || !strings.Contains(errOut, want.message) {
+			t.Errorf("report %s: exit code %d: %s\n%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
+		}
+	}
+	withoutCluster(t)
+	if _, errOut, code := run(t, nil, "report", "--prometheus="+good); code != 1 || !strings.Contains(errOut, "reading Deployments from the cluster (or set --from-metrics): no cluster is configured") {
+		t.Errorf("without a cluster: exit code %d: %s", code, errOut)
+	}
+}

@@ -1,0 +1,402 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage/prometheus"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
+)
+
+const (
+	// pageSize is the number of objects in one response of the API server.
+	pageSize = 500
+	// containersAtOnce is about how many containers are read at once. A namespace is never split.
+	containersAtOnce = 500
+	// namespacesAtOnce limits the length of a query.
+	namespacesAtOnce = 100
+)
+
+// selection says which Deployments to report.
+type selection struct {
+	namespace string // empty for all
+	labels    labels.Selector
+}
+
+func (s selection) String() string {
+	where := "in namespace " + s.namespace
+	if s.namespace == metav1.NamespaceAll {
+		where = "in any namespace"
+	}
+	if s.labels != nil && !s.labels.Empty() {
+		where += " with the labels " + s.labels.String()
+	}
+	return where
+}
+
+// reporter reads what is deployed and its usage, and replays it.
+type reporter struct {
+	past        *pastOptions
+	cluster     *cluster // nil to read kube-state-metrics instead
+	options     fleet.Options
+	selection   selection
+	from, until time.Time
+	workers     int
+	say         func(string) // shows progress
+	warn        func(string)
+
+	skipped []fleet.Skipped
+}
+
+// report reads the usage of some namespaces while it replays that of those before, and keeps neither.
+func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
+	source, err := r.past.source()
+	if err != nil {
+		return nil, err
+	}
+	containers, err := r.inventory(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	containers = r.readable(containers)
+	before := len(r.skipped)
+	var (
+		parts   = partsOf(containers)
+		read    = make(chan part)
+		rows    []fleet.Row
+		refused = map[usage.Refusal]int{}
+		mutex   sync.Mutex // of say and warn
+		done    int
+	)
+	group, both := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(read)
+		for _, p := range parts {
+			usage, err := source.Fleet(both, p.namespaces, r.from, r.until, p.has, func(until time.Time) {
+				mutex.Lock()
+				defer mutex.Unlock()
+				r.say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done, len(containers)))
+			})
+			if err != nil {
+				return r.past.explain(err)
+			}
+			p.usage = usage
+			select {
+			case read <- p:
+			case <-both.Done():
+				return both.Err()
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		for p := range read {
+			rows = append(rows, r.evaluate(p)...)
+			mutex.Lock()
+			done += len(p.containers)
+			for why, n := range p.usage.Refused {
+				refused[why] += n
+			}
+			for _, warning := range p.usage.Warnings {
+				r.warn("Prometheus: " + warning)
+			}
+			mutex.Unlock()
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if len(refused) > 0 {
+		r.warn("some points from Prometheus could not be used" + countsOf(refused))
+	}
+	if len(rows) == 0 {
+		return nil, r.nothing(ctx, source, len(containers), r.skipped[before:])
+	}
+	return fleet.New(rows, r.skipped, r.from, r.until, r.options), nil
+}
+
+// part are containers that are read together: all of some namespaces.
+type part struct {
+	namespaces []string
+	containers map[prometheus.FleetContainer]fleet.Container
+	usage      *prometheus.Fleet
+}
+
+func (p part) has(c prometheus.FleetContainer) bool {
+	_, has := p.containers[c]
+	return has
+}
+
+func keyOf(c fleet.Container) prometheus.FleetContainer {
+	return prometheus.FleetContainer{Namespace: c.Namespace, Deployment: c.Deployment, Container: c.Name}
+}
+
+// partsOf splits containers, which are sorted by namespace.
+func partsOf(containers []fleet.Container) (parts []part) {
+	for _, c := range containers {
+		last := len(parts) - 1
+		isNew := last < 0 || parts[last].namespaces[len(parts[last].namespaces)-1] != c.Namespace
+		if isNew && (last < 0 || len(parts[last].containers) >= containersAtOnce || len(parts[last].namespaces) >= namespacesAtOnce) {
+			parts = append(parts, part{containers: map[prometheus.FleetContainer]fleet.Container{}})
+			last++
+		}
+		if isNew {
+			parts[last].namespaces = append(parts[last].namespaces, c.Namespace)
+		}
+		parts[last].containers[keyOf(c)] = c
+	}
+	return parts
+}
+
+// evaluate replays the usage of a part, with several containers at the same time.
+func (r *reporter) evaluate(p part) (rows []fleet.Row) {
+	jobs := make(chan fleet.Container)
+	var (
+		group sync.WaitGroup
+		mutex sync.Mutex
+	)
+	workers := r.workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	for range workers {
+		group.Go(func() {
+			for c := range jobs {
+				row, why := r.row(c, p.usage.Usage[keyOf(c)])
+				mutex.Lock()
+				if why == "" {
+					rows = append(rows, row)
+				} else {
+					r.skip(c, why)
+				}
+				mutex.Unlock()
+			}
+		})
+	}
+	for _, c := range p.containers {
+		jobs <- c
+	}
+	close(jobs)
+	group.Wait()
+	return rows
+}
+
+// row is the result for one container, or why there is none.
+func (r *reporter) row(c fleet.Container, used *prometheus.FleetUsage) (row fleet.Row, why string) {
+	if used == nil {
+		return row, "Prometheus knows no usage of its pods"
+	}
+	row, ok := r.options.Evaluate(c, samplesOf(used.CPUMillis, used.MemoryBytes, used.First, r.options.Step))
+	if !ok {
+		return row, fmt.Sprintf("its usage is not longer than the warm-up of %s", r.options.WarmUp)
+	}
+	return row, ""
+}
+
+func (r *reporter) skip(c fleet.Container, why string) {
+	r.skipped = append(r.skipped, fleet.Skipped{Namespace: c.Namespace, Deployment: c.Deployment, Container: c.Name, Why: why})
+}
+
+// readable leaves out containers without pods, and those whose pods cannot be found by name.
+func (r *reporter) readable(all []fleet.Container) (containers []fleet.Container) {
+	for _, c := range all {
+		switch {
+		case c.Replicas == 0:
+			r.skip(c, "it has no replicas")
+		case len(c.Deployment) > prometheus.LongestDeployment:
+			r.skip(c, fmt.Sprintf("the name of the Deployment is longer than %d characters, so its pods' names do not contain it in full", prometheus.LongestDeployment))
+		default:
+			containers = append(containers, c)
+		}
+	}
+	return containers
+}
+
+// nothing says why no container can be reported: because of what was skipped of those that were asked for.
+func (r *reporter) nothing(ctx context.Context, source *prometheus.Source, asked int, skipped []fleet.Skipped) error {
+	if asked == 0 {
+		return fmt.Errorf("none of the selected Deployments can be reported: %s", r.skipped[0].Why)
+	}
+	for _, metric := range []string{prometheus.CPUMetric, prometheus.MemoryMetric} {
+		has, err := source.Has(ctx, metric, r.until)
+		switch {
+		case err != nil:
+			return r.past.explain(err)
+		case !has:
+			return fmt.Errorf("Prometheus at %s has no cAdvisor metrics (%s) at %s: it must scrape the kubelets' /metrics/cadvisor", //nolint:staticcheck // a name
+				r.past.address, metric, r.until.UTC().Format(time.RFC3339))
+		}
+	}
+	why := map[string]bool{}
+	for _, s := range skipped {
+		why[s.Why] = true
+	}
+	return fmt.Errorf("Prometheus at %s has cAdvisor metrics, but not enough of the %d containers of the selected Deployments since %s: %s (see --since, --until and --prometheus-label)", //nolint:staticcheck // a name
+		r.past.address, asked, r.from.UTC().Format(time.RFC3339), strings.Join(slices.Sorted(maps.Keys(why)), "; "))
+}
+
+// inventory are the containers of the selected Deployments, sorted, at least one.
+func (r *reporter) inventory(ctx context.Context, source *prometheus.Source) (all []fleet.Container, err error) {
+	if r.cluster == nil {
+		all, err = r.fromMetrics(ctx, source)
+	} else {
+		all, err = r.fromCluster(ctx)
+	}
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("no Deployment selected: there is none %s", r.selection)
+	}
+	return all, err
+}
+
+func (r *reporter) fromMetrics(ctx context.Context, source *prometheus.Source) (all []fleet.Container, err error) {
+	r.say("Reading Deployments from kube-state-metrics")
+	var namespaces []string
+	if r.selection.namespace != metav1.NamespaceAll {
+		namespaces = []string{r.selection.namespace}
+	}
+	sizes, err := source.Inventory(ctx, namespaces, r.until)
+	if err != nil {
+		return nil, r.past.explain(err)
+	}
+	for _, s := range sizes {
+		all = append(all, fleet.Container{
+			Namespace: s.Namespace, Deployment: s.Deployment, Name: s.Container, Replicas: s.Replicas, Requests: s.Requests, Limits: s.Limits,
+		})
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	for _, metric := range []string{prometheus.DeploymentMetric, prometheus.ContainerMetric} {
+		has, err := source.Has(ctx, metric, r.until)
+		switch {
+		case err != nil:
+			return nil, r.past.explain(err)
+		case !has:
+			return nil, fmt.Errorf("Prometheus at %s has no metrics of kube-state-metrics (%s) at %s: omit --from-metrics to read Deployments from the cluster", //nolint:staticcheck // a name
+				r.past.address, metric, r.until.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil, nil
+}
+
+func (r *reporter) fromCluster(ctx context.Context) (all []fleet.Container, err error) {
+	r.say("Reading Deployments and pods from the cluster")
+	c, err := r.cluster.open()
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployments from the cluster (or set --from-metrics): %w", err)
+	}
+	running, err := r.pods(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	err = pages(func(page ...client.ListOption) (string, error) {
+		var list appsv1.DeploymentList
+		if err := c.List(ctx, &list, append(page, client.InNamespace(r.selection.namespace), client.MatchingLabelsSelector{Selector: r.selection.labels})...); err != nil {
+			return "", fmt.Errorf("listing Deployments: %w", err)
+		}
+		for i := range list.Items {
+			all = append(all, r.containersOf(workload.ReadDeployment(&list.Items[i]), running)...)
+		}
+		return list.Continue, nil
+	})
+	slices.SortFunc(all, func(a, b fleet.Container) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
+	})
+	return all, err
+}
+
+// containersOf are the containers of a Deployment, with the sizes of running pods or else of the template.
+func (r *reporter) containersOf(d workload.Deployment, running map[podKey]workload.Container) (all []fleet.Container) {
+	for _, template := range d.Containers {
+		size, isRunning := running[podKey{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, template.Name}]
+		if !isRunning {
+			size = sizeOf(template)
+		}
+		c := fleet.Container{
+			Namespace: d.Namespace, Deployment: d.Name, Name: template.Name, Replicas: int(d.Replicas), Requests: size.Requests, Limits: size.Limits,
+		}
+		if size.Unreadable {
+			r.skip(c, "it has a request or limit that is out of range")
+			continue
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// podKey names a container of the pods of a Deployment.
+type podKey struct {
+	types.NamespacedName
+	container string
+}
+
+// pods are the sizes of the containers of running pods: the largest of any pod of a Deployment.
+func (r *reporter) pods(ctx context.Context, c client.Client) (map[podKey]workload.Container, error) {
+	sizes := map[podKey]workload.Container{}
+	err := pages(func(page ...client.ListOption) (string, error) {
+		var list corev1.PodList
+		if err := c.List(ctx, &list, append(page, client.InNamespace(r.selection.namespace))...); err != nil {
+			return "", fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range list.Items {
+			of := types.NamespacedName{Namespace: list.Items[i].Namespace, Name: deploymentOfPod(&list.Items[i])}
+			pod := workload.ReadPod(&list.Items[i], true)
+			if of.Name == "" || pod.Terminating || pod.Ended {
+				continue
+			}
+			for _, container := range pod.Containers {
+				key := podKey{of, container.Name}
+				sizes[key] = largest(sizes[key], sizeOf(container))
+			}
+		}
+		return list.Continue, nil
+	})
+	return sizes, err
+}
+
+// sizeOf is what a container declares, with the requests that follow from limits.
+func sizeOf(c workload.Container) workload.Container {
+	c.Requests.CPUMillis = cmp.Or(c.Requests.CPUMillis, c.Limits.CPUMillis)
+	c.Requests.MemoryBytes = cmp.Or(c.Requests.MemoryBytes, c.Limits.MemoryBytes)
+	return c
+}
+
+func largest(a, b workload.Container) workload.Container {
+	most := func(a, b quantity.Amounts) quantity.Amounts {
+		return quantity.Amounts{CPUMillis: max(a.CPUMillis, b.CPUMillis), MemoryBytes: max(a.MemoryBytes, b.MemoryBytes)}
+	}
+	b.Requests, b.Limits, b.Unreadable = most(a.Requests, b.Requests), most(a.Limits, b.Limits), a.Unreadable || b.Unreadable
+	return b
+}
+
+// pages calls list for each page of objects, with the options to get it. It returns where the next page begins.
+func pages(list func(page ...client.ListOption) (next string, err error)) error {
+	for next := ""; ; {
+		var err error
+		if next, err = list(client.Limit(pageSize), client.Continue(next)); err != nil || next == "" {
+			return err
+		}
+	}
+}

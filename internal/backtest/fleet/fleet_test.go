@@ -1,0 +1,260 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/krr"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/vpa"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/traces"
+)
+
+const (
+	mebi = 1 << 20
+	gibi = 1 << 30
+	day  = 24 * time.Hour
+)
+
+var options = fleet.Options{Rules: []backtest.Rule{engine.Rule(), vpa.Rule(), krr.Rule()}, Step: 5 * time.Minute, WarmUp: 3 * day}
+
+func container(name string, requests, limits quantity.Amounts) fleet.Container {
+	return fleet.Container{Namespace: "shop", Deployment: "web", Name: name, Replicas: 2, Requests: requests, Limits: limits}
+}
+
+func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
+	t.Helper()
+	i := slices.IndexFunc(row.Rules, func(r fleet.Result) bool { return r.Rule == rule })
+	if i < 0 {
+		t.Fatalf("there is no rule %s", rule)
+	}
+	return row.Rules[i]
+}
+
+// What is recommended for Git is the same before and after it was applied, whatever was requested before.
+func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
+	for _, kind := range traces.Names() {
+		usage := traces.One(kind, 8*day, 5*time.Minute).Samples
+		var first quantity.Amounts
+		for name, c := range map[string]fleet.Container{
+			"much":     container("app", quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}, quantity.Amounts{}),
+			"little":   container("app", quantity.Amounts{CPUMillis: 20, MemoryBytes: 64 * mebi}, quantity.Amounts{}),
+			"a limit":  container("app", quantity.Amounts{CPUMillis: 20, MemoryBytes: 64 * mebi}, quantity.Amounts{MemoryBytes: 200 * mebi}),
+			"none":     container("app", quantity.Amounts{}, quantity.Amounts{}),
+			"as first": container("app", first, first),
+		} {
+			row, ok := options.Evaluate(c, usage)
+			if !ok {
+				t.Fatalf("%s, %s: nothing is recommended", kind, name)
+			}
+			if first == (quantity.Amounts{}) {
+				first = row.Git()
+			}
+			if row.Git() != first || first.CPUMillis == 0 || first.MemoryBytes == 0 {
+				t.Errorf("%s, %s: %+v, and before %+v", kind, name, row.Git(), first)
+			}
+			if git := of(t, row, fleet.Git); git.StarvedPercent > 10 || git.OOMDays > 0 {
+				t.Errorf("%s, %s: what is written to Git does harm: %+v", kind, name, git)
+			}
+		}
+	}
+}
+
+func TestEvaluate(t *testing.T) {
+	const samples = 8 * 288
+	usage := make([]backtest.Sample, samples)
+	for i := range usage {
+		usage[i] = backtest.Sample{At: traces.Monday.Unix() + int64(i)*300, CPUMillis: 200, MemoryBytes: 500 * mebi}
+	}
+	usage[samples-100].MemoryBytes = 700 * mebi // a peak of one interval, after the warm-up
+
+	row, ok := options.Evaluate(container("app", quantity.Amounts{CPUMillis: 1000, MemoryBytes: 400 * mebi}, quantity.Amounts{}), usage)
+	if !ok {
+		t.Fatal("nothing is recommended")
+	}
+	today := of(t, row, fleet.Today)
+	if today.CPUMillicores != 1000 || today.MemoryBytes != 400*mebi || today.StarvedPercent != 0 || today.OOMDays != 0 || today.CostPerMonth != nil {
+		t.Errorf("without a limit, nothing is killed today: %+v", today)
+	}
+	if ours := of(t, row, "verticalscaler"); ours.CPUMillicores < 190 || ours.CPUMillicores > 300 || ours.OOMDays > 1 || row.Days != 5 {
+		t.Errorf("ours is %+v of %d days", ours, row.Days)
+	}
+	if git := of(t, row, fleet.Git); git.CPUMillicores != 200 || git.MemoryBytes < 700*mebi || git.MemoryBytes > 900*mebi || git.StarvedPercent != 0 || git.OOMDays != 0 || git.ResizesPerDay != 0 {
+		t.Errorf("for Git: %+v", git)
+	}
+
+	row, _ = options.Evaluate(container("app", quantity.Amounts{CPUMillis: 100, MemoryBytes: 400 * mebi}, quantity.Amounts{MemoryBytes: 600 * mebi}), usage)
+	if today := of(t, row, fleet.Today); today.StarvedPercent != 100 || today.OOMDays != 1 {
+		t.Errorf("a limit below the peak: %+v", today)
+	}
+	row, _ = options.Evaluate(container("app", quantity.Amounts{}, quantity.Amounts{}), usage)
+	if today := of(t, row, fleet.Today); today.StarvedPercent != 100 || today.CPUMillicores != 0 {
+		t.Errorf("without requests: %+v", today)
+	}
+	for _, n := range []int{0, 1, 3 * 288} {
+		if _, ok := options.Evaluate(container("app", quantity.Amounts{}, quantity.Amounts{}), usage[:n]); ok {
+			t.Errorf("%d intervals are enough", n)
+		}
+	}
+}
+
+// made is a row of known results, for what is written.
+func made(namespace, deployment string, replicas int, difference float64, cost bool) fleet.Row {
+	result := func(rule string, cpu, memory int64, starved float64, kills int, resizes float64) fleet.Result {
+		r := fleet.Result{Rule: rule, CPUMillicores: cpu, MemoryBytes: memory, StarvedPercent: starved, OOMDays: kills, ResizesPerDay: resizes}
+		if cost {
+			price := float64(cpu) / 100
+			r.CostPerMonth = &price
+		}
+		return r
+	}
+	return fleet.Row{
+		Container:  fleet.Container{Namespace: namespace, Deployment: deployment, Name: "app", Replicas: replicas},
+		Difference: difference, Days: 6,
+		Rules: []fleet.Result{
+			result(fleet.Today, 1000, 0, 12.5, 1, 0), result("balanced", 300, 500*mebi, 0.5, 0, 4), result("vpa", 400, 600*mebi, 2, 2, 2),
+			result(fleet.Git, 450, 700*mebi, 0, 0, 0),
+		},
+	}
+}
+
+func report(prices *fleet.Prices) *fleet.Report {
+	until := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	rows := []fleet.Row{made("shop", "web", 1, 0.5, prices != nil), made("bank", "api", 10, 7, prices != nil), made("bank", "cache", 1, 0.5, prices != nil)}
+	var skipped []fleet.Skipped
+	for _, name := range []string{"e", "d", "c", "b", "a"} {
+		skipped = append(skipped, fleet.Skipped{Namespace: "shop", Deployment: name, Container: "app", Why: "it has no replicas"})
+	}
+	skipped = append(skipped, fleet.Skipped{Namespace: "shop", Deployment: "new", Container: "app", Why: "Prometheus knows no usage of its pods"})
+	return fleet.New(rows, skipped, until.Add(-8*day), until, fleet.Options{
+		Rules: []backtest.Rule{{Name: "balanced", About: "about balanced"}, {Name: "vpa", About: "about vpa"}}, Step: 5 * time.Minute, WarmUp: 3 * day, Prices: prices,
+	})
+}
+
+func TestTable(t *testing.T) {
+	var got strings.Builder
+	if err := report(nil).WriteTable(&got, 2); err != nil {
+		t.Fatal(err)
+	}
+	want := `3 containers of 3 Deployments, by usage from 2026-11-15T12:00:00Z to 2026-11-23T12:00:00Z
+
+RULE       CORES   GIB     CPU VS TODAY   MEMORY VS TODAY   STARVED   OOM DAYS   RESIZES/DAY
+today      12.00   0.000   0%             -                 12.50%    3 of 18    0.00
+balanced   3.600   5.859   -70.0%         -                 0.50%     0 of 18    4.00
+vpa        4.800   7.031   -60.0%         -                 2.00%     6 of 18    2.00
+git        5.400   8.203   -55.0%         -                 0.00%     0 of 18    0.00
+
+NAMESPACE   DEPLOYMENT   CONTAINER   PODS   CPU             MEMORY          VPA          GIT          STARVED         OOM DAYS
+bank        api          app         10     1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
+bank        cache        app         1      1000m -> 300m   none -> 500Mi   400m 600Mi   450m 700Mi   12.5% -> 0.5%   1 -> 0
+
+1 more container with smaller differences: see --top, or --output csv
+
+Skipped, because Prometheus knows no usage of its pods: shop/new/app
+
+Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 more
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got.Reset()
+	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteTable(&got, 0); err != nil {
+		t.Fatal(err)
+	}
+	if text := got.String(); !strings.Contains(text, "COST/MONTH EUR") || !strings.Contains(text, "today      12.00   0.000   87.60 ") || strings.Contains(text, "cache") {
+		t.Errorf("with prices, and without containers:\n%s", text)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	var got strings.Builder
+	if err := report(&fleet.Prices{Currency: "EUR", CPUCoreHour: 0.01}).WriteCSV(&got); err != nil {
+		t.Fatal(err)
+	}
+	want := `namespace,deployment,container,replicas,difference,days,today_cpu_millicores,today_memory_bytes,today_cost_per_month,today_starved_percent,today_oom_days,today_resizes_per_day,balanced_cpu_millicores,balanced_memory_bytes,balanced_cost_per_month,balanced_starved_percent,balanced_oom_days,balanced_resizes_per_day,vpa_cpu_millicores,vpa_memory_bytes,vpa_cost_per_month,vpa_starved_percent,vpa_oom_days,vpa_resizes_per_day,git_cpu_millicores,git_memory_bytes,git_cost_per_month,git_starved_percent,git_oom_days,git_resizes_per_day
+bank,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+bank,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+shop,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var got bytes.Buffer
+	if err := report(nil).WriteJSON(&got); err != nil {
+		t.Fatal(err)
+	}
+	var read fleet.Report
+	decoder := json.NewDecoder(&got)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Deployments != 3 || read.ContainerDays != 18 || len(read.Rules) != 4 || read.Rules[1].Cores != 3.6 || len(read.Skipped) != 6 ||
+		read.Containers[0].Rules[2].Requests() != (quantity.Amounts{CPUMillis: 400, MemoryBytes: 600 * mebi}) {
+		t.Errorf("read back: %+v", read)
+	}
+}
+
+// The order is by what the difference costs.
+func TestPricesWeighTheDifference(t *testing.T) {
+	usage := traces.One("diurnal", 6*day, 5*time.Minute).Samples
+	cpu := container("cpu", quantity.Amounts{CPUMillis: 10_000, MemoryBytes: gibi}, quantity.Amounts{})
+	memory := container("memory", quantity.Amounts{CPUMillis: 500, MemoryBytes: 20 * gibi}, quantity.Amounts{})
+	for name, c := range map[string]struct {
+		prices *fleet.Prices
+		first  string
+	}{
+		"none":       {nil, "cpu"},
+		"of CPU":     {&fleet.Prices{CPUCoreHour: 1}, "cpu"},
+		"of memory":  {&fleet.Prices{MemoryGiBHour: 1}, "memory"},
+		"like a GiB": {&fleet.Prices{CPUCoreHour: 1, MemoryGiBHour: 1}, "memory"},
+	} {
+		o := options
+		o.Prices = c.prices
+		var rows []fleet.Row
+		for _, one := range []fleet.Container{cpu, memory} {
+			row, _ := o.Evaluate(one, usage)
+			rows = append(rows, row)
+		}
+		if first := fleet.New(rows, nil, traces.Monday, traces.Monday.Add(6*day), o).Containers[0]; first.Name != c.first {
+			t.Errorf("with prices %s, %s comes first", name, first.Name)
+		}
+	}
+}
+
+func TestReadPrices(t *testing.T) {
+	p, err := fleet.ReadPrices([]byte("currency: EUR\ncpuCoreHour: 0.03\nmemoryGiBHour: 0.004\n"))
+	if err != nil || *p != (fleet.Prices{Currency: "EUR", CPUCoreHour: 0.03, MemoryGiBHour: 0.004}) {
+		t.Errorf("read %+v, %v", p, err)
+	}
+	for text, want := range map[string]string{
+		"cpuCoreHours: 1":                  `unknown field "cpuCoreHours": the keys are currency, cpuCoreHour and memoryGiBHour`,
+		"cpuCoreHour: 1\ncpuCoreHour: 2":   `key "cpuCoreHour" already set in map`,
+		"cpuCoreHour: cheap":               "cannot unmarshal string into Go",
+		"cpuCoreHour: -1":                  "cpuCoreHour must be from 0 to 1e+06",
+		"memoryGiBHour: 1e9":               "memoryGiBHour must be from 0 to 1e+06",
+		"currency: EUR":                    "cpuCoreHour and memoryGiBHour are both 0",
+		"":                                 "both 0",
+		"[1, 2]":                           "cannot unmarshal array",
+		"cpuCoreHour: 1\n\tmemoryGiBHour:": "yaml: line 2",
+	} {
+		if _, err := fleet.ReadPrices([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %s", text, err, want)
+		}
+	}
+}

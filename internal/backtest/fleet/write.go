@@ -1,0 +1,221 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// WriteJSON writes the report in JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// WriteCSV writes a line for each container, with columns for each rule.
+func (r *Report) WriteCSV(w io.Writer) error {
+	header := []string{"namespace", "deployment", "container", "replicas", "difference", "days"}
+	for _, rule := range r.Rules {
+		for _, column := range []string{"cpu_millicores", "memory_bytes", "cost_per_month", "starved_percent", "oom_days", "resizes_per_day"} {
+			header = append(header, rule.Rule+"_"+column)
+		}
+	}
+	table := csv.NewWriter(w)
+	_ = table.Write(header) // the error is kept
+	for _, row := range r.Containers {
+		line := []string{row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), strconv.Itoa(row.Days)}
+		for _, result := range row.Rules {
+			cost := ""
+			if result.CostPerMonth != nil {
+				cost = number(*result.CostPerMonth)
+			}
+			line = append(line, strconv.FormatInt(result.CPUMillicores, 10), strconv.FormatInt(result.MemoryBytes, 10), cost,
+				number(result.StarvedPercent), strconv.Itoa(result.OOMDays), number(result.ResizesPerDay))
+		}
+		_ = table.Write(line)
+	}
+	table.Flush()
+	return table.Error()
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// WriteTable writes the sums of each rule and the first containers, at most top.
+func (r *Report) WriteTable(w io.Writer, top int) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.title())
+	b.WriteString("\n")
+	table(&b, func(line func(...string)) {
+		line(r.totalHeader()...)
+		for i := range r.Rules {
+			line(r.totalCells(i)...)
+		}
+	})
+	if top > 0 && len(r.Containers) > 0 {
+		b.WriteString("\n")
+		table(&b, func(line func(...string)) {
+			line(r.rowHeader()...)
+			for i := range r.Containers[:min(top, len(r.Containers))] {
+				line(r.rowCells(&r.Containers[i])...)
+			}
+		})
+		if rest := len(r.Containers) - top; rest > 0 {
+			fmt.Fprintf(&b, "\n%s with smaller differences: see --top, or --output csv\n", count(rest, "more container"))
+		}
+	}
+	for _, line := range r.skippedLines() {
+		fmt.Fprintf(&b, "\n%s\n", line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) title() string {
+	return fmt.Sprintf("%s of %s, by usage from %s to %s", count(len(r.Containers), "container"), count(r.Deployments, "Deployment"),
+		r.From.Format(time.RFC3339), r.Until.Format(time.RFC3339))
+}
+
+func (r *Report) cost() string { return strings.TrimSpace("COST/MONTH " + r.Currency) }
+
+func (r *Report) hasCost() bool { return len(r.Rules) > 0 && r.Rules[0].CostPerMonth != nil }
+
+func (r *Report) totalHeader() []string {
+	header := []string{"RULE", "CORES", "GIB"}
+	if r.hasCost() {
+		header = append(header, r.cost())
+	}
+	return append(header, "CPU VS TODAY", "MEMORY VS TODAY", "STARVED", "OOM DAYS", "RESIZES/DAY")
+}
+
+func (r *Report) totalCells(i int) []string {
+	t, today := r.Rules[i], r.Rules[0]
+	cells := []string{t.Rule, amount(t.Cores), amount(t.GiB)}
+	if t.CostPerMonth != nil {
+		cells = append(cells, money(*t.CostPerMonth))
+	}
+	cells = append(cells, versus(t.Cores, today.Cores), versus(t.GiB, today.GiB))
+	return append(cells, fmt.Sprintf("%.2f%%", t.StarvedPercent), fmt.Sprintf("%d of %d", t.OOMDays, r.ContainerDays), fmt.Sprintf("%.2f", t.ResizesPerDay))
+}
+
+func (r *Report) rowHeader() []string {
+	header := []string{"NAMESPACE", "DEPLOYMENT", "CONTAINER", "PODS", "CPU", "MEMORY"}
+	if r.hasCost() {
+		header = append(header, r.cost())
+	}
+	for _, rule := range r.Rules[2:] {
+		header = append(header, strings.ToUpper(rule.Rule))
+	}
+	return append(header, "STARVED", "OOM DAYS")
+}
+
+// rowCells are what the container requests today -> what the first rule recommends, what the other rules
+// recommend, and the harm of the first two.
+func (r *Report) rowCells(row *Row) []string {
+	today, ours := row.Rules[0], row.Rules[1]
+	cells := []string{
+		row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas),
+		cpuText(today.CPUMillicores) + " -> " + cpuText(ours.CPUMillicores), memoryText(today.MemoryBytes) + " -> " + memoryText(ours.MemoryBytes),
+	}
+	if today.CostPerMonth != nil {
+		cells = append(cells, money(*today.CostPerMonth)+" -> "+money(*ours.CostPerMonth))
+	}
+	for _, other := range row.Rules[2:] {
+		cells = append(cells, cpuText(other.CPUMillicores)+" "+memoryText(other.MemoryBytes))
+	}
+	return append(cells, fmt.Sprintf("%.1f%% -> %.1f%%", today.StarvedPercent, ours.StarvedPercent), fmt.Sprintf("%d -> %d", today.OOMDays, ours.OOMDays))
+}
+
+// skippedLines are one for each reason, with the first names.
+func (r *Report) skippedLines() (lines []string) {
+	const names = 3
+	byReason := map[string][]string{}
+	for _, s := range r.Skipped {
+		byReason[s.Why] = append(byReason[s.Why], s.name())
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		all := byReason[why]
+		line := fmt.Sprintf("Skipped, because %s: %s", why, strings.Join(all[:min(len(all), names)], ", "))
+		if rest := len(all) - names; rest > 0 {
+			line += fmt.Sprintf(" and %d more", rest)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (s Skipped) name() string {
+	return strings.TrimSuffix(s.Namespace+"/"+s.Deployment+"/"+s.Container, "/")
+}
+
+func cpuText(millis int64) string {
+	if millis == 0 {
+		return "none"
+	}
+	return quantity.FormatCPU(millis)
+}
+
+func memoryText(bytes int64) string {
+	if bytes == 0 {
+		return "none"
+	}
+	return quantity.FormatMemory(bytes)
+}
+
+// versus is a change in percent.
+func versus(v, today float64) string {
+	if today == 0 {
+		return "-"
+	}
+	percent := math.Round((v/today-1)*1000) / 10
+	if percent == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%+.1f%%", percent)
+}
+
+func money(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+// amount prints a number with about four digits.
+func amount(v float64) string {
+	switch {
+	case v >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 100:
+		return fmt.Sprintf("%.1f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// table aligns columns, without spaces at the end of lines.
+func table(b *strings.Builder, write func(line func(...string))) {
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 3, ' ', 0)
+	write(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
+	_ = w.Flush() // to a string
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+// streamIn is a series of a namespace.
+func streamIn(namespace, pod, container string, points ...string) string {
+	return strings.Replace(stream(pod, container, points...), `"metric":{`, fmt.Sprintf(`"metric":{"namespace":%q,`, namespace), 1)
+}
+
+func TestFleetQueries(t *testing.T) {
+	s := source(t, "http://prometheus:9090", func(o *Options) { o.Labels = map[string]string{"cluster": `e"ast`} })
+	const pods = `pod=~".+-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}",container!="",container!="POD",cluster="e\"ast"`
+	for namespaces, matcher := range map[string]string{"": `namespace!=""`, "shop": `namespace="shop"`, "shop bank": `namespace=~"shop|bank"`} {
+		got, err := s.fleetQueries(strings.Fields(namespaces))
+		want := [2]string{
+			"max by (namespace,pod,container) (rate(container_cpu_usage_seconds_total{" + matcher + "," + pods + "}[4m]))",
+			"max by (namespace,pod,container) (max_over_time(container_memory_working_set_bytes{" + matcher + "," + pods + "}[2m]))",
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", namespaces, err, diff)
+		}
+	}
+	if _, err := s.fleetQueries([]string{"shop", `x"} or vector(1) #`}); err == nil {
+		t.Error("the name of a namespace changes the query")
+	}
+}
+
+// The pod that uses most counts, for CPU and memory separately, whatever else the server returns.
+func TestFleetUsage(t *testing.T) {
+	const a, b = "web-5d4f8b9c4-bcdfg", "web-7c9b5d8f44-x2z9k"
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if isCPU(r) {
+			answer(w,
+				streamIn("shop", a, "app", at(0), "0.1", at(1), "0.3"), streamIn("shop", b, "app", at(0), "0.25", at(1), "0.2"),
+				streamIn("bank", a, "app", at(1), "1"), streamIn("shop", a, "unknown", at(0), "9"),
+				streamIn("shop", "web-x2z9k", "app", at(0), "9"), streamIn("shop", "agent-bcdfg", "app", at(0), "9"), `null`,
+				streamIn("shop", a, "proxy", at(0), "NaN", at(1), "-1", at(2), "1e9", at(-5), "1", at(99), "1"),
+			)
+			return
+		}
+		answer(w, streamIn("shop", a, "app", at(0), "10", at(1), "30.5"), streamIn("shop", b, "app", at(1), "5", at(2), "70"))
+	})
+	wanted := []FleetContainer{{"shop", "web", "app"}, {"shop", "web", "proxy"}, {"bank", "web", "app"}}
+	var progress []time.Time
+	got, err := source(t, server.URL).Fleet(context.Background(), []string{"shop", "bank"}, noon.Add(-30*time.Second), noon.Add(2*time.Minute+time.Second),
+		func(c FleetContainer) bool { return slices.Contains(wanted, c) }, func(until time.Time) { progress = append(progress, until.UTC()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := []int64{-1, -1, -1}
+	want := map[FleetContainer]*FleetUsage{
+		wanted[0]: {noon, []float32{250, 300, -1}, []int64{10, 31, 70}},
+		wanted[1]: {noon, []float32{-1, -1, -1}, unknown},
+		wanted[2]: {noon, []float32{-1, 1000, -1}, unknown},
+	}
+	if diff := cmp.Diff(want, got.Usage); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+	refused := map[usage.Refusal]int{usage.Malformed: 1, usage.NotANumber: 1, usage.Negative: 1, usage.TooLarge: 1, usage.Stale: 1, usage.FromTheFuture: 1}
+	if diff := cmp.Diff(refused, got.Refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Time{noon.Add(2 * time.Minute)}, progress); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
+
+// Days are read one by one, and a day in parts where the response is too large. Nothing counts twice.
+func TestFleetIsReadInParts(t *testing.T) {
+	var (
+		mu    sync.Mutex
+		asked []string
+	)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		start, end := moment(t, r.FormValue("start")), moment(t, r.FormValue("end"))
+		if isCPU(r) {
+			mu.Lock()
+			asked = append(asked, start.Format("2.15:04")+" "+end.Format("2.15:04"))
+			mu.Unlock()
+		}
+		if !isCPU(r) && end.Sub(start) > 13*time.Hour && start.Before(noon) {
+			zeroes(w, 9<<20)
+			return
+		}
+		var points []string
+		for at := start; !at.After(end); at = at.Add(time.Hour) {
+			points = append(points, fmt.Sprint(at.Unix()), "1")
+		}
+		answer(w, streamIn("shop", "web-5d4f8b9c4-bcdfg", "app", points...))
+	})
+	s := source(t, server.URL, func(o *Options) { o.Step = time.Hour })
+	from := noon.Add(-12 * time.Hour)
+	got, err := s.Fleet(context.Background(), []string{"shop"}, from, from.Add(48*time.Hour), func(FleetContainer) bool { return true }, func(time.Time) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := got.Usage[FleetContainer{"shop", "web", "app"}]
+	if len(u.CPUMillis) != 49 || slices.Min(u.CPUMillis) != 1000 || slices.Max(u.CPUMillis) != 1000 || slices.Min(u.MemoryBytes) != 1 {
+		t.Errorf("usage %+v", u)
+	}
+	day := noon.Format("2.")
+	if len(asked) < 3 || asked[0] != day+"00:00 "+noon.Add(12*time.Hour).Format("2.15:04") || asked[1] != day+"00:00 "+day+"12:00" {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// vector is a response to a query for one moment.
+func vector(w io.Writer, samples ...string) {
+	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(samples, ","))
+}
+
+func sample(value string, labels ...string) string {
+	var pairs []string
+	for i := 0; i < len(labels); i += 2 {
+		pairs = append(pairs, fmt.Sprintf("%q:%q", labels[i], labels[i+1]))
+	}
+	return fmt.Sprintf(`{"metric":{%s},"value":[%d,%q]}`, strings.Join(pairs, ","), noon.Unix(), value)
+}
+
+func TestInventory(t *testing.T) {
+	const a, b = "web-5d4f8b9c4-bcdfg", "web-5d4f8b9c4-x2z9k"
+	of := func(pod, container string, more ...string) []string {
+		return append([]string{"namespace", "shop", "pod", pod, "container", container}, more...)
+	}
+	var queries []string
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		queries = append(queries, query)
+		if at := moment(t, r.FormValue("time")); !at.Equal(noon) {
+			t.Errorf("asked for %s", at)
+		}
+		switch {
+		case strings.Contains(query, "kube_deployment_spec_replicas"):
+			vector(w, sample("3", "namespace", "shop", "deployment", "web"), sample("NaN", "namespace", "shop", "deployment", "odd"), "null")
+		case strings.Contains(query, "kube_pod_container_info"):
+			vector(w, sample("1", of(a, "app")...), sample("1", of(b, "app")...), sample("1", of(a, "proxy")...),
+				sample("1", of("agent-bcdfg", "app")...), sample("1", of("odd-5d4f8b9c4-bcdfg", "app")...))
+		case strings.Contains(query, "kube_pod_container_resource_requests"):
+			vector(w, sample("0.25", of(a, "app", "resource", "cpu")...), sample("0.5", of(b, "app", "resource", "cpu")...),
+				sample("1048576", of(a, "app", "resource", "memory")...), sample("7", of(a, "unknown", "resource", "cpu")...), sample("1e300", of(a, "proxy", "resource", "cpu")...))
+		default:
+			vector(w, sample("2097152", of(a, "app", "resource", "memory")...))
+		}
+	})
+	got, err := source(t, server.URL).Inventory(context.Background(), []string{"shop"}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []FleetSize{
+		{FleetContainer{"shop", "web", "app"}, 3, quantity.Amounts{CPUMillis: 500, MemoryBytes: 1 << 20}, quantity.Amounts{MemoryBytes: 2 << 20}},
+		{FleetContainer{"shop", "web", "proxy"}, 3, quantity.Amounts{CPUMillis: quantity.MaxCPUMillis}, quantity.Amounts{}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want := `max by (namespace,deployment) (kube_deployment_spec_replicas{namespace="shop"})`; len(queries) != 4 || queries[0] != want {
+		t.Errorf("asked %q", queries)
+	}
+	if _, err := source(t, server.URL).Inventory(context.Background(), []string{`x"`}, noon); err == nil {
+		t.Error("the name of a namespace changes the query")
+	}
+}
+
+func TestHas(t *testing.T) {
+	for body, want := range map[string]bool{`{"status":"success","data":{"resultType":"vector","result":[]}}`: false, "3": true} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if got := r.FormValue("query"); got != "count(last_over_time(kube_pod_container_info[1h]))" {
+				t.Errorf("asked %s", got)
+			}
+			if want {
+				vector(w, sample(body))
+				return
+			}
+			fmt.Fprint(w, body)
+		})
+		if got, err := source(t, server.URL).Has(context.Background(), ContainerMetric, noon); got != want || err != nil {
+			t.Errorf("%t, %v; want %t", got, err, want)
+		}
+	}
+	for name, handler := range map[string]http.HandlerFunc{"no vector": func(w http.ResponseWriter, _ *http.Request) { answer(w) }, "unauthorized": status(http.StatusUnauthorized, "no")} {
+		if _, err := source(t, serve(t, handler).URL).Has(context.Background(), ContainerMetric, noon); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

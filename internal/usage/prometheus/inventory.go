@@ -1,0 +1,129 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// FleetSize is what the pods of a container declare, as kube-state-metrics reports it: the most of any pod.
+// Zero is not set.
+type FleetSize struct {
+	FleetContainer
+	// Replicas is the number of pods that the Deployment shall have.
+	Replicas         int
+	Requests, Limits quantity.Amounts
+}
+
+// The metrics that a report needs, from the kubelets' cAdvisor and from kube-state-metrics.
+const (
+	CPUMetric        = "container_cpu_usage_seconds_total"
+	MemoryMetric     = "container_memory_working_set_bytes"
+	DeploymentMetric = "kube_deployment_spec_replicas"
+	ContainerMetric  = "kube_pod_container_info"
+)
+
+// Inventory reads the Deployments of some namespaces, or of all, and the sizes of their containers at a time from
+// kube-state-metrics, sorted. Native sidecars are not included: nothing tells them from other init containers. An
+// error is an *Error.
+func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Time) ([]FleetSize, error) {
+	of, err := inNamespaces(namespaces)
+	if err != nil {
+		return nil, &Error{Words: "the namespaces are not valid", Err: err}
+	}
+	of += s.labels()
+	running := fmt.Sprintf(`unless on (namespace,pod) (kube_pod_status_phase{%s,phase=~"Succeeded|Failed"} == 1)`, of)
+	sizes := make(map[FleetContainer]*FleetSize)
+	replicas := map[[2]string]int{}
+	err = s.instant(ctx, fmt.Sprintf("max by (namespace,deployment) (%s{%s})", DeploymentMetric, of), at, func(m model.Metric, value float64) {
+		replicas[[2]string{string(m["namespace"]), string(m["deployment"])}] = int(min(max(value, 0), math.MaxInt32))
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.instant(ctx, fmt.Sprintf("max by (namespace,pod,container) (%s{%s} %s)", ContainerMetric, of, running), at, func(m model.Metric, _ float64) {
+		if c, ok := containerOf(m); ok {
+			if n, isKnown := replicas[[2]string{c.Namespace, c.Deployment}]; isKnown {
+				sizes[c] = &FleetSize{FleetContainer: c, Replicas: n}
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range []string{"requests", "limits"} {
+		query := fmt.Sprintf(`max by (namespace,pod,container,resource) (kube_pod_container_resource_%s{%s,resource=~"cpu|memory"} %s)`, kind, of, running)
+		err := s.instant(ctx, query, at, func(m model.Metric, value float64) {
+			c, _ := containerOf(m)
+			size := sizes[c]
+			if size == nil {
+				return
+			}
+			to := &size.Requests
+			if kind == "limits" {
+				to = &size.Limits
+			}
+			switch m["resource"] {
+			case cpu:
+				to.CPUMillis = max(to.CPUMillis, int64(math.Round(min(value*1000, quantity.MaxCPUMillis))))
+			case memory:
+				to.MemoryBytes = max(to.MemoryBytes, int64(math.Round(min(value, quantity.MaxMemoryBytes))))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	out := make([]FleetSize, 0, len(sizes))
+	for _, size := range sizes {
+		out = append(out, *size)
+	}
+	slices.SortFunc(out, func(a, b FleetSize) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Container, b.Container))
+	})
+	return out, nil
+}
+
+// Has says whether Prometheus has any series of a metric within the last hour before a time, whatever the
+// additional labels. An error is an *Error.
+func (s *Source) Has(ctx context.Context, metric string, at time.Time) (has bool, err error) {
+	err = s.instant(ctx, fmt.Sprintf("count(last_over_time(%s[1h]))", metric), at, func(_ model.Metric, value float64) { has = value > 0 })
+	return has, err
+}
+
+// instant sends a query for one moment. It calls each with each series that has a valid value.
+func (s *Source) instant(ctx context.Context, query string, at time.Time, each func(model.Metric, float64)) error {
+	c, err := s.open()
+	if err != nil {
+		return &Error{Words: "the operator cannot read its credentials", Unavailable: true, Err: err}
+	}
+	defer c.close()
+	value, err := c.instant(ctx, query, at, s.options.Timeout)
+	if err != nil {
+		return c.explain(err)
+	}
+	vector, ok := value.(model.Vector)
+	if !ok {
+		return c.explain(errors.Join(errNotPrometheus, fmt.Errorf("the result is a %T, not a vector", value)))
+	}
+	for _, sample := range vector {
+		if sample == nil {
+			continue
+		}
+		if v := float64(sample.Value); v >= 0 && !math.IsInf(v, 0) { // NaN is neither
+			each(sample.Metric, v)
+		}
+	}
+	return nil
+}

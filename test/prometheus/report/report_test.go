@@ -1,0 +1,87 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build prometheus
+
+// Package report tests the plugin's report with a real Prometheus that has the usage of many containers.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
+	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// build builds the plugin.
+func build(t testing.TB) string {
+	t.Helper()
+	plugin := filepath.Join(t.TempDir(), "kubectl-vscaler")
+	command := exec.Command("go", "build", "-buildvcs=false", "-o", plugin, "./cmd/kubectl-vscaler")
+	command.Dir = testkit.Root()
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v: %s", err, out)
+	}
+	return plugin
+}
+
+func run(t testing.TB, plugin string, args ...string) []byte {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	command := exec.CommandContext(t.Context(), plugin, args...)
+	command.Stdout, command.Stderr = &out, &errOut
+	if err := command.Run(); err != nil || errOut.Len() > 0 {
+		t.Fatalf("%v: %v: %s", args, err, &errOut)
+	}
+	return out.Bytes()
+}
+
+// A report has the containers of all Deployments and is the same again. Its figures are those of a backtest of a
+// single Deployment, which asks Prometheus for that Deployment alone.
+func TestAReportAgreesWithBacktests(t *testing.T) {
+	const deployments, days = 150, 4
+	plugin, prometheus := build(t), start(t, deployments, days)
+	flags := []string{"report", "-A", "--from-metrics", "--prometheus=" + prometheus.address, "--since=96h", "--until=" + until.Format(time.RFC3339), "-o=json"}
+	text := run(t, plugin, flags...)
+	if again := run(t, plugin, flags...); !bytes.Equal(text, again) {
+		t.Error("the same report again differs")
+	}
+	var report fleet.Report
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Containers) != deployments || report.Deployments != deployments || len(report.Skipped) > 0 {
+		t.Fatalf("%d containers of %d Deployments, and %d are skipped", len(report.Containers), report.Deployments, len(report.Skipped))
+	}
+	for _, name := range []string{nameOf(1), nameOf(perNamespace + 2)} {
+		i := slices.IndexFunc(report.Containers, func(row fleet.Row) bool { return row.Deployment == name })
+		row := report.Containers[i]
+		today := row.Rules[0].Requests()
+		var single backtest.Report
+		text := run(t, plugin, "backtest", "--prometheus="+prometheus.address, "--deployment="+name, "-n="+row.Namespace, "--since=96h", "-o=json",
+			"--requests=app="+fmt.Sprint(today.CPUMillis)+"m"+"/"+fmt.Sprint(today.MemoryBytes))
+		if err := json.Unmarshal(text, &single); err != nil {
+			t.Fatal(err)
+		}
+		for _, pair := range []struct{ rule, policy string }{{"balanced", "verticalscaler"}, {"vpa", "vpa"}} {
+			ours := row.Rules[slices.IndexFunc(row.Rules, func(r fleet.Result) bool { return r.Rule == pair.rule })]
+			theirs := single.Policies[slices.IndexFunc(single.Policies, func(p backtest.PolicyReport) bool { return p.Name == pair.policy })]
+			// A backtest ends now, up to an hour later, and counts whole millicores.
+			if cores := float64(ours.CPUMillicores) / 1000; math.Abs(cores/theirs.CPU.RequestedCores-1) > 0.05 {
+				t.Errorf("%s: %s requests %g cores, and in a backtest %g", name, pair.rule, cores, theirs.CPU.RequestedCores)
+			}
+			if gib := float64(ours.MemoryBytes) / (1 << 30); math.Abs(gib/theirs.Memory.RequestedGiB-1) > 0.05 {
+				t.Errorf("%s: %s requests %g GiB, and in a backtest %g", name, pair.rule, gib, theirs.Memory.RequestedGiB)
+			}
+		}
+	}
+}
