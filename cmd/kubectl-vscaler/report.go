@@ -50,6 +50,11 @@ of any pod; without pods, it is that of the template. In each interval, the usag
 The file of --prices is YAML with the keys currency, cpuCoreHour and memoryGiBHour. A month has 730 hours. Without prices,
 a core counts as much as 8 GiB in the order of the containers.
 
+With --patches, the command also writes a file for each Deployment whose requests differ from the rule git, for a Git
+repository: patches and a component for Kustomize, manifests for "kubectl apply --server-side", or values for Helm. Limits
+that are set follow in proportion. Files of other Deployments stay as they are: a Deployment that has its patch differs no
+more. Deployments that another object controls get no patch.
+
 The same usage and --until give the same report, byte for byte.
 
 The command requires the permission to list Deployments and pods, unless --from-metrics is set.
@@ -62,16 +67,22 @@ const reportExample = `  # A namespace
   # The whole cluster, with prices, for a spreadsheet
   %[1]s report -A --prometheus http://localhost:9090 --prices prices.yaml -o csv --output-file report.csv
 
+  # A page with pictures
+  %[1]s report -A --prometheus http://localhost:9090 -o html --output-file report.html
+
   # One team's Deployments, with all profiles
   %[1]s report -A -l team=shop --prometheus http://localhost:9090 --profile Balanced,Frugal,Safe,Calm
 
   # Without access to the cluster
   %[1]s report -A --prometheus https://prometheus.example.com --prometheus-token-file token --from-metrics
 
+  # Patches for Git
+  %[1]s report -A --prometheus http://localhost:9090 --patches kustomize --patches-folder requests
+
   # The same report again
   %[1]s report -A --prometheus http://localhost:9090 --until 2026-11-23T12:00:00Z -o json`
 
-var reportOutputs = []string{"table", "csv", "json"}
+var reportOutputs = []string{"table", "csv", "json", "html"}
 
 // reportOptions are the flags.
 type reportOptions struct {
@@ -90,6 +101,7 @@ type reportOptions struct {
 	output      string
 	outputFile  string
 	top         int
+	patches     patchOptions
 	workers     int
 }
 
@@ -120,9 +132,10 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory.")
 	flags.StringVarP(&o.output, "output", "o", o.output, "The format of the report: "+strings.Join(reportOutputs, ", ")+".")
 	flags.StringVar(&o.outputFile, "output-file", "", "The file to write the report to. Defaults to stdout.")
-	flags.IntVar(&o.top, "top", o.top, "The number of containers in the table. 0 means only the sums.")
+	flags.IntVar(&o.top, "top", o.top, "The number of containers in the outputs table and html. 0 means only the sums.")
+	o.patches.bind(c)
 	flags.IntVar(&o.workers, "workers", 0, "The number of concurrent replays. 0 means one for each processor.")
-	for flag, values := range map[string][]string{"output": reportOutputs, "profile": profileNames()} {
+	for flag, values := range map[string][]string{"output": reportOutputs, "profile": profileNames(), "patches": patchFormats()} {
 		if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // a flag that does not exist
 		}
@@ -162,6 +175,9 @@ func (o *reportOptions) run(ctx context.Context) error {
 		return err
 	}
 	progress.clear()
+	if err := o.patches.write(report, o.ErrOut); err != nil {
+		return err
+	}
 	return o.write(report)
 }
 
@@ -204,6 +220,9 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 	case o.top < 0 || o.workers < 0:
 		return s, until, errors.New("--top and --workers must not be negative")
 	}
+	if err := o.patches.validate(); err != nil {
+		return s, until, err
+	}
 	return s, until.Truncate(o.past.step), o.past.validateServer()
 }
 
@@ -236,6 +255,8 @@ func (o *reportOptions) write(report *fleet.Report) error {
 			return report.WriteCSV(w)
 		case "json":
 			return report.WriteJSON(w)
+		case "html":
+			return report.WriteHTML(w, o.top)
 		}
 		return report.WriteTable(w, o.top)
 	}

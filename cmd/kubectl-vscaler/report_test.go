@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -33,9 +36,18 @@ type deployed struct {
 	limit           string // of memory
 	replicas        int32
 	noUsage         bool
+	owners          []metav1.OwnerReference
 }
 
 func (d deployed) pod(i int) string { return fmt.Sprintf("%s-5d4f8b9c4-bcdf%d", d.name, i+2) }
+
+func (d deployed) resources(cpu string) corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(d.memory)}}
+	if d.limit != "" {
+		r.Limits = corev1.ResourceList{"memory": resource.MustParse(d.limit)}
+	}
+	return r
+}
 
 var deployedFleet = []deployed{
 	{namespace: "bank", name: "api", cores: 0.2, bytes: 300 * mebi, cpu: "4", memory: "8Gi", replicas: 3},
@@ -104,7 +116,9 @@ func fleetPrometheus(w http.ResponseWriter, r *http.Request) {
 }
 
 // newFleetCluster has the same fleet. The pods of web request more than its template.
-func newFleetCluster(t *testing.T) *apiServer {
+func newFleetCluster(t *testing.T) *apiServer { return newClusterOf(t, deployedFleet) }
+
+func newClusterOf(t *testing.T, all []deployed) *apiServer {
 	t.Helper()
 	s := newAPIServer(t)
 	page := func(r *http.Request) int { // two objects at a time, whatever is asked for
@@ -112,18 +126,11 @@ func newFleetCluster(t *testing.T) *apiServer {
 		_, _ = fmt.Sscan(r.URL.Query().Get("continue"), &n) // the first page has none
 		return n
 	}
-	resources := func(d deployed, cpu string) corev1.ResourceRequirements {
-		r := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(d.memory)}}
-		if d.limit != "" {
-			r.Limits = corev1.ResourceList{"memory": resource.MustParse(d.limit)}
-		}
-		return r
-	}
 	deployments := func(namespace string) any {
 		return func(r *http.Request) any {
 			list := appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}}
-			all := []appsv1.Deployment{}
-			for _, d := range deployedFleet {
+			selected := []appsv1.Deployment{}
+			for _, d := range all {
 				if namespace != "" && d.namespace != namespace || strings.Contains(r.URL.Query().Get("labelSelector"), "app=") && "app="+d.name != r.URL.Query().Get("labelSelector") {
 					continue
 				}
@@ -131,16 +138,16 @@ func newFleetCluster(t *testing.T) *apiServer {
 				if d.name == "web" {
 					cpu = "100m"
 				}
-				all = append(all, appsv1.Deployment{
-					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name},
+				selected = append(selected, appsv1.Deployment{
+					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name, OwnerReferences: d.owners},
 					Spec: appsv1.DeploymentSpec{Replicas: ptr.To(d.replicas), Template: corev1.PodTemplateSpec{
-						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: resources(d, cpu)}}},
+						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources(cpu)}}},
 					}},
 				})
 			}
 			n := page(r)
-			list.Items = all[n:min(n+2, len(all))]
-			if n+2 < len(all) {
+			list.Items = selected[n:min(n+2, len(selected))]
+			if n+2 < len(selected) {
 				list.Continue = fmt.Sprint(n + 2)
 			}
 			return list
@@ -149,7 +156,7 @@ func newFleetCluster(t *testing.T) *apiServer {
 	pods := func(namespace string) any {
 		return func(r *http.Request) any {
 			list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-			for _, d := range deployedFleet {
+			for _, d := range all {
 				if d.name != "web" || namespace != "" && d.namespace != namespace {
 					continue
 				}
@@ -159,7 +166,7 @@ func newFleetCluster(t *testing.T) *apiServer {
 							Namespace: d.namespace, Name: d.pod(i), Labels: map[string]string{"pod-template-hash": "5d4f8b9c4"},
 							OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: d.name + "-5d4f8b9c4", Controller: ptr.To(true)}},
 						},
-						Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: resources(d, []string{d.cpu, "9"}[i])}}},
+						Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: d.resources([]string{d.cpu, "9"}[i])}}},
 						Status: corev1.PodStatus{Phase: phase},
 					})
 				}
@@ -262,6 +269,12 @@ func TestReportFormats(t *testing.T) {
 			t.Errorf("exit code %d: %s: there is no %q in:\n%s", code, errOut, want, out)
 		}
 	}
+	out, errOut, code = run(t, nil, "report", "-A", prometheus, reportUntil, "-o=html")
+	for _, want := range []string{"<title>VerticalScaler report</title>", `<td class="name">api</td>`, `aria-label="Usage of CPU of bank/api/app, up to 4000m"`, `<path class="usage" d="M0 `} {
+		if code != 0 || errOut != "" || !strings.Contains(out, want) {
+			t.Errorf("exit code %d: %s: there is no %q in:\n%.4000s", code, errOut, want, out)
+		}
+	}
 	file := filepath.Join(t.TempDir(), "report.csv")
 	if out, errOut, code = run(t, nil, "report", "-A", prometheus, reportUntil, "-o=csv", "--output-file="+file); code != 0 || out+errOut != "" {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
@@ -269,6 +282,129 @@ func TestReportFormats(t *testing.T) {
 	text, err := os.ReadFile(file)
 	if err != nil || strings.Count(string(text), "\n") != 3 || !strings.Contains(string(text), "\nbank,api,app,3,") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Patches that are applied leave no difference, in each format.
+func TestPatches(t *testing.T) {
+	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
+	for _, format := range patchFormats() {
+		all := slices.Clone(deployedFleet)
+		newClusterOf(t, all)
+		folder := filepath.Join(t.TempDir(), "patches")
+		write := func(want string) {
+			t.Helper()
+			out, errOut, code := run(t, nil, "report", "-A", prometheus, reportUntil, "--top=0", "--patches="+format, "--patches-folder="+folder)
+			if want = "Wrote " + want + " to " + folder + ". Without one are "; code != 0 || !strings.HasPrefix(errOut, want) || !strings.HasPrefix(out, "2 containers") {
+				t.Fatalf("%s: exit code %d: %s%s; want %s", format, code, errOut, out, want)
+			}
+		}
+		write("2 patches")
+		files := map[string]string{"bank_api.yaml": "", "shop_web.yaml": ""}
+		for name := range files {
+			text, err := os.ReadFile(filepath.Join(folder, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = string(text)
+			for i := range all {
+				if all[i].namespace+"_"+all[i].name+".yaml" == name {
+					all[i].apply(t, format, text)
+				}
+			}
+		}
+		write("0 patches")
+		for name, before := range files {
+			if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(text) != before {
+				t.Errorf("%s: an applied patch changed: %v\n%s", format, err, text)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(folder, component))
+		if isKustomize := format == "kustomize"; (err == nil) != isKustomize || isKustomize && strings.Count(string(text), "path: ") != 2 {
+			t.Errorf("%s: the component is %v\n%s", format, err, text)
+		}
+		if format == "ssa" && !strings.Contains(files["shop_web.yaml"], "namespace: shop\n") {
+			t.Errorf("a manifest without a namespace: %s", files["shop_web.yaml"])
+		}
+	}
+}
+
+// apply sets the resources that a patch has, as its tool does.
+func (d *deployed) apply(t *testing.T, format string, text []byte) {
+	t.Helper()
+	var resources corev1.ResourceRequirements
+	if format == "helm-values" {
+		var values struct{ Resources corev1.ResourceRequirements }
+		if err := yaml.UnmarshalStrict(text, &values); err != nil {
+			t.Fatal(err)
+		}
+		resources = values.Resources
+	} else {
+		before, err := json.Marshal(appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Resources: d.resources(d.cpu)}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var deployment appsv1.Deployment
+		if err := json.Unmarshal(after, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		containers := deployment.Spec.Template.Spec.Containers
+		if len(containers) != 1 || containers[0].Image != "app:1" || deployment.Name != d.name {
+			t.Fatalf("the patch changes more than resources: %s", after)
+		}
+		resources = containers[0].Resources
+	}
+	d.cpu, d.memory = resources.Requests.Cpu().String(), resources.Requests.Memory().String()
+	if limit, ok := resources.Limits["memory"]; ok != (d.limit != "") {
+		t.Errorf("the limit %q becomes %v", d.limit, resources.Limits)
+	} else if ok {
+		// web requests 256Mi with a limit of 512Mi.
+		if ratio := limit.AsApproximateFloat64() / resources.Requests.Memory().AsApproximateFloat64(); ratio < 2 || ratio > 2.02 {
+			t.Errorf("the limit is %g of the request", ratio)
+		}
+		d.limit = limit.String()
+	}
+}
+
+func TestPatchesRefuse(t *testing.T) {
+	all := slices.Clone(deployedFleet)
+	all[0].owners = []metav1.OwnerReference{{Kind: "ScaledDeployment", Name: "api", Controller: ptr.To(true)}}
+	newClusterOf(t, all)
+	prometheus := "--prometheus=" + serve(t, fleetPrometheus)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "shop_web.yaml")
+	if err := os.WriteFile(file, []byte("mine: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		message string
+		code    int
+	}{
+		"--patches=kustomize":                                       {"--patches requires --patches-folder", 2},
+		"--patches-folder=x":                                        {"--patches-folder requires --patches", 2},
+		"--patches=patch --patches-folder=x":                        {`--patches "patch" is not one of kustomize, ssa, helm-values`, 2},
+		"--patches=ssa --patches-folder=x --helm-path=a":            {"--helm-path requires --patches=helm-values", 2},
+		"--patches=helm-values --patches-folder=x --helm-path=a..b": {`--helm-path "a..b" has an empty key`, 2},
+		"--patches=ssa --patches-folder=" + folder:                  {"writing patches: " + file + " exists and was not written by this command", 1},
+		"--patches=ssa --patches-folder=" + file:                    {"writing patches: mkdir ", 1},
+	} {
+		out, errOut, code := run(t, nil, append([]string{"report", "-A", reportUntil, prometheus}, strings.Fields(args)...)...)
+		if out != "" || code != want.code || !strings.Contains(errOut, want.message) {
+			t.Errorf("report %s: exit code %d: %s%s\nwant %d: %s", args, code, out, errOut, want.code, want.message)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(folder, "bank_api.yaml")); err == nil {
+		t.Error("a Deployment that a ScaledDeployment controls has a patch")
 	}
 }
 
@@ -305,7 +441,7 @@ func TestReportRefuses(t *testing.T) {
 		"web --prometheus=" + good:                                        {`unexpected argument "web"`, 2},
 		"--prometheus=ftp://x":                                            {"must be an http or https URL", 2},
 		"--prometheus=" + good + "/?x=1":                                  {"must be a URL without ? and #", 2},
-		"-o=xml --prometheus=" + good:                                     {`--output "xml" is not one of table, csv, json`, 2},
+		"-o=xml --prometheus=" + good:                                     {`--output "xml" is not one of table, csv, json, html`, 2},
 		"--profile=Bold --prometheus=" + good:                             {`--profile "Bold" is not one of Balanced, Frugal, Safe, Calm`, 2},
 		"--profile=Safe,Safe --prometheus=" + good:                        {"--profile names Safe twice", 2},
 		"--until=yesterday --prometheus=" + good:                          {`--until "yesterday" is not like 2026-11-23T12:00:00Z`, 2},

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -69,7 +70,7 @@ type reporter struct {
 	skipped []fleet.Skipped
 }
 
-// report reads the usage of some namespaces while it replays that of those before, and keeps neither.
+// report reads what is deployed, and replays its usage.
 func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
 	source, err := r.past.source()
 	if err != nil {
@@ -81,31 +82,38 @@ func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
 	}
 	containers = r.readable(containers)
 	before := len(r.skipped)
+	rows, err := r.replay(ctx, source, containers)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, r.nothing(ctx, source, len(containers), r.skipped[before:])
+	}
+	return fleet.New(rows, r.skipped, r.from, r.until, r.options), nil
+}
+
+// replay reads the usage of some namespaces while it replays that of those before, and keeps neither.
+func (r *reporter) replay(ctx context.Context, source *prometheus.Source, containers []fleet.Container) (rows []fleet.Row, err error) {
 	var (
-		parts   = partsOf(containers)
-		read    = make(chan part)
-		rows    []fleet.Row
-		refused = map[usage.Refusal]int{}
-		mutex   sync.Mutex // of say and warn
-		done    int
+		read = make(chan part)
+		all  = prometheus.Fleet{Refused: map[usage.Refusal]int{}} // without usage
+		done atomic.Int64
 	)
-	group, both := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(read)
-		for _, p := range parts {
-			usage, err := source.Fleet(both, p.namespaces, r.from, r.until, p.has, func(until time.Time) {
-				mutex.Lock()
-				defer mutex.Unlock()
-				r.say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done, len(containers)))
+		for _, p := range partsOf(containers) {
+			var err error
+			p.usage, err = source.Fleet(ctx, p.namespaces, r.from, r.until, p.has, func(until time.Time) {
+				r.say(fmt.Sprintf("Reading usage until %s; replayed %d of %d containers", until.UTC().Format(time.DateTime), done.Load(), len(containers)))
 			})
 			if err != nil {
 				return r.past.explain(err)
 			}
-			p.usage = usage
 			select {
 			case read <- p:
-			case <-both.Done():
-				return both.Err()
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		return nil
@@ -113,28 +121,26 @@ func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
 	group.Go(func() error {
 		for p := range read {
 			rows = append(rows, r.evaluate(p)...)
-			mutex.Lock()
-			done += len(p.containers)
+			done.Add(int64(len(p.containers)))
+			all.Warnings = append(all.Warnings, p.usage.Warnings...)
 			for why, n := range p.usage.Refused {
-				refused[why] += n
+				all.Refused[why] += n
 			}
-			for _, warning := range p.usage.Warnings {
-				r.warn("Prometheus: " + warning)
-			}
-			mutex.Unlock()
 		}
 		return nil
 	})
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if len(refused) > 0 {
-		r.warn("some points from Prometheus could not be used" + countsOf(refused))
+	slices.Sort(all.Warnings)
+	warnings := slices.Compact(all.Warnings)
+	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
+		r.warn("Prometheus: " + warning)
 	}
-	if len(rows) == 0 {
-		return nil, r.nothing(ctx, source, len(containers), r.skipped[before:])
+	if len(all.Refused) > 0 {
+		r.warn("some points from Prometheus could not be used" + countsOf(all.Refused))
 	}
-	return fleet.New(rows, r.skipped, r.from, r.until, r.options), nil
+	return rows, nil
 }
 
 // part are containers that are read together: all of some namespaces.
@@ -317,7 +323,11 @@ func (r *reporter) fromCluster(ctx context.Context) (all []fleet.Container, err 
 			return "", fmt.Errorf("listing Deployments: %w", err)
 		}
 		for i := range list.Items {
-			all = append(all, r.containersOf(workload.ReadDeployment(&list.Items[i]), running)...)
+			controller := ""
+			if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil {
+				controller = owner.Kind + " " + owner.Name
+			}
+			all = append(all, r.containersOf(workload.ReadDeployment(&list.Items[i]), controller, running)...)
 		}
 		return list.Continue, nil
 	})
@@ -328,7 +338,7 @@ func (r *reporter) fromCluster(ctx context.Context) (all []fleet.Container, err 
 }
 
 // containersOf are the containers of a Deployment, with the sizes of running pods or else of the template.
-func (r *reporter) containersOf(d workload.Deployment, running map[podKey]workload.Container) (all []fleet.Container) {
+func (r *reporter) containersOf(d workload.Deployment, controller string, running map[podKey]workload.Container) (all []fleet.Container) {
 	for _, template := range d.Containers {
 		size, isRunning := running[podKey{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, template.Name}]
 		if !isRunning {
@@ -336,6 +346,7 @@ func (r *reporter) containersOf(d workload.Deployment, running map[podKey]worklo
 		}
 		c := fleet.Container{
 			Namespace: d.Namespace, Deployment: d.Name, Name: template.Name, Replicas: int(d.Replicas), Requests: size.Requests, Limits: size.Limits,
+			IsSidecar: template.IsSidecar, Controller: controller,
 		}
 		if size.Unreadable {
 			r.skip(c, "it has a request or limit that is out of range")

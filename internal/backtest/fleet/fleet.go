@@ -39,6 +39,11 @@ type Container struct {
 	// Requests and Limits are those of one pod; 0 is not set.
 	Requests quantity.Amounts `json:"-"`
 	Limits   quantity.Amounts `json:"-"`
+	// IsSidecar says that it is a native sidecar.
+	IsSidecar bool `json:"-"`
+	// Controller is the object that controls the Deployment, such as "ScaledDeployment web"; empty if there is
+	// none or if it is not known.
+	Controller string `json:"-"`
 }
 
 // Row is the result for one container.

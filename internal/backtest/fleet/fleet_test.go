@@ -258,3 +258,127 @@ func TestReadPrices(t *testing.T) {
 		}
 	}
 }
+
+// The page has no scripts and no external parts, and shows names as text.
+func TestHTML(t *testing.T) {
+	usage := traces.One("diurnal", 6*day, 5*time.Minute).Samples
+	c := container("<b>app</b>", quantity.Amounts{CPUMillis: 1000, MemoryBytes: gibi}, quantity.Amounts{})
+	row, _ := options.Evaluate(c, append(usage[:600:600], usage[900:]...)) // with a gap
+	o := options
+	o.Prices = &fleet.Prices{Currency: "EUR", CPUCoreHour: 1}
+	priced, _ := o.Evaluate(c, usage)
+	for name, r := range map[string]*fleet.Report{
+		"plain":   fleet.New([]fleet.Row{row}, []fleet.Skipped{{Namespace: "shop", Deployment: "late", Why: "it has no replicas"}}, traces.Monday, traces.Monday.Add(6*day), options),
+		"priced":  fleet.New([]fleet.Row{priced}, nil, traces.Monday, traces.Monday.Add(6*day), o),
+		"no rows": fleet.New(nil, nil, traces.Monday, traces.Monday.Add(6*day), options),
+	} {
+		var got strings.Builder
+		if err := r.WriteHTML(&got, 5); err != nil {
+			t.Fatal(err)
+		}
+		text := got.String()
+		for _, unwanted := range []string{"<script", "http://", "https://", "<b>app", "NaN", "Inf", "ZgotmplZ"} {
+			if strings.Contains(text, unwanted) {
+				t.Errorf("%s: %q is in:\n%s", name, unwanted, text)
+			}
+		}
+		want := map[string][]string{
+			"plain":  {"&lt;b&gt;app&lt;/b&gt;", "<p>Skipped, because it has no replicas: shop/late.</p>", `<path class="line p0"`, "Cores requested; today 2.000;"},
+			"priced": {"Cost per month EUR", "COST/MONTH EUR"},
+		}[name]
+		for _, want := range append(want, "</html>", ">git</th>") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: there is no %q in:\n%s", name, want, text)
+			}
+		}
+	}
+}
+
+func TestPatches(t *testing.T) {
+	rows := []fleet.Row{made("shop", "web", 1, 1, false), made("shop", "web", 1, 1, false), made("shop", "api", 1, 1, false), made("shop", "ok", 1, 1, false)}
+	rows[0].Name, rows[0].IsSidecar = "proxy", true
+	rows[1].Requests = quantity.Amounts{CPUMillis: 900, MemoryBytes: gibi}
+	rows[1].Limits = quantity.Amounts{CPUMillis: 900, MemoryBytes: 3 * gibi}
+	rows[2].Limits = quantity.Amounts{MemoryBytes: gibi} // below no request
+	rows[3].Requests = rows[3].Git()
+	report := fleet.New(rows, nil, traces.Monday, traces.Monday.Add(day), fleet.Options{Rules: []backtest.Rule{{Name: "balanced"}, {Name: "vpa"}}})
+	for format, want := range map[fleet.PatchFormat]string{
+		fleet.Kustomize: `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  template:
+    spec:
+      containers:
+      - name: app
+        resources:
+          limits:
+            cpu: 450m
+            memory: 2100Mi
+          requests:
+            cpu: 450m
+            memory: 700Mi
+      initContainers:
+      - name: proxy
+        resources:
+          requests:
+            cpu: 450m
+            memory: 700Mi
+`,
+		fleet.HelmValues: `app:
+  resources:
+    limits:
+      cpu: 450m
+      memory: 2100Mi
+    requests:
+      cpu: 450m
+      memory: 700Mi
+proxy:
+  resources:
+    requests:
+      cpu: 450m
+      memory: 700Mi
+`,
+	} {
+		patches, err := report.Patches(format, "")
+		if err != nil || len(patches) != 2 || patches[0].File != "shop_api.yaml" || patches[1].File != "shop_web.yaml" {
+			t.Fatalf("%s: %v, %+v", format, err, patches)
+		}
+		if diff := cmp.Diff(fleet.PatchHeader+want, string(patches[1].Text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", format, diff)
+		}
+	}
+	if patches, err := report.Patches(fleet.SSA, ""); err != nil || !strings.Contains(string(patches[0].Text), "limits:\n            memory: 700Mi\n") {
+		t.Errorf("a limit without a request: %v\n%s", err, patches[0].Text)
+	}
+	patches, err := report.Patches(fleet.HelmValues, "apps.{deployment}.{container}.resources")
+	if want := "apps:\n  web:\n    app:\n      resources:\n"; err != nil || !strings.Contains(string(patches[1].Text), want) {
+		t.Errorf("%v: %+v", err, patches)
+	}
+	if _, err := report.Patches(fleet.HelmValues, "resources"); err == nil || !strings.Contains(err.Error(), "Deployment shop/web have the same path of values: it must contain {container}") {
+		t.Errorf("two containers with one path: %v", err)
+	}
+	text, err := fleet.Component([]string{"shop_web.yaml", "shop_api.yaml"})
+	want := fleet.PatchHeader + `apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+- path: shop_api.yaml
+  target:
+    group: apps
+    kind: Deployment
+    name: api
+    namespace: shop
+    version: v1
+- path: shop_web.yaml
+  target:
+    group: apps
+    kind: Deployment
+    name: web
+    namespace: shop
+    version: v1
+`
+	if diff := cmp.Diff(want, string(text)); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}

@@ -66,19 +66,10 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Tim
 		query := fmt.Sprintf(`max by (namespace,pod,container,resource) (kube_pod_container_resource_%s{%s,resource=~"cpu|memory"} %s)`, kind, of, running)
 		err := s.instant(ctx, query, at, func(m model.Metric, value float64) {
 			c, _ := containerOf(m)
-			size := sizes[c]
-			if size == nil {
-				return
-			}
-			to := &size.Requests
-			if kind == "limits" {
-				to = &size.Limits
-			}
-			switch m["resource"] {
-			case cpu:
-				to.CPUMillis = max(to.CPUMillis, int64(math.Round(min(value*1000, quantity.MaxCPUMillis))))
-			case memory:
-				to.MemoryBytes = max(to.MemoryBytes, int64(math.Round(min(value, quantity.MaxMemoryBytes))))
+			if size := sizes[c]; size != nil && kind == "limits" {
+				raise(&size.Limits, m["resource"], value)
+			} else if size != nil {
+				raise(&size.Requests, m["resource"], value)
 			}
 		})
 		if err != nil {
@@ -93,6 +84,16 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string, at time.Tim
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Container, b.Container))
 	})
 	return out, nil
+}
+
+// raise raises the amount of a resource to a value of kube-state-metrics, in cores or bytes.
+func raise(to *quantity.Amounts, resource model.LabelValue, value float64) {
+	switch resource {
+	case cpu:
+		to.CPUMillis = max(to.CPUMillis, int64(math.Round(min(value*1000, quantity.MaxCPUMillis))))
+	case memory:
+		to.MemoryBytes = max(to.MemoryBytes, int64(math.Round(min(value, quantity.MaxMemoryBytes))))
+	}
 }
 
 // Has says whether Prometheus has any series of a metric within the last hour before a time, whatever the
