@@ -116,7 +116,10 @@ func fleetPrometheus(w http.ResponseWriter, r *http.Request) {
 }
 
 // newFleetCluster has the same fleet. The pods of web request more than its template.
-func newFleetCluster(t *testing.T) *apiServer { return newClusterOf(t, deployedFleet) }
+func newFleetCluster(t *testing.T) *apiServer {
+	t.Helper()
+	return newClusterOf(t, deployedFleet)
+}
 
 func newClusterOf(t *testing.T, all []deployed) *apiServer {
 	t.Helper()

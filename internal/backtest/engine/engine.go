@@ -87,13 +87,34 @@ type policy struct {
 // usage once per interval. Repeating the same average several times would simulate constant usage
 // within the interval, which no container has.
 func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
+	now := p.add(o)
+	next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params)
+	p.remember(next.Target.CPUMillis, now)
+	if !ok || p.isQuiet(next, now) {
+		return o.Requests, false
+	}
+	p.recommended = &next
+	return p.pass(o.Requests, now)
+}
+
+// Learn is Next without a reconcile.
+func (p *policy) Learn(o backtest.Observation) {
+	now := p.add(o)
+	if next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params); ok {
+		p.remember(next.Target.CPUMillis, now)
+		p.recommended = &next
+	}
+}
+
+// add adds an interval to the history, and returns its end.
+func (p *policy) add(o backtest.Observation) (now time.Time) {
 	if p.started.IsZero() {
 		if o.Start.Year() < 1971 {
 			p.shift = beginning
 		}
 		p.started = o.Start.Add(p.shift)
 	}
-	now := o.Start.Add(p.shift + o.Step)
+	now = o.Start.Add(p.shift + o.Step)
 
 	for i, cpu := range o.Pods() {
 		p.history.Add(usage.Sample{
@@ -104,13 +125,7 @@ func (p *policy) Next(o backtest.Observation) (quantity.Amounts, bool) {
 	if o.OOMKilled {
 		p.history.RecordOOM(now, o.Requests.MemoryBytes, p.params.History)
 	}
-	next, ok := recommend.For(p.container.Name, &p.history, p.policy, p.recommended, p.params)
-	p.remember(next.Target.CPUMillis, now)
-	if !ok || p.isQuiet(next, now) {
-		return o.Requests, false
-	}
-	p.recommended = &next
-	return p.pass(o.Requests, now)
+	return now
 }
 
 // Recommend is what to request without a scaler: the highest CPU target of the last seven days, because usage
