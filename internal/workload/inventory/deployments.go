@@ -53,7 +53,7 @@ func (d *Deployments) Watch(claims Claims) {
 	d.lists.expect(len(d.namespaces))
 }
 
-// Release drops a Deployment that nobody claims any more.
+// Release drops a Deployment that is not claimed any more.
 func (d *Deployments) Release(deployment types.NamespacedName) { d.objects.release(deployment) }
 
 // Stored is the number of Deployments that are stored.

@@ -37,7 +37,7 @@ func TestAReplicaSetMayArriveAfterItsPods(t *testing.T) {
 		maps.Copy(seen, w.seen)
 		if !w.claimed[web] {
 			if n := w.pods.Stored() + w.pods.sets.len() + len(w.pods.adopted) + len(w.pods.pods.groups) + len(w.pods.sets.groups); n > 0 {
-				t.Fatalf("seed %d: nobody claims what is stored: %v, %v, %v\n%s", seed, w.pods.pods.groups, w.pods.sets.groups, w.pods.adopted, w.story())
+				t.Fatalf("seed %d: what is stored is not claimed: %v, %v, %v\n%s", seed, w.pods.pods.groups, w.pods.sets.groups, w.pods.adopted, w.story())
 			}
 			continue
 		}
@@ -393,7 +393,7 @@ func copyOf(o client.Object) client.Object {
 }
 
 // A ScaledDeployment is told of a Deployment that it loses, and nothing is left of a Deployment that is gone, also if
-// that happened while nobody watched.
+// that happened while no watch was open.
 func TestNothingIsLeftOfADeployment(t *testing.T) {
 	owned := func(name, version string, owner types.UID) *appsv1.Deployment {
 		d := in("shop", &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-1"), ResourceVersion: version}})

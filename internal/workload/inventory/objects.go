@@ -248,7 +248,7 @@ func (s *objects[T]) len() int {
 	return len(s.places)
 }
 
-// group is the group of a Deployment; nil if nobody claims it. Without a claim, what is known is dropped: the event that
+// group is the group of a Deployment; nil if it is not claimed. Without a claim, what is known is dropped: the event that
 // asks is the first one that is not stored.
 func (s *objects[T]) group(deployment types.NamespacedName) (_ *group[T], dropped []change[T]) {
 	if !s.claimed(deployment) {

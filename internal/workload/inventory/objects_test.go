@@ -22,7 +22,7 @@ var web = types.NamespacedName{Namespace: "shop", Name: "web"}
 
 // Nothing is lost between the watch, live lists, and claims that come and go, in whatever order they happen. A
 // reader is triggered by each change that it is told of, and by a new claim. Once all is delivered and the reader
-// has answered each trigger, it must have seen the truth, and nothing must be stored that nobody claims.
+// has answered each trigger, it must have seen the truth, and nothing must be stored that is not claimed.
 func TestNothingIsLostInAnyOrder(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(10_000) {
@@ -34,7 +34,7 @@ func TestNothingIsLostInAnyOrder(t *testing.T) {
 		want := versions(w.owned())
 		if !w.claimed {
 			if len(w.store.places) > 0 || len(w.store.groups) > 0 {
-				t.Fatalf("seed %d: nobody claims what is stored: %v\n%s", seed, w.store.groups, w.story())
+				t.Fatalf("seed %d: what is stored is not claimed: %v\n%s", seed, w.store.groups, w.story())
 			}
 			continue
 		}
