@@ -5,13 +5,14 @@ package fleet_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest"
 	"github.com/verticalscaler/verticalscaler-operator/internal/backtest/engine"
@@ -47,6 +48,7 @@ func of(t *testing.T, row fleet.Row, rule string) fleet.Result {
 func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 	for _, kind := range traces.Names() {
 		usage := traces.One(kind, 8*day, 5*time.Minute).Samples
+		most := slices.MaxFunc(usage, func(a, b backtest.Sample) int { return cmp.Compare(a.CPUMillis, b.CPUMillis) }).CPUMillis
 		var first quantity.Amounts
 		for name, c := range map[string]fleet.Container{
 			"much":     container("app", quantity.Amounts{CPUMillis: 8000, MemoryBytes: 16 * gibi}, quantity.Amounts{}),
@@ -64,6 +66,9 @@ func TestWhatIsWrittenToGitDependsOnUsageAlone(t *testing.T) {
 			}
 			if row.Git() != first || first.CPUMillis == 0 || first.MemoryBytes == 0 {
 				t.Errorf("%s, %s: %+v, and before %+v", kind, name, row.Git(), first)
+			}
+			if cpu := float64(row.Git().CPUMillis); cpu > most*1.02+1 {
+				t.Errorf("%s, %s: %gm are written to Git, and no more than %gm were used", kind, name, cpu, most)
 			}
 			if git := of(t, row, fleet.Git); git.StarvedPercent > 10 || git.OOMDays > 0 {
 				t.Errorf("%s, %s: what is written to Git does harm: %+v", kind, name, git)
@@ -166,7 +171,7 @@ Skipped, because Prometheus knows no usage of its pods: shop/new/app
 
 Skipped, because it has no replicas: shop/a/app, shop/b/app, shop/c/app and 2 more
 `
-	if diff := cmp.Diff(want, got.String()); diff != "" {
+	if diff := gocmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	got.Reset()
@@ -188,7 +193,7 @@ bank,api,app,10,7,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2
 bank,cache,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 shop,web,app,1,0.5,6,1000,0,10,12.5,1,0,300,524288000,3,0.5,0,4,400,629145600,4,2,2,2,450,734003200,4.5,0,0,0
 `
-	if diff := cmp.Diff(want, got.String()); diff != "" {
+	if diff := gocmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -345,7 +350,7 @@ proxy:
 		if err != nil || len(patches) != 2 || patches[0].File != "shop_api.yaml" || patches[1].File != "shop_web.yaml" {
 			t.Fatalf("%s: %v, %+v", format, err, patches)
 		}
-		if diff := cmp.Diff(fleet.PatchHeader+want, string(patches[1].Text)); diff != "" {
+		if diff := gocmp.Diff(fleet.PatchHeader+want, string(patches[1].Text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", format, diff)
 		}
 	}
@@ -378,7 +383,7 @@ patches:
     namespace: shop
     version: v1
 `
-	if diff := cmp.Diff(want, string(text)); err != nil || diff != "" {
+	if diff := gocmp.Diff(want, string(text)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -27,7 +27,7 @@ func BenchmarkReport(b *testing.B) {
 		if out, err := command.CombinedOutput(); err != nil || len(out) > 0 {
 			b.Fatalf("%v: %s", err, out)
 		}
-		used := command.ProcessState.SysUsage().(*syscall.Rusage) //nolint:forcetypeassert // on Linux
+		used := command.ProcessState.SysUsage().(*syscall.Rusage)
 		b.ReportMetric((command.ProcessState.UserTime() + command.ProcessState.SystemTime()).Seconds(), "plugin-cpu-s")
 		b.ReportMetric(prometheus.seconds(b)-before, "prometheus-cpu-s")
 		b.ReportMetric(float64(used.Maxrss)/1024, "plugin-MiB")
@@ -35,9 +35,9 @@ func BenchmarkReport(b *testing.B) {
 }
 
 // seconds is the CPU time that Prometheus has used.
-func (r *recorded) seconds(b *testing.B) float64 {
+func (f *recorded) seconds(b *testing.B) float64 {
 	b.Helper()
-	process, err := procfs.NewProc(r.server.PID())
+	process, err := procfs.NewProc(f.server.PID())
 	if err != nil {
 		b.Fatal(err)
 	}

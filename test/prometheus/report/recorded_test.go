@@ -92,7 +92,7 @@ func (f *recorded) wait() error {
 		case <-f.server.Ended:
 			return f.server.Failure()
 		case <-late:
-			return errors.New("Prometheus is not ready: " + f.server.Tail(20)) //nolint:staticcheck // a name
+			return errors.New("Prometheus is not ready: " + f.server.Tail(20))
 		case <-tick.C:
 		}
 	}

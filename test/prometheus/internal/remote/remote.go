@@ -54,7 +54,7 @@ func Write(address string, from time.Time, minutes int, series []Series) error {
 				sample = protowire.AppendTag(sample, 1, protowire.Fixed64Type)
 				sample = protowire.AppendFixed64(sample, math.Float64bits(value))
 				sample = protowire.AppendTag(sample, 2, protowire.VarintType)
-				sample = protowire.AppendVarint(sample, uint64(from.Add(time.Duration(minute)*time.Minute).UnixMilli())) //nolint:gosec // after 1970
+				sample = protowire.AppendVarint(sample, uint64(from.Add(time.Duration(minute)*time.Minute).UnixMilli()))
 				one = protowire.AppendTag(one, 2, protowire.BytesType)
 				one = protowire.AppendBytes(one, sample)
 			}
@@ -113,8 +113,8 @@ func block(body []byte) []byte {
 	const longest = 1 << 16
 	out := binary.AppendUvarint(make([]byte, 0, len(body)+len(body)/longest*3+16), uint64(len(body)))
 	for part := range slices.Chunk(body, longest) {
-		out = append(out, 61<<2)                                         // a literal whose length less one follows in two bytes
-		out = binary.LittleEndian.AppendUint16(out, uint16(len(part)-1)) //nolint:gosec // at most longest
+		out = append(out, 61<<2) // a literal whose length less one follows in two bytes
+		out = binary.LittleEndian.AppendUint16(out, uint16(len(part)-1))
 		out = append(out, part...)
 	}
 	return out
