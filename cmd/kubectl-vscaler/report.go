@@ -50,8 +50,8 @@ of any pod; without pods, it is that of the template. In each interval, the usag
 The file of --prices is YAML with the keys currency, cpuCoreHour and memoryGiBHour. A month has 730 hours. Without prices,
 a core counts as much as 8 GiB in the order of the containers.
 
-With --patches, the command also writes a file for each Deployment whose requests differ from the rule git, for a Git
-repository: patches and a component for Kustomize, manifests for "kubectl apply --server-side", or values for Helm. Limits
+With --patches, the command also writes a file for each Deployment whose requests differ from the rule git. They are for a
+Git repository: patches and a component for Kustomize, manifests for "kubectl apply --server-side", or values for Helm. Limits
 that are set follow in proportion. Files of other Deployments stay as they are: a Deployment that has its patch differs no
 more. Deployments that another object controls get no patch.
 
