@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,7 @@ func (api) IsWatchListSemanticsUnSupported() bool { return true }
 
 // The handlers, the predicates and the informers are the real ones.
 func TestTheClassOfEachTrigger(t *testing.T) {
+	var mu sync.Mutex // the watches of several kinds begin at once
 	sources := map[string]*cachetesting.FakeControllerSource{}
 	of := func(obj runtime.Object) *cachetesting.FakeControllerSource {
 		kinds, _, err := watchedScheme(t).ObjectKinds(obj)
@@ -114,6 +116,8 @@ func TestTheClassOfEachTrigger(t *testing.T) {
 			t.Fatal(err)
 		}
 		kind := kinds[0].Kind
+		mu.Lock()
+		defer mu.Unlock()
 		if sources[kind] == nil {
 			sources[kind] = cachetesting.NewFakeControllerSource()
 		}
