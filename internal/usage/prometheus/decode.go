@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -87,18 +88,8 @@ func (d *decoder) read(matrix model.Matrix, most float64) map[container]series {
 }
 
 func (d *decoder) judge(before series, p model.SamplePair, most float64) usage.Refusal {
-	value := float64(p.Value)
-	switch at := p.Timestamp.Time(); {
-	case at.Before(d.first):
-		return usage.Stale
-	case at.After(d.last):
-		return usage.FromTheFuture
-	case math.IsNaN(value) || math.IsInf(value, 0):
-		return usage.NotANumber
-	case value < 0:
-		return usage.Negative
-	case value > most:
-		return usage.TooLarge
+	if why := refusal(p.Timestamp.Time(), float64(p.Value), v1.Range{Start: d.first, End: d.last}, most); why != "" {
+		return why
 	}
 	if _, ok := before[p.Timestamp]; ok {
 		return usage.Duplicate

@@ -209,7 +209,7 @@ func containerOf(labels model.Metric) (of FleetContainer, ok bool) {
 	return of, of.Namespace != "" && of.Container != ""
 }
 
-// refusal says why a point is not used.
+// refusal says why a point is not used; empty if it is.
 func refusal(at time.Time, value float64, part v1.Range, most float64) usage.Refusal {
 	switch {
 	case at.Before(part.Start):

@@ -61,6 +61,7 @@ func TestAReplicaSetMayArriveAfterItsPods(t *testing.T) {
 // podWorld is an API server with ReplicaSets and pods, and its two watches.
 type podWorld struct {
 	*rand.Rand
+	telling
 	client.WithWatch // what is not implemented panics
 
 	claimed    claimedNow
@@ -71,7 +72,6 @@ type podWorld struct {
 	unreleased bool
 	triggered  bool
 	lastRead   []string
-	told       []string
 	seen       map[string]int
 }
 
@@ -123,17 +123,6 @@ func newPodWorld(r *rand.Rand) *podWorld {
 func (w *podWorld) streams() []*stream { return []*stream{w.sets, w.podEvents} }
 
 func (w *podWorld) anyStream() *stream { return w.streams()[w.IntN(2)] }
-
-func (w *podWorld) tell(format string, args ...any) {
-	w.told = append(w.told, fmt.Sprintf(format, args...))
-}
-
-func (w *podWorld) story() (text string) {
-	for _, line := range w.told {
-		text += line + "\n"
-	}
-	return text
-}
 
 // act does one of the things that may happen next.
 func (w *podWorld) act() {

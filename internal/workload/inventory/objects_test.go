@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,11 +66,11 @@ func TestNothingIsLostInAnyOrder(t *testing.T) {
 // setWorld is an API server with ReplicaSets of one Deployment, its watch, a claim and a reader.
 type setWorld struct {
 	*rand.Rand
+	telling
 
 	store *objects[*setRecord]
 	feed  *feed[*metav1.PartialObjectMetadata, *setRecord]
 	seen  map[string]int
-	told  []string
 
 	now    int               // the newest resource version
 	server map[string]string // versioned name of each object, by name
@@ -118,16 +119,14 @@ func (w *setWorld) AllClaimed(context.Context, string) ([]types.NamespacedName, 
 
 func (w *setWorld) HasSynced() bool { return true }
 
-func (w *setWorld) tell(format string, args ...any) {
+// telling remembers what has happened, for a test that fails.
+type telling struct{ told []string }
+
+func (w *telling) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf(format, args...))
 }
 
-func (w *setWorld) story() (text string) {
-	for _, line := range w.told {
-		text += line + "\n"
-	}
-	return text
-}
+func (w *telling) story() string { return strings.Join(w.told, "\n") }
 
 // act does one of the things that may happen next.
 func (w *setWorld) act() {
