@@ -180,13 +180,17 @@ func (o *backtestOptions) run(c *cobra.Command, paths []string) error {
 	if err := o.past.validate(c, paths, o.warmUp); err != nil {
 		return usageError{err}
 	}
+	until, err := o.past.end(o.clock.Now())
+	if err != nil {
+		return usageError{err}
+	}
 
 	progress := newProgress(o.ErrOut)
 	defer progress.clear()
 	progress.say("Reading usage")
 	var from source = files{paths: paths, stdin: o.In}
 	if o.past.address != "" {
-		from = &past{pastOptions: o.past, cluster: o.cluster, now: o.clock.Now(), say: progress.say, warn: func(text string) {
+		from = &past{pastOptions: o.past, cluster: o.cluster, until: until, say: progress.say, warn: func(text string) {
 			progress.clear()
 			fmt.Fprintln(o.ErrOut, "warning:", text)
 		}}

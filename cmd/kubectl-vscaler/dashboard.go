@@ -361,7 +361,7 @@ func (s *dashboardSource) Backtest(ctx context.Context, name types.NamespacedNam
 	}
 	options := s.past
 	options.scaler, options.since, options.step = name.Name, 8*day, 5*time.Minute
-	from := &past{pastOptions: options, cluster: s.cluster, namespace: name.Namespace, now: s.clock.Now(), say: func(string) {}, warn: func(string) {}}
+	from := &past{pastOptions: options, cluster: s.cluster, namespace: name.Namespace, until: s.clock.Now(), say: func(string) {}, warn: func(string) {}}
 	traces, err := from.Traces(ctx, quantity.Amounts{})
 	if err != nil {
 		return err

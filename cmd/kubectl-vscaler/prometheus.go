@@ -51,6 +51,7 @@ type pastOptions struct {
 	scaler     string
 	requests   []string
 	since      time.Duration
+	until      string // "" for now
 	step       time.Duration
 	save       string
 }
@@ -62,9 +63,28 @@ func (o *pastOptions) bind(c *cobra.Command) {
 	flags.StringVar(&o.deployment, "deployment", "", "The Deployment whose usage to read from Prometheus.")
 	flags.StringVar(&o.scaler, "scaler", "", "The VerticalScaler whose Deployment to read, instead of --deployment.")
 	flags.StringSliceVar(&o.requests, "requests", nil, "The containers to replay and their current requests, such as app=500m/1Gi. No cluster is read then.")
-	flags.DurationVar(&o.since, "since", o.since, "How far back to read usage.")
-	flags.DurationVar(&o.step, "step", o.step, "The resolution of the usage.")
+	o.bindSpan(c)
 	flags.StringVar(&o.save, "save", "", "The folder to save the usage to, as tables that can be replayed.")
+}
+
+// bindSpan adds the flags that say which usage to read.
+func (o *pastOptions) bindSpan(c *cobra.Command) {
+	flags := c.Flags()
+	flags.DurationVar(&o.since, "since", o.since, "How far back to read usage.")
+	flags.StringVar(&o.until, "until", "", "The end of the usage, such as 2026-11-23T12:00:00Z. Defaults to now.")
+	flags.DurationVar(&o.step, "step", o.step, "The resolution of the usage.")
+}
+
+// end is the end of the usage.
+func (o *pastOptions) end(now time.Time) (time.Time, error) {
+	if o.until == "" {
+		return now, nil
+	}
+	until, err := time.Parse(time.RFC3339, o.until)
+	if err != nil {
+		return until, fmt.Errorf("--until %q is not like 2026-11-23T12:00:00Z", o.until)
+	}
+	return until, nil
 }
 
 // bindServer adds the flags that say which Prometheus to ask.
@@ -78,7 +98,7 @@ func (o *pastOptions) bindServer(c *cobra.Command, what string) {
 
 // needPrometheus are the flags that require --prometheus.
 var needPrometheus = []string{
-	"deployment", "scaler", "requests", "since", "step", "save", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
+	"deployment", "scaler", "requests", "since", "until", "step", "save", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
 }
 
 // validate checks the flags.
@@ -170,7 +190,7 @@ type past struct {
 	pastOptions
 	cluster   *cluster
 	namespace string // "" for that of the command
-	now       time.Time
+	until     time.Time
 	say       func(string) // shows progress
 	warn      func(string)
 }
@@ -270,10 +290,10 @@ func (p *past) read(ctx context.Context, name types.NamespacedName, containers [
 	}
 
 	answer := answers{used: peaks{}, refused: map[usage.Refusal]int{}, step: p.step}
-	from, days := p.now.Add(-p.since), int((p.since+day-1)/day)
+	from, days := p.until.Add(-p.since), int((p.since+day-1)/day)
 	for i := range days {
 		p.say(fmt.Sprintf("Reading usage from Prometheus: day %d of %d", i+1, days))
-		start, end := from.Add(time.Duration(i)*day), p.now
+		start, end := from.Add(time.Duration(i)*day), p.until
 		if i+1 < days {
 			end = start.Add(day - 1) // the next day begins with the next sample
 		}

@@ -202,12 +202,16 @@ func withoutCluster(t *testing.T) {
 func TestLabelsAndIntervalsAreAskedFor(t *testing.T) {
 	withoutCluster(t)
 	asked := map[string]bool{}
+	until := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	prometheus := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked[r.FormValue("query")] = true
+		if start, end := number(r, "start"), number(r, "end"); start != until.Add(-time.Hour).Unix() || end != until.Unix() {
+			t.Errorf("asked from %d to %d", start, end)
+		}
 		answer(w, r)
 	})
 	if _, errOut, code := run(t, nil, "backtest", "--prometheus="+prometheus, "--deployment=web", "-n=shop", "--requests=app=1/1Gi",
-		"--policy=static", "--since=1h", "--warm-up=0", "--step=2m", "--prometheus-label=cluster=east"); code != 0 {
+		"--policy=static", "--since=1h", "--until="+until.Format(time.RFC3339), "--warm-up=0", "--step=2m", "--prometheus-label=cluster=east"); code != 0 {
 		t.Fatal(errOut)
 	}
 	const selector = `{namespace="shop",pod=~"web-[4-9bcdf]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}",container=~"app",container!="",container!="POD",cluster="east"}`
@@ -252,6 +256,7 @@ func TestBacktestFromPrometheusRefuses(t *testing.T) {
 		want string
 	}{
 		"files as well":        {from(good, folder), 2, "use either --prometheus or files, not both"},
+		"an end in words":      {from(good, "--until=yesterday"), 2, `--until "yesterday" is not like 2026-11-23T12:00:00Z`},
 		"no Prometheus":        {[]string{folder, "--deployment=web"}, 2, "--deployment requires --prometheus"},
 		"an empty address":     {from(""), 2, "--prometheus: the address of Prometheus must be an http or https URL"},
 		"a bad address":        {from("localhost:9090"), 2, "--prometheus: the address of Prometheus must be an http or https URL"},
@@ -322,7 +327,7 @@ func TestProgressByDay(t *testing.T) {
 	})
 	p := &past{
 		pastOptions: pastOptions{address: prometheus, since: 49 * time.Hour, step: time.Hour},
-		now:         time.Unix(1767225600, 0), say: func(text string) { said = append(said, text) }, warn: func(text string) { t.Error(text) },
+		until:       time.Unix(1767225600, 0), say: func(text string) { said = append(said, text) }, warn: func(text string) { t.Error(text) },
 	}
 	used, err := p.read(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, []sized{{name: "app"}})
 	if err != nil {

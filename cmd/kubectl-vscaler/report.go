@@ -96,7 +96,6 @@ type reportOptions struct {
 	fromMetrics bool
 	profiles    []string
 	prices      string
-	until       string
 	warmUp      time.Duration
 	output      string
 	outputFile  string
@@ -124,9 +123,7 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
 	o.past.bindServer(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
 	flags.BoolVar(&o.fromMetrics, "from-metrics", false, "Read Deployments and requests from kube-state-metrics in Prometheus, and no cluster.")
-	flags.DurationVar(&o.past.since, "since", o.past.since, "How far back to read usage.")
-	flags.StringVar(&o.until, "until", "", "The end of the usage, such as 2026-11-23T12:00:00Z. Defaults to now.")
-	flags.DurationVar(&o.past.step, "step", o.past.step, "The resolution of the usage.")
+	o.past.bindSpan(c)
 	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
 	flags.StringSliceVar(&o.profiles, "profile", o.profiles, "The profiles to report: "+strings.Join(profileNames(), ", ")+". The first one is compared with today's requests.")
 	flags.StringVar(&o.prices, "prices", "", "The file with the prices of CPU and memory.")
@@ -186,11 +183,8 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 	if s.labels, err = labels.Parse(o.selector); err != nil {
 		return s, until, fmt.Errorf("--selector: %w", err)
 	}
-	until = o.clock.Now()
-	if o.until != "" {
-		if until, err = time.Parse(time.RFC3339, o.until); err != nil {
-			return s, until, fmt.Errorf("--until %q is not like 2026-11-23T12:00:00Z", o.until)
-		}
+	if until, err = o.past.end(o.clock.Now()); err != nil {
+		return s, until, err
 	}
 	for i, name := range o.profiles {
 		switch {
@@ -267,7 +261,7 @@ func (o *reportOptions) write(report *fleet.Report) error {
 }
 
 // samplesOf turns usage into samples. An interval counts where both CPU and memory are known.
-func samplesOf(cpu []float32, memory []int64, first time.Time, step time.Duration) []backtest.Sample {
+func samplesOf(cpu []int32, memory []int64, first time.Time, step time.Duration) []backtest.Sample {
 	samples := make([]backtest.Sample, 0, len(cpu))
 	for i := range cpu {
 		if cpu[i] >= 0 && memory[i] >= 0 {

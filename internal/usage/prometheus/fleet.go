@@ -39,7 +39,7 @@ type FleetUsage struct {
 	// First is the end of the first interval.
 	First time.Time
 	// CPUMillis and MemoryBytes have an amount for each interval, or less than 0 if it is unknown.
-	CPUMillis   []float32
+	CPUMillis   []int32
 	MemoryBytes []int64
 }
 
@@ -91,7 +91,7 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 			r.warn(warnings)
 		}
 		r.add(answers[0], part, func(u *FleetUsage, at int, v float64) {
-			u.CPUMillis[at] = max(u.CPUMillis[at], float32(v*1000))
+			u.CPUMillis[at] = max(u.CPUMillis[at], int32(math.Ceil(v*1000)))
 		}, quantity.MaxCPUMillis/1000)
 		r.add(answers[1], part, func(u *FleetUsage, at int, v float64) {
 			u.MemoryBytes[at] = max(u.MemoryBytes[at], int64(math.Ceil(v)))
@@ -182,7 +182,7 @@ func (r *fleetReader) add(matrix model.Matrix, part v1.Range, put func(u *FleetU
 func (r *fleetReader) usageOf(of FleetContainer) *FleetUsage {
 	u := r.Usage[of]
 	if u == nil {
-		u = &FleetUsage{First: r.first, CPUMillis: make([]float32, r.length), MemoryBytes: make([]int64, r.length)}
+		u = &FleetUsage{First: r.first, CPUMillis: make([]int32, r.length), MemoryBytes: make([]int64, r.length)}
 		for i := range r.length {
 			u.CPUMillis[i], u.MemoryBytes[i] = -1, -1
 		}

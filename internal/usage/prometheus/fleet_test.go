@@ -67,9 +67,9 @@ func TestFleetUsage(t *testing.T) {
 	}
 	unknown := []int64{-1, -1, -1}
 	want := map[FleetContainer]*FleetUsage{
-		wanted[0]: {noon, []float32{250, 300, -1}, []int64{10, 31, 70}},
-		wanted[1]: {noon, []float32{-1, -1, -1}, unknown},
-		wanted[2]: {noon, []float32{-1, 1000, -1}, unknown},
+		wanted[0]: {noon, []int32{250, 300, -1}, []int64{10, 31, 70}},
+		wanted[1]: {noon, []int32{-1, -1, -1}, unknown},
+		wanted[2]: {noon, []int32{-1, 1000, -1}, unknown},
 	}
 	if diff := cmp.Diff(want, got.Usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
