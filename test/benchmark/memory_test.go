@@ -4,6 +4,7 @@
 package benchmark
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ func BenchmarkMemory(b *testing.B) {
 		small, _ := heapOf(b, few, 0, w.start)
 		large, withForeign := heapOf(b, many, foreign, w.start)
 		bench.Report(b, w.name, "B/scaler", (large-small)/(many-few))
-		bench.Report(b, w.name, "B/foreign-pod", (withForeign-large)/foreign)
+		// Less than a byte cannot be measured, and may be less than nothing.
+		bench.Report(b, w.name, "B/foreign-pod", max(0, math.Floor((withForeign-large)/foreign)))
 	}
 	b.ReportMetric(0, "ns/op") // meaningless
 }
