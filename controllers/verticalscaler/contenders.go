@@ -202,7 +202,7 @@ func (c *contenders) handler() handler.EventHandler {
 }
 
 func trigger(q workqueue.TypedRateLimitingInterface[reconcile.Request], keys []types.NamespacedName) {
-	for _, request := range requests(keys) {
-		q.Add(request)
+	for _, key := range keys {
+		q.Add(reconcile.Request{NamespacedName: key})
 	}
 }

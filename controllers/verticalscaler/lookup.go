@@ -83,50 +83,45 @@ func claimValues(s *v1beta1.VerticalScaler) []string {
 
 // claimants are the scalers whose status claims the Deployment. At rest, that is the one that
 // sizes it.
-func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []types.NamespacedName {
-	keys, err := l.lookUp(ctx, deployment)
+func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []reconcile.Request {
+	found, err := l.lookUp(ctx, deployment)
 	if err != nil {
 		// The resync makes up for a lost event.
 		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment)
 		return nil
 	}
-	return keys
+	return found
 }
 
-func (l *lookup) lookUp(ctx context.Context, deployment types.NamespacedName) ([]types.NamespacedName, error) {
+func (l *lookup) lookUp(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	if l.indexer != nil {
 		found, err := l.indexer.IndexKeys(claimIndex, deployment.String())
 		if err != nil {
 			return nil, err
 		}
-		keys := make([]types.NamespacedName, len(found))
+		requests := make([]reconcile.Request, len(found))
 		for i, key := range found {
 			// The informer's keys are namespace/name. Cutting shares the string.
-			keys[i].Namespace, keys[i].Name, _ = strings.Cut(key, string(types.Separator))
+			requests[i].Namespace, requests[i].Name, _ = strings.Cut(key, string(types.Separator))
 		}
-		return keys, nil
+		return requests, nil
 	}
 	var scalers v1beta1.VerticalScalerList
 	if err := l.reader.List(ctx, &scalers, client.InNamespace(deployment.Namespace),
 		client.MatchingFields{claimIndex: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	keys := make([]types.NamespacedName, len(scalers.Items))
+	requests := make([]reconcile.Request, len(scalers.Items))
 	for i := range scalers.Items {
-		keys[i] = client.ObjectKeyFromObject(&scalers.Items[i])
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&scalers.Items[i])
 	}
-	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
-	return keys, nil
+	sort.Slice(requests, func(i, j int) bool { return requests[i].String() < requests[j].String() })
+	return requests, nil
 }
 
 // ofDeployment maps a Deployment to the scalers that claim it.
 func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
-	return requests(l.claimants(ctx, client.ObjectKeyFromObject(deployment)))
-}
-
-// ofPods maps a change of a Deployment's pods to the scalers that claim it.
-func (l *lookup) ofPods(ctx context.Context, deployment types.NamespacedName) []reconcile.Request {
-	return requests(l.claimants(ctx, deployment))
+	return l.claimants(ctx, client.ObjectKeyFromObject(deployment))
 }
 
 // ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a
@@ -139,7 +134,7 @@ func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
 		}
 		switch target := hpa.Spec.ScaleTargetRef; target.Kind {
 		case "Deployment":
-			return requests(l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: target.Name}))
+			return l.claimants(ctx, types.NamespacedName{Namespace: hpa.Namespace, Name: target.Name})
 		case v1beta1.ScaledDeploymentKind:
 			return all(ctx, hpa)
 		}
@@ -155,13 +150,13 @@ func ofNamespace(reader client.Reader) func(context.Context, client.Object) []re
 			log.FromContext(ctx).Error(err, "Cannot list scalers", "namespace", obj.GetNamespace())
 			return nil
 		}
-		var keys []types.NamespacedName
+		var requests []reconcile.Request
 		for i := range scalers.Items {
 			if !standsBack(&scalers.Items[i]) {
-				keys = append(keys, client.ObjectKeyFromObject(&scalers.Items[i]))
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&scalers.Items[i])})
 			}
 		}
-		return requests(keys)
+		return requests
 	}
 }
 
@@ -185,18 +180,10 @@ func (l *lookup) ofVPA(all handler.MapFunc) func(context.Context, workload.VPA) 
 	return func(ctx context.Context, vpa workload.VPA) []reconcile.Request {
 		switch vpa.Target.Kind {
 		case "Deployment":
-			return requests(l.claimants(ctx, types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Target.Name}))
+			return l.claimants(ctx, types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Target.Name})
 		case v1beta1.ScaledDeploymentKind:
 			return all(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: vpa.Namespace}})
 		}
 		return nil
 	}
-}
-
-func requests(keys []types.NamespacedName) []reconcile.Request {
-	out := make([]reconcile.Request, len(keys))
-	for i, key := range keys {
-		out[i].NamespacedName = key
-	}
-	return out
 }

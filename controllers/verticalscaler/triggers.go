@@ -31,7 +31,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 	mapped := handler.EnqueueRequestsFromMapFunc
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource{pods: r.Pods, requests: r.lookup.ofPods})
+	building.WatchesRawSource(podSource{pods: r.Pods, requests: r.lookup.claimants})
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
 	}
