@@ -20,6 +20,7 @@ package recommend
 
 import (
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -146,8 +147,7 @@ func (r Reason) after(amount int64) int64 {
 	if r.Resource == Memory {
 		amount = quantity.RoundMemory(amount)
 	}
-	_, most := valueOf(r.Resource)
-	return min(amount, most)
+	return min(amount, mostOf(r.Resource))
 }
 
 // Params say how much evidence is required and which changes are too small to count.
@@ -434,7 +434,7 @@ func confidence(evidence time.Duration, phase float64, p Params) float64 {
 
 // doublings is how often 2^phase minutes must double to reach the evidence.
 func doublings(evidence time.Duration, phase float64) int {
-	n := 0
+	n := max(bits.Len64(uint64(max(evidence, 0)/time.Minute))-2, 0) // at most the result: a phase is less than 1
 	for float64(evidence) >= counted(n+1, phase) {
 		n++
 	}

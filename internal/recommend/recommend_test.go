@@ -592,7 +592,7 @@ func TestSamplesOfTheSameMomentMayComeInAnyOrder(t *testing.T) {
 func check(c Container, h *history.Container, pol Policy, previous *Container, p Params) error {
 	for _, resource := range []string{CPU, Memory} {
 		l, s := pol.limits(resource), c.of(resource)
-		_, most := valueOf(resource)
+		most := mostOf(resource)
 		switch {
 		case s.target == 0 && s.lower == 0 && s.upper == 0 && s.uncapped == 0:
 		case s.target <= 0 || s.uncapped <= 0 || s.uncapped > most || s.upper > most:
@@ -743,6 +743,25 @@ func BenchmarkFor(b *testing.B) {
 }
 
 // The estimate is the evidence at which the bound, as it is recommended then, first lowers the request.
+// Doublings are those that counting them one by one finds, right at a doubling and next to it as well.
+func TestDoublingsAreCounted(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 20_000 {
+		phase := []float64{0, r.Float64(), math.Nextafter(1, 0)}[i%3]
+		evidence := time.Duration(math.Exp2(float64(r.IntN(53))+phase) + float64(r.IntN(3)-1))
+		if i%2 == 0 {
+			evidence = time.Duration(counted(r.IntN(15), phase)) + time.Duration(r.IntN(3)-1)
+		}
+		want := 0
+		for float64(evidence) >= counted(want+1, phase) {
+			want++
+		}
+		if n := doublings(evidence, phase); n != want {
+			t.Fatalf("doublings(%s, %g) = %d, want %d", evidence, phase, n, want)
+		}
+	}
+}
+
 func TestEvidenceToLower(t *testing.T) {
 	p := DefaultParams()
 	check := func(request, target int64, observed time.Duration, phase float64) {

@@ -26,8 +26,8 @@ type settled struct {
 type limits struct{ min, max int64 }
 
 func (p Policy) limits(resource string) limits {
-	value, most := valueOf(resource)
-	return limits{min: min(*value(&p.MinAllowed), most), max: min(*value(&p.MaxAllowed), most)}
+	most := mostOf(resource)
+	return limits{min: min(*amountOf(&p.MinAllowed, resource), most), max: min(*amountOf(&p.MaxAllowed, resource), most)}
 }
 
 // settle decides between the current estimate and the published result.
@@ -115,9 +115,8 @@ type notes struct {
 // notes are those of one resource.
 func (p Policy) notes(resource string, evidence, before time.Duration) notes {
 	n := notes{evidence: evidence, before: before, phase: p.Phase}
-	value, _ := valueOf(resource)
-	for _, request := range p.Requests {
-		if amount := *value(&request); amount > 0 {
+	for i := range p.Requests {
+		if amount := *amountOf(&p.Requests[i], resource); amount > 0 {
 			n.requests = append(n.requests, amount)
 		}
 	}
@@ -188,7 +187,8 @@ func (s settled) within(resource string, l limits) settled {
 
 // steps are the reasons that depend on usage alone.
 func (s settled) steps() []Reason {
-	var steps []Reason
+	const added = 2 // at most: NotLowered, and MinAllowed or MaxAllowed
+	steps := make([]Reason, 0, min(len(s.reasons), maxSteps)+added)
 	for _, r := range s.reasons {
 		switch r.Code {
 		case NotLowered, MinAllowed, MaxAllowed:
@@ -213,8 +213,8 @@ func (s settled) has(code string) bool {
 // of returns the part of a result for one resource. Amounts out of range are moved to the nearest
 // valid ones, because a status may contain anything.
 func (c *Container) of(resource string) settled {
-	value, most := valueOf(resource)
-	amount := func(a *quantity.Amounts) int64 { return min(max(*value(a), 0), most) }
+	most := mostOf(resource)
+	amount := func(a *quantity.Amounts) int64 { return min(max(*amountOf(a, resource), 0), most) }
 	s := settled{
 		target: amount(&c.Target), uncapped: amount(&c.Uncapped),
 		lower: amount(&c.LowerBound), upper: amount(&c.UpperBound),
@@ -222,6 +222,7 @@ func (c *Container) of(resource string) settled {
 	if s.uncapped == 0 {
 		s.uncapped = s.target
 	}
+	s.reasons = make([]Reason, 0, len(c.Reasons))
 	for _, r := range c.Reasons {
 		if r.Resource == resource {
 			s.reasons = append(s.reasons, r)
@@ -232,16 +233,23 @@ func (c *Container) of(resource string) settled {
 
 // put is the inverse of of.
 func (c *Container) put(resource string, s settled) {
-	value, _ := valueOf(resource)
-	*value(&c.Target), *value(&c.Uncapped) = s.target, s.uncapped
-	*value(&c.LowerBound), *value(&c.UpperBound) = s.lower, s.upper
+	*amountOf(&c.Target, resource), *amountOf(&c.Uncapped, resource) = s.target, s.uncapped
+	*amountOf(&c.LowerBound, resource), *amountOf(&c.UpperBound, resource) = s.lower, s.upper
 	c.Reasons = append(c.Reasons, s.reasons...)
 }
 
-// valueOf returns an accessor of a resource's amount and the largest valid amount.
-func valueOf(resource string) (value func(*quantity.Amounts) *int64, most int64) {
+// amountOf is a resource's amount.
+func amountOf(a *quantity.Amounts, resource string) *int64 {
 	if resource == CPU {
-		return func(a *quantity.Amounts) *int64 { return &a.CPUMillis }, quantity.MaxCPUMillis
+		return &a.CPUMillis
 	}
-	return func(a *quantity.Amounts) *int64 { return &a.MemoryBytes }, quantity.MaxMemoryBytes
+	return &a.MemoryBytes
+}
+
+// mostOf is the largest valid amount of a resource.
+func mostOf(resource string) int64 {
+	if resource == CPU {
+		return quantity.MaxCPUMillis
+	}
+	return quantity.MaxMemoryBytes
 }

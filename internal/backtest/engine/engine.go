@@ -67,6 +67,7 @@ type policy struct {
 	params    recommend.Params
 	policy    recommend.Policy
 
+	pods        []string // their names
 	history     history.Container
 	recommended *recommend.Container
 	decision    *plan.Decision
@@ -117,8 +118,11 @@ func (p *policy) add(o backtest.Observation) (now time.Time) {
 	now = o.Start.Add(p.shift + o.Step)
 
 	for i, cpu := range o.Pods() {
+		if i == len(p.pods) {
+			p.pods = append(p.pods, fmt.Sprintf("pod-%d", i))
+		}
 		p.history.Add(usage.Sample{
-			Pod: fmt.Sprintf("pod-%d", i), Container: p.container.Name, Time: now, Window: o.Step,
+			Pod: p.pods[i], Container: p.container.Name, Time: now, Window: o.Step,
 			CPUMillis: int64(math.Round(cpu)), MemoryBytes: o.MemoryBytes,
 		}, p.params.History)
 	}

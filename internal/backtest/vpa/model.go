@@ -109,15 +109,16 @@ func (m *Model) Recommend() Recommendation {
 		histogram *histogram
 		unit      float64 // amounts in one of the histogram's unit
 		least     int64
-		put       func(*Amounts, int64)
+		// lower, target and upper are where the result goes.
+		lower, target, upper *int64
 	}{
-		{&m.cpu, 1000, minCPUMillis, func(a *Amounts, v int64) { a.CPUMillis = v }},
-		{&m.memory, 1, minMemoryBytes, func(a *Amounts, v int64) { a.MemoryBytes = v }},
+		{&m.cpu, 1000, minCPUMillis, &r.Lower.CPUMillis, &r.Target.CPUMillis, &r.Upper.CPUMillis},
+		{&m.memory, 1, minMemoryBytes, &r.Lower.MemoryBytes, &r.Target.MemoryBytes, &r.Upper.MemoryBytes},
 	} {
 		values := of.histogram.quantiles([3]float64{lowerPart, targetPart, upperPart})
-		of.put(&r.Lower, max(scaled(withMargin(values[0]*of.unit), lower), of.least))
-		of.put(&r.Target, max(withMargin(values[1]*of.unit), of.least))
-		of.put(&r.Upper, max(scaled(withMargin(values[2]*of.unit), upper), of.least))
+		*of.lower = max(scaled(withMargin(values[0]*of.unit), lower), of.least)
+		*of.target = max(withMargin(values[1]*of.unit), of.least)
+		*of.upper = max(scaled(withMargin(values[2]*of.unit), upper), of.least)
 	}
 	return r
 }

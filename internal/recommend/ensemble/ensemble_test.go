@@ -362,6 +362,22 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// The amount that is selected is the one that sorting would put there: for lists of any length, with many and
+// few different amounts.
+func TestSelectedIsWhatSortingPutsThere(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		list, kinds := make([]packed, 1+r.IntN(slotSize)), 1+r.IntN(math.MaxUint16+1)
+		for i := range list {
+			list[i] = packed(math.MaxUint16 - r.IntN(kinds))
+		}
+		index := r.IntN(len(list))
+		if found := selected(list, index); found != slices.Sorted(slices.Values(list))[index] {
+			t.Fatalf("selected(%v, %d) = %d", list, index, found)
+		}
+	}
+}
+
 func TestSize(t *testing.T) {
 	var c CPU
 	if size := unsafe.Sizeof(c); size > 2_800 {
