@@ -29,6 +29,10 @@ import (
 const reportLong = `Report what the containers of many Deployments request today, and what they need by their usage in Prometheus. Nothing has
 to be installed in the cluster, and nothing is changed.
 
+Without --prometheus, what they need is what VerticalScalers in updateMode Recommend recommend now, each by its own
+profile, from at least a day of usage. A scaler's recommendation does not say what would have happened, so the harm and
+the rules of others are unknown.
+
 The report has today's requests, VerticalScaler's recommendation for each --profile, and those of the rules of the
 Vertical Pod Autoscaler (VPA) and of the Kubernetes Resource Recommender (KRR). For each, it has cores, GiB, their
 price with --prices, and the harm that a replay of the usage predicts. The containers whose requests differ most from
@@ -57,7 +61,8 @@ more. Deployments that another object controls get no patch.
 
 The same usage and --until give the same report, byte for byte.
 
-The command requires the permission to list Deployments and pods, unless --from-metrics is set.
+The command requires the permission to list Deployments and pods, unless --from-metrics is set. Without --prometheus, it
+also requires that to list VerticalScalers.
 
 Exit codes: 0: report written, 1: failure, 2: invalid usage.`
 
@@ -75,6 +80,9 @@ const reportExample = `  # A namespace
 
   # Without access to the cluster
   %[1]s report -A --prometheus https://prometheus.example.com --prometheus-token-file token --from-metrics
+
+  # What scalers in updateMode Recommend recommend, without Prometheus
+  %[1]s report -A
 
   # Patches for Git
   %[1]s report -A --prometheus http://localhost:9090 --patches kustomize --patches-folder requests
@@ -110,18 +118,18 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 		profiles: []string{string(profile.Balanced)}, output: "table", warmUp: 3 * day, top: 20,
 	}
 	c := &cobra.Command{
-		Use:               "report --prometheus=URL",
+		Use:               "report [--prometheus=URL]",
 		Short:             "Report what a whole cluster requests, and what it needs",
 		Long:              reportLong,
 		Example:           fmt.Sprintf(reportExample, commandName),
 		Args:              noArguments,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.Flags().Changed) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Report the Deployments of all namespaces.")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Report only Deployments with these labels, such as team=shop,tier!=test.")
-	o.past.bindServer(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics.")
+	o.past.bindServer(c, "The URL of the Prometheus to read usage from. It must scrape the kubelets' cAdvisor metrics. Without it, scalers say what containers need.")
 	flags.BoolVar(&o.fromMetrics, "from-metrics", false, "Read Deployments and requests from kube-state-metrics in Prometheus, and no cluster.")
 	o.past.bindSpan(c)
 	flags.DurationVar(&o.warmUp, "warm-up", o.warmUp, "The time at the beginning of each container's usage that is replayed but not measured.")
@@ -140,7 +148,15 @@ func newReport(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Comm
 	return c
 }
 
-func (o *reportOptions) run(ctx context.Context) error {
+// reportNeedsPrometheus are the flags that require --prometheus.
+var reportNeedsPrometheus = []string{
+	"from-metrics", "profile", "warm-up", "workers", "since", "until", "step", "prometheus-label", "prometheus-token-file", "prometheus-ca-file",
+}
+
+func (o *reportOptions) run(ctx context.Context, isSet func(flag string) bool) error {
+	if i := slices.IndexFunc(reportNeedsPrometheus, isSet); i >= 0 && o.past.address == "" {
+		return usageError{fmt.Errorf("--%s requires --prometheus", reportNeedsPrometheus[i])}
+	}
 	selection, until, err := o.validate()
 	if err != nil {
 		return usageError{err}
@@ -195,8 +211,6 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 		}
 	}
 	switch {
-	case o.past.address == "":
-		return s, until, errors.New("no usage to report: set --prometheus")
 	case !slices.Contains(reportOutputs, o.output):
 		return s, until, fmt.Errorf("--output %q is not one of %s", o.output, strings.Join(reportOutputs, ", "))
 	case len(o.profiles) == 0:
@@ -217,6 +231,9 @@ func (o *reportOptions) validate() (s selection, until time.Time, err error) {
 	if err := o.patches.validate(); err != nil {
 		return s, until, err
 	}
+	if o.past.address == "" {
+		return s, until, nil
+	}
 	return s, until.Truncate(o.past.step), o.past.validateServer()
 }
 
@@ -229,6 +246,9 @@ func (o *reportOptions) options() (fleet.Options, error) {
 		options.Rules = append(options.Rules, rule)
 	}
 	options.Rules = append(options.Rules, vpa.Rule(), krr.Rule())
+	if o.past.address == "" {
+		options.Rules = scalerRules()
+	}
 	if o.prices == "" {
 		return options, nil
 	}

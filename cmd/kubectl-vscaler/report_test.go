@@ -440,7 +440,7 @@ func TestReportRefuses(t *testing.T) {
 		message string
 		code    int
 	}{
-		"":                                                                {"no usage to report: set --prometheus", 2},
+		"":                                                                {"--until requires --prometheus", 2},
 		"web --prometheus=" + good:                                        {`unexpected argument "web"`, 2},
 		"--prometheus=ftp://x":                                            {"must be an http or https URL", 2},
 		"--prometheus=" + good + "/?x=1":                                  {"must be a URL without ? and #", 2},

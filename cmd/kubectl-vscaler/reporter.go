@@ -45,18 +45,23 @@ type selection struct {
 	labels    labels.Selector
 }
 
-func (s selection) String() string {
-	where := "in namespace " + s.namespace
+// where names the namespace.
+func (s selection) where() string {
 	if s.namespace == metav1.NamespaceAll {
-		where = "in any namespace"
+		return "in any namespace"
 	}
+	return "in namespace " + s.namespace
+}
+
+func (s selection) String() string {
+	where := s.where()
 	if s.labels != nil && !s.labels.Empty() {
 		where += " with the labels " + s.labels.String()
 	}
 	return where
 }
 
-// reporter reads what is deployed and its usage, and replays it.
+// reporter reads what is deployed and its usage, and replays it. Without a Prometheus, it reads what scalers recommend.
 type reporter struct {
 	past        *pastOptions
 	cluster     *cluster // nil to read kube-state-metrics instead
@@ -72,6 +77,9 @@ type reporter struct {
 
 // report reads what is deployed, and replays its usage.
 func (r *reporter) report(ctx context.Context) (*fleet.Report, error) {
+	if r.past.address == "" {
+		return r.fromScalers(ctx)
+	}
 	source, err := r.past.source()
 	if err != nil {
 		return nil, err
@@ -311,7 +319,11 @@ func (r *reporter) fromCluster(ctx context.Context) (all []fleet.Container, err 
 	r.say("Reading Deployments and pods from the cluster")
 	c, err := r.cluster.open()
 	if err != nil {
-		return nil, fmt.Errorf("reading Deployments from the cluster (or set --from-metrics): %w", err)
+		hint := ""
+		if r.past.address != "" {
+			hint = " (or set --from-metrics)"
+		}
+		return nil, fmt.Errorf("reading Deployments from the cluster%s: %w", hint, err)
 	}
 	running, err := r.pods(ctx, c)
 	if err != nil {

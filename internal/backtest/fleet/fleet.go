@@ -8,8 +8,11 @@
 // It promises that the same usage leads to the same report, byte for byte. It sends no requests: usage comes in
 // as traces, container by container, and is not kept.
 //
-// What it recommends for Git depends on usage alone, not on today's requests. So after these were applied, it
-// recommends the same.
+// Without usage, it compares with what scalers recommend. Figures that follow from usage are then unknown, and
+// never 0.
+//
+// What it recommends for Git depends on usage alone, or on the scaler, and not on today's requests. So after these
+// were applied, it recommends the same.
 package fleet
 
 import (
@@ -52,12 +55,14 @@ type Row struct {
 	// Difference is how far today's requests of all pods are from those of the first rule, in cores: a core
 	// counts as much as GiBPerCore, or as the prices say. Rows are sorted by it.
 	Difference float64 `json:"difference"`
-	// Days is the number of days that were measured.
-	Days int `json:"days"`
+	// Days is the number of days that were measured. 0 without past usage.
+	Days int `json:"days,omitempty"`
+	// ObservedSeconds is how much usage the scaler's recommendation is based on. 0 without a scaler.
+	ObservedSeconds int64 `json:"observedSeconds,omitempty"`
 	// Rules are today's requests, those of the rules in their order, and those for Git.
 	Rules []Result `json:"rules"`
 
-	// usage are the pictures' points of CPU and memory.
+	// usage are the pictures' points of CPU and memory; empty if no usage is known.
 	usage [2][]band
 }
 
@@ -65,11 +70,23 @@ type Row struct {
 // after the warm-up.
 type Result struct {
 	Rule string `json:"rule"`
+	// Requested is nil, and its fields are missing, if the rule requires past usage and none is known.
+	*Requested
+	// Harm is nil if no past usage is known.
+	*Harm
+}
+
+// Requested is what a rule requests.
+type Requested struct {
 	// CPUMillicores and MemoryBytes are the requests of one pod, on average; 0 is not set.
 	CPUMillicores int64 `json:"cpuMillicores"`
 	MemoryBytes   int64 `json:"memoryBytes"`
 	// CostPerMonth is that of all pods in the currency of the prices; unset without prices.
 	CostPerMonth *float64 `json:"costPerMonth,omitempty"`
+}
+
+// Harm is what a rule does to a container.
+type Harm struct {
 	// StarvedPercent is the share of time in which the pod that uses most wants more CPU than requested.
 	StarvedPercent float64 `json:"starvedPercent"`
 	// OOMDays is the number of days on which a pod needs more memory than its limit.
@@ -78,14 +95,15 @@ type Result struct {
 	ResizesPerDay float64 `json:"resizesPerDay"`
 }
 
-// Requests are the requests of one pod.
+// Requests are the requests of one pod, of a rule for which they are known.
 func (r Result) Requests() quantity.Amounts {
 	return quantity.Amounts{CPUMillis: r.CPUMillicores, MemoryBytes: r.MemoryBytes}
 }
 
 // Options say how usage is replayed.
 type Options struct {
-	// Rules are at least one. The first one is compared with today's requests.
+	// Rules are at least one. The first one is compared with today's requests. Without usage, it is that of the
+	// scalers, and only the names of rules count.
 	Rules []backtest.Rule
 	// Step is the length of the intervals.
 	Step time.Duration
@@ -116,7 +134,7 @@ func (o Options) Evaluate(c Container, samples []backtest.Sample) (row Row, ok b
 	options := backtest.Options{WarmUp: o.WarmUp}
 	today := backtest.Replay(trace, backtest.Static(), options).Measures
 	row.Days = today.Days
-	row.add(o, Today, c.Requests, today)
+	row.add(o.Prices, Today, c.Requests, harmOf(today))
 
 	trace.Requests.MemoryBytes = max(c.Requests.MemoryBytes, peak, c.Limits.MemoryBytes)
 	var fixed quantity.Amounts
@@ -127,13 +145,30 @@ func (o Options) Evaluate(c Container, samples []backtest.Sample) (row Row, ok b
 				return row, false
 			}
 		}
-		row.add(o, rule.Name, meanOf(outcome.Measures), outcome.Measures)
+		row.add(o.Prices, rule.Name, meanOf(outcome.Measures), harmOf(outcome.Measures))
 	}
 	trace.Requests = fixed
-	row.add(o, Git, fixed, backtest.Replay(trace, backtest.Static(), options).Measures)
+	row.add(o.Prices, Git, fixed, harmOf(backtest.Replay(trace, backtest.Static(), options).Measures))
 	row.Difference = rounded(o.Prices.inCores(row.difference(row.Rules[0], row.Rules[1])))
 	row.usage = bandsOf(samples)
 	return row, true
+}
+
+// Recommended compares a container with the target of its scaler, which is also what it recommends for Git. Today's
+// request of a resource without a target stays. What the other rules recommend is unknown, as is all harm. observed
+// is how much usage the target is based on.
+func (o Options) Recommended(c Container, target quantity.Amounts, observed time.Duration) Row {
+	row := Row{Container: c, ObservedSeconds: int64(observed / time.Second)}
+	target.CPUMillis = cmp.Or(target.CPUMillis, c.Requests.CPUMillis)
+	target.MemoryBytes = cmp.Or(target.MemoryBytes, c.Requests.MemoryBytes)
+	row.add(o.Prices, Today, c.Requests, nil)
+	row.add(o.Prices, o.Rules[0].Name, target, nil)
+	for _, rule := range o.Rules[1:] {
+		row.Rules = append(row.Rules, Result{Rule: rule.Name})
+	}
+	row.add(o.Prices, Git, target, nil)
+	row.Difference = rounded(o.Prices.inCores(row.difference(row.Rules[0], row.Rules[1])))
+	return row
 }
 
 // meanOf are the mean requests.
@@ -144,15 +179,18 @@ func meanOf(m backtest.Measures) quantity.Amounts {
 	}
 }
 
-func (r *Row) add(o Options, rule string, requests quantity.Amounts, m backtest.Measures) {
-	result := Result{
-		Rule: rule, CPUMillicores: requests.CPUMillis, MemoryBytes: requests.MemoryBytes,
+func harmOf(m backtest.Measures) *Harm {
+	return &Harm{
 		StarvedPercent: rounded(100 * m.StarvedHours / m.Hours),
 		OOMDays:        m.KillDays,
 		ResizesPerDay:  rounded(float64(m.Resizes) / (m.Hours / 24)),
 	}
-	if o.Prices != nil {
-		cost := rounded(o.Prices.perMonth(r.cores(result), r.gib(result)))
+}
+
+func (r *Row) add(prices *Prices, rule string, requests quantity.Amounts, harm *Harm) {
+	result := Result{Rule: rule, Requested: &Requested{CPUMillicores: requests.CPUMillis, MemoryBytes: requests.MemoryBytes}, Harm: harm}
+	if prices != nil {
+		cost := rounded(prices.perMonth(r.cores(result), r.gib(result)))
 		result.CostPerMonth = &cost
 	}
 	r.Rules = append(r.Rules, result)
@@ -179,17 +217,12 @@ func (r *Row) Git() quantity.Amounts { return r.Rules[len(r.Rules)-1].Requests()
 
 // Report is the result of many containers. Numbers are rounded, so that it is the same on every machine.
 type Report struct {
-	// From and Until are the time of the usage.
-	From  time.Time `json:"from"`
-	Until time.Time `json:"until"`
-	// StepSeconds is the length of the intervals, WarmUpSeconds the time at the beginning of each container's
-	// usage that was replayed but not measured.
-	StepSeconds   int64  `json:"stepSeconds"`
-	WarmUpSeconds int64  `json:"warmUpSeconds"`
-	Currency      string `json:"currency,omitempty"`
-	Deployments   int    `json:"deployments"`
-	// ContainerDays is the number of days that were measured, of all containers.
-	ContainerDays int `json:"containerDays"`
+	// Usage is nil, and its fields are missing, if no past usage is known.
+	*Usage
+	Currency    string `json:"currency,omitempty"`
+	Deployments int    `json:"deployments"`
+	// ContainerDays is the number of days that were measured, of all containers. 0 without past usage.
+	ContainerDays int `json:"containerDays,omitempty"`
 	// Rules are the sums over all containers, for today's requests and each rule.
 	Rules []Total `json:"rules"`
 	// Containers are sorted: the largest difference first.
@@ -200,16 +233,29 @@ type Report struct {
 	about map[string]string // by rule
 }
 
-// Total is the sum of a rule over all containers.
+// Usage is the past usage that a report is about.
+type Usage struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+	// StepSeconds is the length of the intervals, WarmUpSeconds the time at the beginning of each container's
+	// usage that was replayed but not measured.
+	StepSeconds   int64 `json:"stepSeconds"`
+	WarmUpSeconds int64 `json:"warmUpSeconds"`
+}
+
+// Total is the sum of a rule over all containers. Sum and Harm are nil as in a Result.
 type Total struct {
-	Rule         string   `json:"rule"`
+	Rule string `json:"rule"`
+	*Sum
+	// Harm has means over containers, except for OOMDays, which is a sum.
+	*Harm
+}
+
+// Sum is what all containers request by a rule.
+type Sum struct {
 	Cores        float64  `json:"cores"`
 	GiB          float64  `json:"gib"`
 	CostPerMonth *float64 `json:"costPerMonth,omitempty"`
-	// StarvedPercent and ResizesPerDay are means over containers, OOMDays is a sum.
-	StarvedPercent float64 `json:"starvedPercent"`
-	OOMDays        int     `json:"oomDays"`
-	ResizesPerDay  float64 `json:"resizesPerDay"`
 }
 
 // Skipped is a container that is not reported.
@@ -220,12 +266,20 @@ type Skipped struct {
 	Why        string `json:"why"`
 }
 
-// New returns the report about rows, which it sorts.
+// New returns the report about rows of Evaluate, which it sorts. The times are those of the usage.
 func New(rows []Row, skipped []Skipped, from, until time.Time, o Options) *Report {
-	r := &Report{
-		From: from.UTC(), Until: until.UTC(), StepSeconds: int64(o.Step / time.Second), WarmUpSeconds: int64(o.WarmUp / time.Second),
-		Containers: rows, Skipped: skipped, about: map[string]string{Today: "what the containers request today"},
-	}
+	r := newReport(rows, skipped, o, "the highest CPU that the first rule recommends in the last week, no more than was used, and its memory, never changed")
+	r.Usage = &Usage{From: from.UTC(), Until: until.UTC(), StepSeconds: int64(o.Step / time.Second), WarmUpSeconds: int64(o.WarmUp / time.Second)}
+	return r
+}
+
+// OfScalers returns the report about rows of Recommended, which it sorts.
+func OfScalers(rows []Row, skipped []Skipped, o Options) *Report {
+	return newReport(rows, skipped, o, "what the scalers recommend now, never changed")
+}
+
+func newReport(rows []Row, skipped []Skipped, o Options, aboutGit string) *Report {
+	r := &Report{Containers: rows, Skipped: skipped, about: map[string]string{Today: "what the containers request today", Git: aboutGit}}
 	slices.SortFunc(r.Containers, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Difference, a.Difference), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Name, b.Name))
@@ -248,31 +302,41 @@ func New(rows []Row, skipped []Skipped, from, until time.Time, o Options) *Repor
 		r.about[rule.Name] = rule.About
 	}
 	names = append(names, Git)
-	r.about[Git] = "the highest CPU that the first rule recommends in the last week, no more than was used, and its memory, never changed"
 	for i, name := range names {
 		r.Rules = append(r.Rules, r.total(name, i, o.Prices))
 	}
 	return r
 }
 
+// total is the sum of one rule. What is not known of a container is not known of all.
 func (r *Report) total(name string, rule int, prices *Prices) Total {
-	t := Total{Rule: name}
+	sum, harm := &Sum{}, &Harm{}
 	for i := range r.Containers {
 		row := &r.Containers[i]
 		result := row.Rules[rule]
-		t.Cores += row.cores(result)
-		t.GiB += row.gib(result)
-		t.StarvedPercent += result.StarvedPercent
-		t.ResizesPerDay += result.ResizesPerDay
-		t.OOMDays += result.OOMDays
+		if result.Requested == nil {
+			return Total{Rule: name}
+		}
+		sum.Cores += row.cores(result)
+		sum.GiB += row.gib(result)
+		if harm == nil || result.Harm == nil {
+			harm = nil
+			continue
+		}
+		harm.StarvedPercent += result.StarvedPercent
+		harm.ResizesPerDay += result.ResizesPerDay
+		harm.OOMDays += result.OOMDays
 	}
 	if prices != nil {
-		cost := rounded(prices.perMonth(t.Cores, t.GiB))
-		t.CostPerMonth = &cost
+		cost := rounded(prices.perMonth(sum.Cores, sum.GiB))
+		sum.CostPerMonth = &cost
 	}
-	n := float64(max(len(r.Containers), 1))
-	t.Cores, t.GiB, t.StarvedPercent, t.ResizesPerDay = rounded(t.Cores), rounded(t.GiB), rounded(t.StarvedPercent/n), rounded(t.ResizesPerDay/n)
-	return t
+	sum.Cores, sum.GiB = rounded(sum.Cores), rounded(sum.GiB)
+	if harm != nil {
+		n := float64(max(len(r.Containers), 1))
+		harm.StarvedPercent, harm.ResizesPerDay = rounded(harm.StarvedPercent/n), rounded(harm.ResizesPerDay/n)
+	}
+	return Total{name, sum, harm}
 }
 
 // rounded keeps four decimals: fewer than differ by the order of adding.

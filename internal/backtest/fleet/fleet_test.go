@@ -118,7 +118,10 @@ func TestEvaluate(t *testing.T) {
 // made is a row of known results, for what is written.
 func made(namespace, deployment string, replicas int, difference float64, cost bool) fleet.Row {
 	result := func(rule string, cpu, memory int64, starved float64, kills int, resizes float64) fleet.Result {
-		r := fleet.Result{Rule: rule, CPUMillicores: cpu, MemoryBytes: memory, StarvedPercent: starved, OOMDays: kills, ResizesPerDay: resizes}
+		r := fleet.Result{
+			Rule: rule, Requested: &fleet.Requested{CPUMillicores: cpu, MemoryBytes: memory},
+			Harm: &fleet.Harm{StarvedPercent: starved, OOMDays: kills, ResizesPerDay: resizes},
+		}
 		if cost {
 			price := float64(cpu) / 100
 			r.CostPerMonth = &price
@@ -296,6 +299,16 @@ func TestHTML(t *testing.T) {
 				t.Errorf("%s: there is no %q in:\n%s", name, want, text)
 			}
 		}
+	}
+}
+
+// A patch has only what the scaler recommends or the container requests: never a request of 0.
+func TestPatchesOfScalersSetNothingElse(t *testing.T) {
+	o := fleet.Options{Rules: []backtest.Rule{{Name: "scaler"}, {Name: "vpa"}}}
+	row := o.Recommended(container("app", quantity.Amounts{}, quantity.Amounts{}), quantity.Amounts{CPUMillis: 300}, 2*day)
+	patches, err := fleet.OfScalers([]fleet.Row{row}, nil, o).Patches(fleet.HelmValues, "")
+	if want := "resources:\n  requests:\n    cpu: 300m\n"; err != nil || len(patches) != 1 || string(patches[0].Text) != fleet.PatchHeader+want {
+		t.Errorf("%v: %s", err, patches)
 	}
 }
 

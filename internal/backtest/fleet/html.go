@@ -28,7 +28,8 @@ const (
 // pageView is what the page shows.
 type pageView struct {
 	Title   string
-	WarmUp  string
+	WarmUp  string // in days; empty if no past usage is known
+	Unknown string // why figures are unknown; empty if none is
 	Header  []string
 	Rules   []ruleView
 	Charts  []chartView
@@ -78,11 +79,16 @@ type lineView struct {
 // WriteHTML writes one self-contained page, with the first containers, at most top.
 func (r *Report) WriteHTML(w io.Writer, top int) error {
 	view := pageView{
-		Title: r.title(), WarmUp: fmt.Sprintf("%g", float64(r.WarmUpSeconds)/hourSeconds/24), Header: r.totalHeader()[1:], Skipped: r.skippedLines(),
+		Title: r.title(), Header: r.totalHeader()[1:], Skipped: r.skippedLines(),
 		Columns: []string{"Namespace", "Deployment", "Container", "Pods", "CPU", "Memory", "Cost per month", "Starved", "OOM days"},
 	}
 	if !r.hasCost() {
 		view.Columns = append(view.Columns[:6], view.Columns[7:]...)
+	}
+	if r.Usage == nil {
+		view.Unknown = r.unknownLine()
+	} else {
+		view.WarmUp = fmt.Sprintf("%g", float64(r.WarmUpSeconds)/hourSeconds/24)
 	}
 	for i, rule := range r.Rules {
 		view.Rules = append(view.Rules, ruleView{rule.Rule, r.about[rule.Rule], classOf(i), r.totalCells(i)[1:]})
@@ -106,8 +112,11 @@ func (r *Report) charts() []chartView {
 	charts := []chartView{
 		r.chart("Cores requested", amount, func(t Total) float64 { return t.Cores }),
 		r.chart("GiB requested", amount, func(t Total) float64 { return t.GiB }),
-		r.chart("Time starved of CPU", func(v float64) string { return fmt.Sprintf("%.2f%%", v) }, func(t Total) float64 { return t.StarvedPercent }),
-		r.chart("OOM days", func(v float64) string { return fmt.Sprintf("%d of %d", int(v), r.ContainerDays) }, func(t Total) float64 { return float64(t.OOMDays) }),
+	}
+	if r.Usage != nil {
+		charts = append(charts,
+			r.chart("Time starved of CPU", func(v float64) string { return fmt.Sprintf("%.2f%%", v) }, func(t Total) float64 { return t.StarvedPercent }),
+			r.chart("OOM days", func(v float64) string { return fmt.Sprintf("%d of %d", int(v), r.ContainerDays) }, func(t Total) float64 { return float64(t.OOMDays) }))
 	}
 	if r.hasCost() {
 		title := strings.TrimSpace("Cost per month " + r.Currency)
@@ -116,12 +125,18 @@ func (r *Report) charts() []chartView {
 	return charts
 }
 
+// chart has no bar for a rule that is unknown.
 func (r *Report) chart(title string, text func(float64) string, value func(Total) float64) chartView {
 	chart, most := chartView{Title: title, Height: len(r.Rules) * barStep}, 0.0
 	for _, rule := range r.Rules {
-		most = max(most, value(rule))
+		if rule.Sum != nil {
+			most = max(most, value(rule))
+		}
 	}
 	for i, rule := range r.Rules {
+		if rule.Sum == nil {
+			continue
+		}
 		width := 0.0
 		if most > 0 {
 			width = math.Round(value(rule)/most*barWidth*10) / 10
@@ -140,6 +155,9 @@ func (r *Report) rowView(row *Row) rowView {
 		numbers = cells[4:7]
 	}
 	view := rowView{Names: cells[:4], Cells: append(append([]string{}, numbers...), cells[len(cells)-2:]...)}
+	if r.Usage == nil {
+		return view
+	}
 	for i, of := range []struct {
 		label   string
 		request func(Result) float64

@@ -135,11 +135,20 @@ func valuesOf(rows []*Row, path string) (map[string]any, error) {
 	return values, nil
 }
 
-// resources are the requests for Git, and the limits that follow.
+// resources are the requests for Git, and the limits that follow. A request that is not set and that nothing
+// recommends stays so.
 func (r *Row) resources() map[string]any {
 	git := r.Git()
-	cpu, memory := quantity.CPU(git.CPUMillis), quantity.Memory(git.MemoryBytes)
-	resources, limits := map[string]any{"requests": map[string]string{"cpu": cpu.String(), "memory": memory.String()}}, map[string]string{}
+	requests, limits := map[string]string{}, map[string]string{}
+	if git.CPUMillis > 0 {
+		cpu := quantity.CPU(git.CPUMillis)
+		requests["cpu"] = cpu.String()
+	}
+	if git.MemoryBytes > 0 {
+		memory := quantity.Memory(git.MemoryBytes)
+		requests["memory"] = memory.String()
+	}
+	resources := map[string]any{"requests": requests}
 	if limit := following(git.CPUMillis, r.Requests.CPUMillis, r.Limits.CPUMillis); limit > 0 {
 		cpu := quantity.CPU(min(limit, quantity.MaxCPUMillis))
 		limits["cpu"] = cpu.String()

@@ -37,19 +37,33 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	table := csv.NewWriter(w)
 	_ = table.Write(header) // the error is kept
 	for _, row := range r.Containers {
-		line := []string{row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), strconv.Itoa(row.Days)}
+		days := ""
+		if r.Usage != nil {
+			days = strconv.Itoa(row.Days)
+		}
+		line := []string{row.Namespace, row.Deployment, row.Name, strconv.Itoa(row.Replicas), number(row.Difference), days}
 		for _, result := range row.Rules {
-			cost := ""
-			if result.CostPerMonth != nil {
-				cost = number(*result.CostPerMonth)
-			}
-			line = append(line, strconv.FormatInt(result.CPUMillicores, 10), strconv.FormatInt(result.MemoryBytes, 10), cost,
-				number(result.StarvedPercent), strconv.Itoa(result.OOMDays), number(result.ResizesPerDay))
+			line = append(line, result.cells()...)
 		}
 		_ = table.Write(line)
 	}
 	table.Flush()
 	return table.Error()
+}
+
+// cells are empty where the figures are unknown.
+func (r Result) cells() []string {
+	var cells [6]string
+	if r.Requested != nil {
+		cells[0], cells[1] = strconv.FormatInt(r.CPUMillicores, 10), strconv.FormatInt(r.MemoryBytes, 10)
+		if r.CostPerMonth != nil {
+			cells[2] = number(*r.CostPerMonth)
+		}
+	}
+	if r.Harm != nil {
+		cells[3], cells[4], cells[5] = number(r.StarvedPercent), strconv.Itoa(r.OOMDays), number(r.ResizesPerDay)
+	}
+	return cells[:]
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -77,6 +91,9 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 			fmt.Fprintf(&b, "\n%s with smaller differences: see --top, or --output csv\n", count(rest, "more container"))
 		}
 	}
+	if r.Usage == nil {
+		fmt.Fprintf(&b, "\n%s\n", r.unknownLine())
+	}
 	for _, line := range r.skippedLines() {
 		fmt.Fprintf(&b, "\n%s\n", line)
 	}
@@ -84,14 +101,25 @@ func (r *Report) WriteTable(w io.Writer, top int) error {
 	return err
 }
 
+// unknown is shown for figures that follow from past usage, where none is known.
+const unknown = "unknown"
+
+// unknownLine says why figures are unknown.
+func (r *Report) unknownLine() string {
+	return "Unknown are the figures that follow from past usage, which --prometheus reads: those of other rules, and all harm"
+}
+
 func (r *Report) title() string {
+	if r.Usage == nil {
+		return fmt.Sprintf("%s of %s, by what their scalers recommend", count(len(r.Containers), "container"), count(r.Deployments, "Deployment"))
+	}
 	return fmt.Sprintf("%s of %s, by usage from %s to %s", count(len(r.Containers), "container"), count(r.Deployments, "Deployment"),
 		r.From.Format(time.RFC3339), r.Until.Format(time.RFC3339))
 }
 
 func (r *Report) cost() string { return strings.TrimSpace("COST/MONTH " + r.Currency) }
 
-func (r *Report) hasCost() bool { return len(r.Rules) > 0 && r.Rules[0].CostPerMonth != nil }
+func (r *Report) hasCost() bool { return r.Rules[0].CostPerMonth != nil } // today's requests are always known
 
 func (r *Report) totalHeader() []string {
 	header := []string{"RULE", "CORES", "GIB"}
@@ -103,11 +131,19 @@ func (r *Report) totalHeader() []string {
 
 func (r *Report) totalCells(i int) []string {
 	t, today := r.Rules[i], r.Rules[0]
-	cells := []string{t.Rule, amount(t.Cores), amount(t.GiB)}
-	if t.CostPerMonth != nil {
-		cells = append(cells, money(*t.CostPerMonth))
+	cells := []string{t.Rule}
+	switch {
+	case t.Sum == nil:
+		return append(cells, slices.Repeat([]string{unknown}, len(r.totalHeader())-1)...)
+	case t.CostPerMonth == nil:
+		cells = append(cells, amount(t.Cores), amount(t.GiB))
+	default:
+		cells = append(cells, amount(t.Cores), amount(t.GiB), money(*t.CostPerMonth))
 	}
 	cells = append(cells, versus(t.Cores, today.Cores), versus(t.GiB, today.GiB))
+	if t.Harm == nil {
+		return append(cells, unknown, unknown, unknown)
+	}
 	return append(cells, fmt.Sprintf("%.2f%%", t.StarvedPercent), fmt.Sprintf("%d of %d", t.OOMDays, r.ContainerDays), fmt.Sprintf("%.2f", t.ResizesPerDay))
 }
 
@@ -134,7 +170,14 @@ func (r *Report) rowCells(row *Row) []string {
 		cells = append(cells, money(*today.CostPerMonth)+" -> "+money(*ours.CostPerMonth))
 	}
 	for _, other := range row.Rules[2:] {
+		if other.Requested == nil {
+			cells = append(cells, unknown)
+			continue
+		}
 		cells = append(cells, cpuText(other.CPUMillicores)+" "+memoryText(other.MemoryBytes))
+	}
+	if today.Harm == nil || ours.Harm == nil {
+		return append(cells, unknown, unknown)
 	}
 	return append(cells, fmt.Sprintf("%.1f%% -> %.1f%%", today.StarvedPercent, ours.StarvedPercent), fmt.Sprintf("%d -> %d", today.OOMDays, ours.OOMDays))
 }
