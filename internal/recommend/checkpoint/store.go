@@ -66,6 +66,7 @@ type entry struct {
 	mu         sync.Mutex // guards the rest
 	owner      types.UID
 	deployment string
+	profile    profile.Profile
 	histories  history.Histories // nil until loaded
 	filling    filling
 }
@@ -88,8 +89,12 @@ func markOf(rec recommend.Container, container *history.Container) mark {
 // ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
 // was charged by another profile fades.
 func (s *Store) ParamsOf(vs *v1beta1.VerticalScaler) history.Params {
+	return s.paramsWith(scaler.Profile(&vs.Spec))
+}
+
+func (s *Store) paramsWith(p profile.Profile) history.Params {
 	params := s.Params
-	params.Prices = profile.Of(scaler.Profile(&vs.Spec)).Prices
+	params.Prices = profile.Of(p).Prices
 	return params
 }
 
@@ -118,7 +123,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.overtaken = nil
 	}
-	e.owner, e.deployment = vs.UID, vs.Spec.DeploymentName
+	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
 	e.histories, e.object, e.saved, e.filling, e.saves = history.Histories{}, nil, nil, filling{}, saves{}
 	if err != nil {
 		return nil
@@ -285,6 +290,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	if e.histories == nil || e.owner != vs.UID {
 		return save{}, errors.New("saving a history that was never loaded")
 	}
+	e.profile = scaler.Profile(&vs.Spec)
 	marks := e.marks(recommendations)
 	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
 		return save{}, nil
