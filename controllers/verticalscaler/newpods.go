@@ -227,7 +227,7 @@ func asBinding(obj client.Object) (*admissionv1.MutatingAdmissionPolicyBinding, 
 
 var bindingKind = admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding")
 
-// leftoverBindings returns the bindings whose scalers do not exist. It remembers the bindings of the
+// leftoverBindings returns the bindings whose scalers do not exist, in the namespaces of this process. It remembers the bindings of the
 // other scalers, so that they go with their scalers, whatever a reconcile has seen of them.
 func (r *Reconciler) leftoverBindings(ctx context.Context, found []client.Object) (leftovers []client.Object, err error) {
 	for _, obj := range found {
@@ -236,7 +236,7 @@ func (r *Reconciler) leftoverBindings(ctx context.Context, found []client.Object
 			return nil, err
 		}
 		key, isOurs := admission.ScalerOf(binding)
-		if !isOurs {
+		if !isOurs || !r.owns(key.Namespace) {
 			continue
 		}
 		// In a namespace that is not watched, the error is another one.

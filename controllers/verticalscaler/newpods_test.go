@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
@@ -141,6 +142,19 @@ func TestBindingsAreMadeAndRemoved(t *testing.T) {
 		}
 		if !r.admitted.isBound(key) || r.admitted.isBound(gone) {
 			t.Error("it remembers the wrong bindings")
+		}
+	})
+	t.Run("those of other replicas' namespaces are left alone, also when they hand a namespace over", func(t *testing.T) {
+		theirs := types.NamespacedName{Namespace: "theirs", Name: "web"} // not in the cache, which does not mean that it is gone
+		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(theirs, selector), admission.Binding(gone, selector), admission.Binding(key, selector))
+		r.Histories, r.written = &checkpoint.Store{}, &ownwrites.Memory{}
+		r.Owns = func(namespace string) bool { return namespace != theirs.Namespace }
+		if err := r.sweepBindings(t.Context()); err != nil || len(bindings(r)) != 2 {
+			t.Errorf("swept: %v, bindings of %v, want theirs and that of %s", err, bindings(r), vs.Name)
+		}
+		r.admitted.exists(theirs) // It was served here before.
+		if result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: theirs}); err != nil || !result.IsZero() || len(bindings(r)) != 2 {
+			t.Errorf("Reconcile() = %+v, %v, bindings of %v", result, err, bindings(r))
 		}
 	})
 	t.Run("what may not be deleted is left for later, and blocks nothing", func(t *testing.T) {

@@ -68,6 +68,8 @@ type Reconciler struct {
 	Access scaler.ClusterAccess
 	// MaySweep says that we may list the bindings for new pods, and delete leftover ones at the start.
 	MaySweep bool
+	// Owns reports whether this process serves a namespace, and not another replica; nil for all.
+	Owns func(namespace string) bool
 	// Budget limits how much may change at once; nil for no limit. It outlives a
 	// manager.
 	Budget *budget.Budget
@@ -152,6 +154,10 @@ type phase func(ctx context.Context, s *scope) (done bool, err error)
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, span := startTrace(ctx, request)
 	defer span.End()
+	if !r.owns(request.Namespace) {
+		r.leave(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
 	var vs v1beta1.VerticalScaler
 	if err := r.Client.Get(ctx, request.NamespacedName, &vs, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -406,15 +412,13 @@ func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
 	return time.Duration(float64(r.ResyncPeriod) * (0.9 + 0.2*scaler.Share(uid)))
 }
 
+// owns reports whether this process serves the namespace. Objects of others are not cached, which does not
+// mean that they are deleted.
+func (r *Reconciler) owns(namespace string) bool { return r.Owns == nil || r.Owns(namespace) }
+
 // forget drops what is remembered of a deleted scaler, and its binding.
 func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error {
-	r.Histories.Forget(key)
-	r.written.Forget(key)
-	r.Metrics.Forget(key)
-	r.pods.forget(key)
-	r.quotas.forget(key)
-	r.conflicts.Forget(key)
-	r.forgetBudget(key)
+	r.leave(key)
 	if !r.admitted.isBound(key) {
 		return nil
 	}
@@ -422,6 +426,17 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 		return err
 	}
 	return nil
+}
+
+// leave drops what is remembered of a scaler that this process no longer serves.
+func (r *Reconciler) leave(key types.NamespacedName) {
+	r.Histories.Forget(key)
+	r.written.Forget(key)
+	r.Metrics.Forget(key)
+	r.pods.forget(key)
+	r.quotas.forget(key)
+	r.conflicts.Forget(key)
+	r.forgetBudget(key)
 }
 
 // errStaleCache says that the cache does not show our own last write yet.
