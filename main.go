@@ -59,6 +59,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if c, err = c.WithEnvironment(os.Getenv); err != nil {
+		return err
+	}
 	c.Version = version
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {

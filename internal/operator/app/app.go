@@ -9,6 +9,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -42,6 +43,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -100,32 +102,76 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 	if err != nil {
 		return fmt.Errorf("creating a client for access reviews: %w", err)
 	}
-	changes := newBudget(c)
 	check := checkWithReview(reviews.SelfSubjectAccessReviews())
+	kept := newKept(c)
+	ctx, member, leave, err := join(ctx, restConfig, c)
+	if err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
-		scope, err := check.findScope(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
-		if err != nil {
-			return err
-		}
-		scope.log(log.FromContext(ctx))
-		if err := runManager(ctx, restConfig, c, source, scope, check, changes); err != nil {
-			return err
+		if err = runManager(ctx, restConfig, c, source, namespaces, check, kept, member); err != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(err, leave())
 }
 
-// runManager runs one manager until the context ends or until the operator has rights
-// beyond the scope.
-func runManager(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, scope Scope, check accessCheck, changes *budget.Budget) error {
-	ctx, stop := context.WithCancel(ctx)
+// kept is what outlives a manager.
+type kept struct {
+	changes   *budget.Budget
+	histories *checkpoint.Store
+}
+
+func newKept(c config.Operator) kept {
+	return kept{newBudget(c), &checkpoint.Store{Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}}
+}
+
+// share adapts what is kept to the namespaces of this replica.
+func (k kept) share(view shards.View) {
+	if !view.IsStandby() {
+		k.changes.Divide(len(view.Slots), view.Owns)
+		k.histories.Retain(view.Owns)
+	}
+}
+
+// handOverTime is how long the histories of namespaces that leave may be saved. Their next replica waits meanwhile.
+const handOverTime = 5 * time.Second
+
+// handOver saves the histories of the namespaces that this replica does not serve in the next view, or of all
+// if the process ends.
+func (k kept) handOver(process context.Context, next shards.View) {
+	leaves := func(namespace string) bool { return process.Err() != nil || !next.Owns(namespace) }
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(process), handOverTime)
+	defer cancel()
+	saved, err := k.histories.HandOver(ctx, leaves, clock.RealClock{}.Now())
+	if err != nil {
+		log.FromContext(process).Error(err, "Cannot save the usage histories of all namespaces that other replicas serve now")
+	}
+	if saved > 0 {
+		log.FromContext(process).Info("Saved usage histories before other replicas serve their namespaces", "checkpoints", saved)
+	}
+}
+
+// runManager runs one manager until the context ends, until the operator has rights that it lacked, or until
+// replicas share the work in another way.
+func runManager(
+	process context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces []string, check accessCheck, kept kept, member *shards.Member,
+) error {
+	ctx, stop := context.WithCancel(process)
 	defer stop()
-	mgr, err := NewManager(restConfig, c, scope)
+	view := member.Adopt()
+	kept.share(view)
+	scope, err := check.findScope(ctx, namespaces, c.Metrics.Secure && c.Metrics.BindAddress != "0")
+	if err != nil {
+		return err
+	}
+	scope.log(log.FromContext(ctx))
+	mgr, err := newManager(restConfig, c, scope, member, view)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if _, ok := scope.readable(); ok {
-		err = setup(ctx, mgr, c, source, scope, changes)
+	if _, ok := scope.readable(); ok && !view.IsStandby() {
+		err = setup(ctx, mgr, c, source, scope, kept, view)
 	} else {
 		err = addChecks(mgr, scope)
 	}
@@ -137,7 +183,29 @@ func runManager(ctx context.Context, restConfig *rest.Config, c config.Operator,
 			return fmt.Errorf("adding the access checker: %w", err)
 		}
 	}
-	return mgr.Start(ctx)
+	go func() {
+		select {
+		case <-member.Outdated():
+			log.FromContext(ctx).Info("Restarting the manager because other replicas share the work")
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	if err := mgr.Start(ctx); err != nil {
+		return err
+	}
+	if member != nil {
+		kept.handOver(process, member.Next())
+	}
+	return nil
+}
+
+// newManager creates a manager of the only replica that works, or of one that shares the work.
+func newManager(restConfig *rest.Config, c config.Operator, scope Scope, member *shards.Member, view shards.View) (ctrl.Manager, error) {
+	if member == nil {
+		return NewManager(restConfig, c, scope)
+	}
+	return newReplica(restConfig, c, scope, member, view)
 }
 
 // Namespaces parses WATCH_NAMESPACE: names separated by commas. It returns them sorted and
@@ -221,10 +289,15 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 
 // Setup adds the controllers and the collector to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope) error {
-	return setup(ctx, mgr, c, source, scope, newBudget(c))
+	return SetupView(ctx, mgr, c, source, scope, shards.Alone())
 }
 
-func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, changes *budget.Budget) error {
+// SetupView does the same for a replica that works on a view.
+func SetupView(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, view shards.View) error {
+	return setup(ctx, mgr, c, source, scope, newKept(c), view)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, kept kept, view shards.View) error {
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -233,14 +306,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if !ok {
 		return fmt.Errorf("the manager's cache is a %T", mgr.GetCache())
 	}
+	cached.Deployments.Serves = view.Owns
 	// The collector can trigger a reconcile of every scaler without waiting for the controller.
 	triggers := make(chan event.GenericEvent, 1024)
-	histories := &checkpoint.Store{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Params: c.Params().History, MaxAhead: c.Recommendation.MaxAhead}
+	kept.histories.Client, kept.histories.Live = mgr.GetClient(), mgr.GetAPIReader()
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
 		Pods:      cached.Pods,
 		Source:    source,
-		Histories: histories,
+		Histories: kept.histories,
 		Interval:  c.Collection.Interval.Duration,
 		Clock:     clock.RealClock{},
 		Params:    c.Params(),
@@ -249,7 +323,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if len(scope.Namespaces) == 0 {
 		collector.CountPods = countPods(mgr.GetAPIReader())
 	}
-	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, changes); err != nil {
+	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, kept.changes, view); err != nil {
 		return err
 	}
 	owners := &scaleddeployment.Reconciler{
@@ -266,15 +340,18 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
 	}
-	if err := addInstallation(mgr, c, scope); err != nil {
-		return err
+	if view.Leads() {
+		if err := addInstallation(mgr, c, scope); err != nil {
+			return err
+		}
 	}
 	return addChecks(mgr, scope)
 }
 
 // addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers <-chan event.GenericEvent, scope Scope, changes *budget.Budget,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers <-chan event.GenericEvent,
+	scope Scope, changes *budget.Budget, view shards.View,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
 	if err != nil {
@@ -310,6 +387,7 @@ func addScalers(
 		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		MaySweep:     !scope.BindingsForbidden,
+		Owns:         view.Owns,
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Workers:      c.Workers.VerticalScalers,
 	}

@@ -13,6 +13,7 @@
 package upgradeable
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -57,6 +58,8 @@ var messages = map[string]string{
 const (
 	// interval is the time between two looks at the scalers.
 	interval = 5 * time.Second
+	// sharedInterval is the same if each look is a request.
+	sharedInterval = 30 * time.Second
 	// retryInterval is the time after which a failed request is tried again.
 	retryInterval = time.Minute
 	// stopTimeout bounds the last request. It is shorter than the time for which a lost
@@ -75,13 +78,18 @@ const (
 )
 
 // Setup adds the gate to the manager, if OLM provides an OperatorCondition. The namespace
-// is the operator's own.
-func Setup(mgr ctrl.Manager, namespace string) error {
+// is the operator's own. If replicas share the work, the cache has only the scalers of this one, so
+// the gate asks the API server for all, less often.
+func Setup(mgr ctrl.Manager, namespace string, sharesWork bool) error {
 	condition, err := Find(mgr, namespace)
 	if err != nil || condition == nil {
 		return err
 	}
-	return mgr.Add(&Gate{Scalers: mgr.GetCache(), Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}})
+	gate := &Gate{Scalers: mgr.GetCache(), Interval: interval, Client: condition.Client, Key: condition.Key, Clock: clock.RealClock{}}
+	if sharesWork {
+		gate.Scalers, gate.Interval = mgr.GetAPIReader(), sharedInterval
+	}
+	return mgr.Add(gate)
 }
 
 // OperatorCondition is the object in which the operator reports to OLM and its users.
@@ -133,11 +141,13 @@ func (o *OperatorCondition) Set(ctx context.Context, c metav1.Condition) error {
 	return nil
 }
 
-// Gate keeps the condition Upgradeable up to date. It runs on the leader, and sends no
-// request while nothing changes.
+// Gate keeps the condition Upgradeable up to date. It runs on the leader, and writes nothing while nothing
+// changes.
 type Gate struct {
-	// Scalers reads scalers from a cache.
+	// Scalers reads all scalers, as of any recent time.
 	Scalers client.Reader
+	// Interval is the time between two looks at them. Defaults to 5s.
+	Interval time.Duration
 	// Client reads and writes the OperatorCondition, whose name is Key.
 	Client client.Client
 	Key    types.NamespacedName
@@ -156,7 +166,7 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 func (g *Gate) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("upgradeable")
 	for {
-		pause := interval
+		pause := cmp.Or(g.Interval, interval)
 		if err := g.update(ctx, logger); err != nil && ctx.Err() == nil {
 			pause = retryInterval
 			logger.Error(err, "Cannot tell OLM whether it may upgrade the operator", "retryAfter", pause.String())
@@ -175,7 +185,8 @@ func (g *Gate) Start(ctx context.Context) error {
 // update reads the scalers and writes the condition if it changes.
 func (g *Gate) update(ctx context.Context, logger logr.Logger) error {
 	var scalers v1beta1.VerticalScalerList
-	if err := g.Scalers.List(ctx, &scalers, client.UnsafeDisableDeepCopy); err != nil {
+	// The API server answers version 0 from its memory.
+	if err := g.Scalers.List(ctx, &scalers, client.UnsafeDisableDeepCopy, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
 		return fmt.Errorf("listing scalers: %w", err)
 	}
 	now := g.Clock.Now()

@@ -1,0 +1,229 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fence lets a process write only while it knows that it holds its lease.
+//
+// The leader election of client-go alone is not enough: a process that was paused, with its machine or by a
+// signal, goes on where it stopped, and finds out only later that another one has taken its place. See
+// docs/adr/0018-a-leader-writes-only-while-its-lease-is-renewed.md.
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// ErrClosed is the cause of a write that was not sent.
+var ErrClosed = errors.New("the write was not sent, because the lease of this process was not renewed in time")
+
+// Fence knows whether this process still holds its lease. One that has never held it stops nothing: what
+// needs the lease does not run yet.
+type Fence struct {
+	clock    clock.PassiveClock
+	deadline time.Duration
+	// endsLate says that a renewal after the deadline comes too late.
+	endsLate bool
+	// ended is closed when the lease is lost for good.
+	ended chan struct{}
+
+	mu sync.Mutex
+	// renewed is when the last successful renewal was sent; zero before the first.
+	renewed time.Time
+	// isLost says that another process may have led since the first renewal.
+	isLost bool
+}
+
+// New returns a fence that lets writes pass until the deadline after the last renewal was sent.
+func New(c clock.PassiveClock, deadline time.Duration) *Fence {
+	return &Fence{clock: c, deadline: deadline, ended: make(chan struct{})}
+}
+
+// NewStrict returns a fence of a process whose work others may do without its lease. It never opens again
+// after two renewals that are further apart than the deadline.
+func NewStrict(c clock.PassiveClock, deadline time.Duration) *Fence {
+	f := New(c, deadline)
+	f.endsLate = true
+	return f
+}
+
+// Lost is closed when the process may never write again.
+func (f *Fence) Lost() <-chan struct{} { return f.ended }
+
+// renew notes that a renewal succeeded that was sent at a time.
+func (f *Fence) renew(sent time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.endsLate && !f.renewed.IsZero() && elapsed(f.clock, f.renewed) >= f.deadline {
+		f.end()
+	}
+	f.renewed = sent
+}
+
+// end loses the lease for good. The caller holds mu.
+func (f *Fence) end() {
+	if !f.isLost {
+		f.isLost = true
+		close(f.ended)
+	}
+}
+
+// lose notes that this process does not hold the lease. Once it has led, it never leads again: what
+// it knows may be older than what another leader has saved.
+func (f *Fence) lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.renewed.IsZero() {
+		f.end()
+	}
+}
+
+// hasStarted reports whether the process has held the lease.
+func (f *Fence) hasStarted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.renewed.IsZero()
+}
+
+// lost is an error if this process may not lead any more.
+func (f *Fence) lost() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.isLost {
+		return fmt.Errorf("another process may have taken over meanwhile: %w", ErrClosed)
+	}
+	return nil
+}
+
+// Check is an error if another process may have the lease now.
+func (f *Fence) Check() error {
+	if err := f.lost(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.renewed.IsZero() {
+		return nil
+	}
+	if ago := elapsed(f.clock, f.renewed); ago >= f.deadline {
+		return fmt.Errorf("last renewed %s ago: %w", ago.Round(time.Second), ErrClosed)
+	}
+	return nil
+}
+
+// elapsed is the time since then, by the clock that says more. The monotonic clock may stand still
+// while the machine is suspended. The wall clock may be set back.
+func elapsed(c clock.PassiveClock, since time.Time) time.Duration {
+	return max(c.Since(since), c.Now().Round(0).Sub(since.Round(0)))
+}
+
+// Wrap is a wrapper for rest.Config.Wrap. Each attempt to send a write is checked: a client may wait
+// between two attempts.
+func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return Guard(f.Check)(next) }
+
+// Guard is a wrapper for rest.Config.Wrap that sends no write while check returns an error.
+func Guard(check func() error) func(next http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return &transport{next, check} }
+}
+
+type transport struct {
+	next  http.RoundTripper
+	check func() error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if isWrite(request) {
+		if err := t.check(); err != nil {
+			return nil, err
+		}
+	}
+	return t.next.RoundTrip(request)
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// isWrite says whether a request changes something that matters. A review only asks, and an event
+// only tells.
+func isWrite(request *http.Request) bool {
+	switch request.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return !slices.ContainsFunc(harmless, func(path string) bool { return strings.Contains(request.URL.Path+"/", path) })
+}
+
+// harmless are parts of the paths of requests that change nothing that matters.
+var harmless = []string{"/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/", "/events/"}
+
+// Lock returns a lock of the leader election that tells the fence what becomes of the lease. mayStart is asked
+// after the lease was taken and before the process counts as its holder; nil for always. While it returns
+// an error, the lease is held, and renewed, without any work.
+func (f *Fence) Lock(lock resourcelock.Interface, mayStart func(ctx context.Context) error) resourcelock.Interface {
+	return &lease{Interface: lock, fence: f, mayStart: mayStart}
+}
+
+// lease tells the fence what becomes of the lease.
+type lease struct {
+	resourcelock.Interface
+	fence    *Fence
+	mayStart func(ctx context.Context) error
+}
+
+// Get implements resourcelock.Interface. After the process has led, a lease that it does not hold is
+// lost for good: the leader election ends at its deadline, and with it the process.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != l.Identity() {
+		l.fence.lose()
+	}
+	if lost := l.fence.lost(); lost != nil {
+		log.FromContext(ctx).Info("Lost the lease", "lease", l.Describe())
+		return nil, nil, lost
+	}
+	return record, raw, err
+}
+
+// Create implements resourcelock.Interface.
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.put(ctx, record, l.Interface.Create)
+}
+
+// Update implements resourcelock.Interface. It is bound to the version that was read last, so that
+// its success shows that no other process has held the lease since.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.put(ctx, record, l.Interface.Update)
+}
+
+// put writes the lease. A record without a holder releases it.
+func (l *lease) put(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if err := l.fence.lost(); err != nil {
+		return err
+	}
+	sent := l.fence.clock.Now()
+	if err := write(ctx, record); err != nil {
+		return err
+	}
+	if record.HolderIdentity != l.Identity() {
+		l.fence.lose()
+		return nil
+	}
+	if l.mayStart != nil && !l.fence.hasStarted() {
+		if err := l.mayStart(ctx); err != nil {
+			return err
+		}
+	}
+	l.fence.renew(sent)
+	return l.fence.lost()
+}
