@@ -131,6 +131,14 @@ func (o *Operator) Kill() error {
 	return o.start()
 }
 
+// Crash kills the operator as kill -9 does. It is not started again.
+func (o *Operator) Crash() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stopped = true
+	o.end(0)
+}
+
 func (o *Operator) noteEnd() { o.ends = append(o.ends, o.process.Failure().Error()) }
 
 func (o *Operator) end(grace time.Duration) {
