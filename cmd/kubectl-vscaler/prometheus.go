@@ -157,6 +157,7 @@ func (o *pastOptions) source() (*prometheus.Source, error) {
 		MemoryWindow:    o.step,
 		Timeout:         queryTimeout,
 		MaxBytes:        maxAnswer,
+		Uncompressed:    true,
 		CAFile:          o.caFile,
 		BearerTokenFile: o.tokenFile,
 	})

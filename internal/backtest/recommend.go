@@ -3,7 +3,11 @@
 
 package backtest
 
-import "github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+import (
+	"cmp"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
 
 // Recommender is a policy that can also say what to request without it, where nothing changes requests.
 type Recommender interface {
@@ -13,39 +17,47 @@ type Recommender interface {
 	// Recommend returns the requests that suit the intervals that the policy has received. ok is false
 	// while it knows too little.
 	Recommend() (requests quantity.Amounts, ok bool)
+	// Clone returns a copy that knows the same.
+	Clone() Recommender
 }
 
 // ReplayAndRecommend is Replay, with what the rule's policy recommends at the end, if it is a Recommender. That
 // depends on usage alone, not on the trace's requests. ok is false if the policy recommends nothing.
 func ReplayAndRecommend(t Trace, rule Rule, o Options) (out Outcome, requests quantity.Amounts, ok bool) {
-	var replayed Policy
+	t = o.World.minutesOf(t)
+	var both *twins
 	watched := rule
 	watched.New = func(c Container) Policy {
-		replayed = rule.New(c)
-		return replayed
+		policy := rule.New(c)
+		if applied, isRecommender := policy.(Recommender); isRecommender {
+			both = &twins{applied: applied, samples: t.Samples}
+			return both
+		}
+		return policy
 	}
-	out = Replay(t, watched, o)
-	policy, isRecommender := replayed.(Recommender)
-	if !isRecommender {
+	if out = Replay(t, watched, o); both == nil {
 		return out, requests, false
 	}
-	if out.Measures.Kills+out.Measures.WarmUpKills > 0 {
-		// Kills follow from requests, and the policy has learned from them.
-		t.Requests = quantity.Amounts{CPUMillis: quantity.MaxCPUMillis, MemoryBytes: quantity.MaxMemoryBytes}
-		watched.New = func(c Container) Policy {
-			policy, _ = rule.New(c).(Recommender) // as above
-			return learner{policy}
-		}
-		Replay(t, watched, o)
-	}
-	requests, ok = policy.Recommend()
+	requests, ok = cmp.Or(both.undisturbed, both.applied).Recommend()
 	return out, requests, ok
 }
 
-// learner is a policy that applies nothing.
-type learner struct{ of Recommender }
+// twins are a policy and, from the first kill on, a copy that learns what the container needs without kills: they follow
+// from requests, and a policy learns from them.
+type twins struct {
+	applied, undisturbed Recommender
+	samples              []Sample // the next ones
+}
 
-func (l learner) Next(o Observation) (quantity.Amounts, bool) {
-	l.of.Learn(o)
-	return o.Requests, false
+func (t *twins) Next(o Observation) (quantity.Amounts, bool) {
+	if o.OOMKilled && t.undisturbed == nil {
+		t.undisturbed = t.applied.Clone()
+	}
+	if t.undisturbed != nil {
+		needed := o
+		needed.OOMKilled, needed.MemoryBytes = false, min(t.samples[0].MemoryBytes, quantity.MaxMemoryBytes)
+		t.undisturbed.Learn(needed)
+	}
+	t.samples = t.samples[1:]
+	return t.applied.Next(o)
 }

@@ -107,6 +107,13 @@ func (p *policy) Learn(o backtest.Observation) {
 	}
 }
 
+// Clone is the policy for the same container, with a history of its own.
+func (p *policy) Clone() backtest.Recommender {
+	clone := *p
+	clone.history = *p.history.Clone()
+	return &clone
+}
+
 // add adds an interval to the history, and returns its end.
 func (p *policy) add(o backtest.Observation) (now time.Time) {
 	if p.started.IsZero() {

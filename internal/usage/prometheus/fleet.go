@@ -105,7 +105,8 @@ func (s *Source) Fleet(ctx context.Context, namespaces []string, from, to time.T
 // LongestDeployment is the longest name of a Deployment whose pods have it in full in their names.
 const LongestDeployment = longestName
 
-// fleetQueries are the queries for CPU and for memory.
+// fleetQueries are the queries for CPU and for memory. Several series of a container are merged here and not by the
+// query: with "max by (...)", Prometheus takes twice as long.
 func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error) {
 	of, err := inNamespaces(namespaces)
 	if err != nil {
@@ -114,9 +115,8 @@ func (s *Source) fleetQueries(namespaces []string) (queries [2]string, err error
 	selector := fmt.Sprintf(`%s,pod=~%s,container!="",container!="POD"%s`, of,
 		strconv.Quote(".+-"+hashPattern+"-"+suffixPattern), s.labels())
 	return [2]string{
-		fmt.Sprintf("max by (namespace,pod,container) (rate(container_cpu_usage_seconds_total{%s}[%s]))", selector, promDuration(s.options.RateWindow)),
-		fmt.Sprintf("max by (namespace,pod,container) (max_over_time(container_memory_working_set_bytes{%s}[%s]))", selector,
-			promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
+		fmt.Sprintf("rate(container_cpu_usage_seconds_total{%s}[%s])", selector, promDuration(s.options.RateWindow)),
+		fmt.Sprintf("max_over_time(container_memory_working_set_bytes{%s}[%s])", selector, promDuration(cmp.Or(s.options.MemoryWindow, 2*s.options.Step))),
 	}, nil
 }
 

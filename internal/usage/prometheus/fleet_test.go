@@ -31,8 +31,8 @@ func TestFleetQueries(t *testing.T) {
 	for namespaces, matcher := range map[string]string{"": `namespace!=""`, "shop": `namespace="shop"`, "shop bank": `namespace=~"shop|bank"`} {
 		got, err := s.fleetQueries(strings.Fields(namespaces))
 		want := [2]string{
-			"max by (namespace,pod,container) (rate(container_cpu_usage_seconds_total{" + matcher + "," + pods + "}[4m]))",
-			"max by (namespace,pod,container) (max_over_time(container_memory_working_set_bytes{" + matcher + "," + pods + "}[2m]))",
+			"rate(container_cpu_usage_seconds_total{" + matcher + "," + pods + "}[4m])",
+			"max_over_time(container_memory_working_set_bytes{" + matcher + "," + pods + "}[2m])",
 		}
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%q: %v (-want +got):\n%s", namespaces, err, diff)
@@ -49,7 +49,8 @@ func TestFleetUsage(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if isCPU(r) {
 			answer(w,
-				streamIn("shop", a, "app", at(0), "0.1", at(1), "0.3"), streamIn("shop", b, "app", at(0), "0.25", at(1), "0.2"),
+				streamIn("shop", a, "app", at(0), "0.1", at(1), "0.3"), streamIn("shop", a, "app", at(0), "0.2", at(1), "0.15"), // of two servers
+				streamIn("shop", b, "app", at(0), "0.25", at(1), "0.2"),
 				streamIn("bank", a, "app", at(1), "1"), streamIn("shop", a, "unknown", at(0), "9"),
 				streamIn("shop", "web-x2z9k", "app", at(0), "9"), streamIn("shop", "agent-bcdfg", "app", at(0), "9"), `null`,
 				streamIn("shop", a, "proxy", at(0), "NaN", at(1), "-1", at(2), "1e9", at(-5), "1", at(99), "1"),
@@ -119,6 +120,22 @@ func TestFleetIsReadInParts(t *testing.T) {
 	day := noon.Format("2.")
 	if len(asked) < 3 || asked[0] != day+"00:00 "+noon.Add(12*time.Hour).Format("2.15:04") || asked[1] != day+"00:00 "+day+"12:00" {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// Prometheus compresses only what it is asked to.
+func TestResponsesAreCompressedOnDemand(t *testing.T) {
+	for isUncompressed, want := range map[bool]string{true: "", false: "gzip"} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Accept-Encoding"); got != want {
+				t.Errorf("uncompressed %t: the client accepts %q, want %q", isUncompressed, got, want)
+			}
+			answer(w)
+		})
+		s := source(t, server.URL, func(o *Options) { o.Uncompressed = isUncompressed })
+		if _, err := s.Fleet(context.Background(), []string{"shop"}, noon, noon, func(FleetContainer) bool { return true }, func(time.Time) {}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
