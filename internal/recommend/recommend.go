@@ -325,7 +325,7 @@ func codeOf(b ensemble.Basis) string {
 // target.
 func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estimate {
 	need := h.CPU()
-	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent}
+	e := estimate{raise: int64(p.RaiseCPUPercent), fall: int64(p.LowerPercent), needed: need.Urgent, reasons: make([]Reason, 0, maxSteps)}
 	e.step(CPU, codeOf(need.Candidate.Basis), min(need.Millis, quantity.MaxCPUMillis))
 	if margin := policy.perMille(); margin < limitedPerMille && isLimited(c) {
 		e.add(CPU, LimitedHistory, limitedPerMille)
@@ -364,7 +364,7 @@ func cpuEstimate(h *history.Container, policy Policy, c float64, p Params) estim
 func memoryEstimate(h *history.Container, oomFloor int64, policy Policy, c float64, p Params) estimate {
 	peak := h.Peak()
 
-	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor)}
+	e := estimate{raise: int64(p.RaiseMemoryPercent), fall: int64(p.LowerPercent), needed: max(peak, oomFloor), reasons: make([]Reason, 0, maxSteps)}
 	e.proven = e.needed
 	if !h.IsEmpty() {
 		e.step(Memory, Peak, quantity.RoundMemory(peak))

@@ -53,8 +53,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxBytes is the largest decompressed response.
 	MaxBytes int64
-	// Uncompressed asks for responses without compression. Compressing takes about half of the processor time of
-	// Prometheus, and the response is a third as long.
+	// Uncompressed asks for responses without compression. Compressing takes more of Prometheus's processor time than
+	// the rest of a query, and the response is a fourth as long.
 	Uncompressed bool
 	// CAFile, CertFile and KeyFile are PEM files for TLS.
 	CAFile, CertFile, KeyFile string
