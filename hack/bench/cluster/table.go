@@ -61,7 +61,11 @@ func (r Results) Table() string {
 			continue
 		}
 		ratio := ""
-		if theirs > 0 {
+		switch {
+		case theirs <= 0:
+		case ours > 0 && ours/theirs < 0.001:
+			ratio = "< 0.001"
+		default:
 			ratio = strconv.FormatFloat(ours/theirs, 'g', 2, 64)
 		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", row.title, row.format(ours), row.format(theirs), ratio)
