@@ -258,10 +258,10 @@ func TestReplicasThatShareTheWorkAreOneOperator(t *testing.T) {
 		forbidden []string
 		ready     string
 	}{
-		"the third one works":                         {third: time.Second, ready: "True"},
-		"the third one works, and no lease is listed": {third: time.Second, forbidden: []string{all}, ready: "True"},
-		"none works": {third: 2 * time.Minute, ready: "Unknown"},
-		"the third one works, and only the first is read": {third: time.Second, forbidden: []string{others}, ready: "Unknown"},
+		"the third one works":                 {third: time.Second, ready: "True"},
+		"the third one works, nothing listed": {third: time.Second, forbidden: []string{all}, ready: "True"},
+		"none works":                          {third: 2 * time.Minute, ready: "Unknown"},
+		"only the first is read":              {third: time.Second, forbidden: []string{others}, ready: "Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newAPIServer(t)
