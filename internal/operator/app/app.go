@@ -202,6 +202,7 @@ func runManager(
 
 // newManager creates a manager of the only replica that works, or of one that shares the work.
 func newManager(restConfig *rest.Config, c config.Operator, scope Scope, member *shards.Member, view shards.View) (ctrl.Manager, error) {
+	recordView(shards.View{}) // until it works
 	if member == nil {
 		return NewManager(restConfig, c, scope)
 	}
@@ -339,6 +340,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	}
 	if err := mgr.Add(collector); err != nil {
 		return fmt.Errorf("adding the collector: %w", err)
+	}
+	if err := mgr.Add(whileWorking(view)); err != nil {
+		return fmt.Errorf("adding the metrics of replicas: %w", err)
 	}
 	if view.Leads() {
 		if err := addInstallation(mgr, c, scope); err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
@@ -35,12 +36,12 @@ var (
 	}).WithLabelValues()
 	replicasSharing = metrics.NewGauge(metrics.Metric{
 		Name:      "verticalscaler_replicas_sharing",
-		Help:      "How many replicas share the work, as this one sees it; 0 while it waits. No series with one replica.",
+		Help:      "How many replicas share the work, as this one sees it: 1 if it does all the work, 0 while it waits.",
 		Stability: metrics.Alpha,
 	})
 	replicaSlot = metrics.NewGauge(metrics.Metric{
 		Name:      "verticalscaler_replica_slot",
-		Help:      "The slot of this replica, from 0; -1 while it waits. No series with one replica.",
+		Help:      "The slot of this replica, from 0; -1 while it waits.",
 		Stability: metrics.Alpha,
 	})
 )
@@ -53,6 +54,14 @@ func recordView(view shards.View) {
 	}
 	replicaSlot.WithLabelValues().Set(float64(slot))
 	replicasSharing.WithLabelValues().Set(float64(len(view.Slots)))
+}
+
+// whileWorking shows the view in the metrics once the manager works: at once, or when it has got the leader's lease.
+func whileWorking(view shards.View) manager.Runnable {
+	return manager.RunnableFunc(func(context.Context) error {
+		recordView(view)
+		return nil
+	})
 }
 
 // join lets this process share the work with other replicas, if it is configured to; otherwise, member is nil.
@@ -135,7 +144,6 @@ func leaseNamespace(c config.Operator) (string, error) {
 // newReplica creates the manager of a replica that shares the work. It works on the namespaces of the view,
 // and writes only while it may.
 func newReplica(restConfig *rest.Config, c config.Operator, scope Scope, member *shards.Member, view shards.View) (ctrl.Manager, error) {
-	recordView(view)
 	options := ManagerOptions(c, scope)
 	options.LeaderElection = false // The slot takes its place.
 	options.Cache.NewInformer = view.NewInformer
