@@ -63,6 +63,9 @@ func TestShards(t *testing.T) {
 			})
 		}
 	})
+	if len(references) < len(shared) {
+		t.Fatal("there are not all references to compare with: add them to -run, as in 'TestShards/(references|kill)'")
+	}
 	for _, fault := range []struct {
 		name   string
 		strike func(s *shards, victim *replica)
