@@ -37,6 +37,20 @@ type server struct {
 	writes  int
 }
 
+// received is the number of writes so far.
+func (s *server) received() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
+func (s *server) has(lease string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.leases[lease]
+	return ok
+}
+
 // link is one replica's connection to the server.
 type link struct {
 	coordinationclient.LeaseInterface
@@ -397,11 +411,9 @@ func TestIdleReplicasOnlyRenew(t *testing.T) {
 		c.start("d", 3)
 		c.expect("the start", 10*time.Second, "a", "b", "d")
 		time.Sleep(10 * time.Second)
-		c.server.mu.Lock()
-		before := c.server.writes
-		c.server.mu.Unlock()
+		before := c.server.received()
 		time.Sleep(10 * time.Minute)
-		if perMinute := (c.server.writes - before) / 10; perMinute > 3*20 {
+		if perMinute := (c.server.received() - before) / 10; perMinute > 3*20 {
 			t.Errorf("%d writes a minute, want 60 at most", perMinute)
 		}
 	})
@@ -650,7 +662,7 @@ func disturb(t *testing.T, chance *rand.Rand) {
 		t.Errorf("%d namespaces are not served in the end: %v", len(late), c.servers())
 	}
 	for slot := range v1beta1.MaxReplicas {
-		if _, ok := c.server.leases[v1beta1.ReplicaLeaseName(slot)]; ok && slot >= replicas {
+		if slot >= replicas && c.server.has(v1beta1.ReplicaLeaseName(slot)) {
 			t.Errorf("slot %d was taken, of %d", slot, replicas)
 		}
 	}
