@@ -133,6 +133,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 				return w
 			}()
 			pods := names(t, w)
+			listed(t)
 			must(t, tc.command)
 			forgotten(t)
 			if tc.stays {
@@ -197,6 +198,7 @@ func installAgain(t *testing.T, w workload) {
 	if got := w.templateCPU(t); got != 100 {
 		t.Errorf("the template asks for %dm, not for its own 100m", got)
 	}
+	listed(t)
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 

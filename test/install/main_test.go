@@ -118,17 +118,23 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// bare removes all traces of the operator from the cluster. Before it deletes the kinds, it
-// lists their objects: of a kind that nobody has read since its definition changed, the API
-// server of 1.37 cannot list the objects at once, and may try again only after five minutes.
+// bare removes all traces of the operator from the cluster.
 func bare(t *testing.T) {
+	t.Helper()
+	listed(t)
+	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml")
+}
+
+// listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects.
+// Of a kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes. In a
+// cluster in use the operator reads all of them.
+func listed(t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{"verticalscalers", "scaleddeployments", "verticalscalercheckpoints"} {
 		if out, err := run(t, "kubectl get --raw /apis/autoscaling.verticalscaler.io/v1beta1/"+kind); err != nil && !strings.Contains(out, "(NotFound)") {
 			t.Fatalf("listing the %s: %v\n%s", kind, err, out)
 		}
 	}
-	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml")
 }
 
 // operator starts the operator with exactly the rights that the installation granted to its
