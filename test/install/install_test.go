@@ -22,6 +22,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -132,6 +133,7 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 				})
 				return w
 			}()
+			collected(t, w.namespace)
 			pods := names(t, w)
 			listed(t)
 			must(t, tc.command)
@@ -148,6 +150,17 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			gone(t, w.deploymentToBe())
 		})
 	}
+}
+
+// collected waits until the garbage collector watches ScaledDeployments. It looks for new kinds every 30 seconds. If a kind is
+// deleted before, it never learns that the owners are gone, and keeps what they own.
+func collected(t *testing.T, namespace string) {
+	t.Helper()
+	probe := owned(t, namespace, "probe", v1beta1.UpdateModeRecommend).owner()
+	if err := env.Client.Delete(t.Context(), probe, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, probe)
 }
 
 // TestUninstallInTheWrongOrder removes the operator while a scaler has taken over a
@@ -202,7 +215,7 @@ func installAgain(t *testing.T, w workload) {
 	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml")
 }
 
-// letGo removes the finalizer by hand.
+// release removes the finalizer by hand.
 func release(t *testing.T, w workload) {
 	t.Helper()
 	must(t, strings.NewReplacer("NAMESPACE", w.namespace, "NAME", w.name).Replace(lastResort(t)))

@@ -226,10 +226,14 @@ func (w workload) condition(t *testing.T, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
+// owner is the ScaledDeployment by name, without its content.
+func (w workload) owner() *v1beta1.ScaledDeployment {
+	return &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
+}
+
 func patchOwner(t *testing.T, w workload, patch string) {
 	t.Helper()
-	o := &v1beta1.ScaledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
-	if err := env.Client.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := env.Client.Patch(t.Context(), w.owner(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 }
