@@ -57,7 +57,8 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) (done bool, err erro
 	if r.Usage != nil {
 		o.problems = r.Usage.ProblemsOf(key)
 	}
-	situation := plan.Situation{Deployment: workload.ReadDeployment(o.deployment), MissingUsage: missingUsage(o.problems)}
+	o.situation.Deployment = workload.ReadDeployment(o.deployment) // for the status, if an error ends the reconcile
+	situation := plan.Situation{Deployment: o.situation.Deployment, MissingUsage: missingUsage(o.problems)}
 	if situation.Pods, err = r.Pods.Of(ctx, o.deployment); err != nil {
 		return false, err
 	}

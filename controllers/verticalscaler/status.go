@@ -20,7 +20,6 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // maxHistory is the number of entries in the status history.
@@ -55,7 +54,7 @@ func completeStatus(s *scope) {
 	case o.deployment == nil:
 		status.Target, status.Summary, status.Decision, status.RevertedChanges = nil, nil, nil, nil
 	default:
-		d := workload.ReadDeployment(o.deployment)
+		d := o.situation.Deployment
 		status.Target = &v1beta1.Target{UID: d.UID, Generation: d.Generation, Replicas: d.Replicas, UpdatedReplicas: d.UpdatedReplicas}
 		if s.isPlanned() { // else the decision stands
 			status.Decision = scaler.APIDecision(s.plan.Decision)

@@ -103,7 +103,7 @@ func arrow(format func(int64) string, now, wanted int64) string {
 // nil if no pod is to be treated as starting.
 func furthestRequests(s plan.Situation, container string, wanted quantity.Amounts, isStarting func(workload.Pod, string) bool) quantity.Amounts {
 	template, _ := s.Deployment.Container(container)
-	var cpu, memory []int64
+	cpu, memory := make([]int64, 0, len(s.Pods)), make([]int64, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		in, ok := pod.Container(container)
 		if !ok || !pod.Running || pod.Terminating {

@@ -77,7 +77,7 @@ func TestSummary(t *testing.T) {
 				p.policy.Containers = map[string]plan.ContainerPolicy{"app": {Boost: &plan.Boost{Percent: 300}}}
 				starting := runningPod("b", appContainer(amounts(600, 128)))
 				starting.ReadyChanged = noon.Add(-time.Second)
-				starting.Runs = map[string]workload.Run{"app": {Since: noon.Add(-time.Second)}}
+				starting.Runs = []workload.Run{{Container: "app", Since: noon.Add(-time.Second)}}
 				p.observation.situation.Pods = []workload.Pod{runningPod("a", appContainer(amounts(200, 256))), starting}
 			}),
 			v1beta1.Summary{CPU: "200m", Memory: "128Mi->256Mi", Pods: "2/2"},

@@ -29,9 +29,9 @@ func boosts(changes ...func(*plan.Boost)) func(*world) {
 func starting(ago time.Duration, p workload.Pod) workload.Pod {
 	return with(p, func(p *workload.Pod) {
 		p.Started, p.Ready, p.ReadyChanged = noon.Add(-ago), false, noon.Add(-ago)
-		p.Runs = map[string]workload.Run{}
+		p.Runs = nil
 		for _, c := range p.Containers {
-			p.Runs[c.Name] = workload.Run{Since: noon.Add(-ago).Add(time.Second)}
+			p.Runs = append(p.Runs, workload.Run{Container: c.Name, Since: noon.Add(-ago).Add(time.Second)})
 		}
 	})
 }
@@ -45,8 +45,14 @@ func started(ago time.Duration, p workload.Pod) workload.Pod {
 func restarted(ago time.Duration, p workload.Pod) workload.Pod {
 	return with(starting(24*time.Hour, p), func(p *workload.Pod) {
 		p.ReadyChanged = noon.Add(-ago)
-		p.Runs["app"] = workload.Run{Since: noon.Add(-ago), Restarted: true}
+		setRun(p, workload.Run{Container: "app", Since: noon.Add(-ago), Restarted: true})
 	})
+}
+
+// setRun replaces the process of a container.
+func setRun(p *workload.Pod, run workload.Run) {
+	others := slices.DeleteFunc(slices.Clone(p.Runs), func(r workload.Run) bool { return r.Container == run.Container })
+	p.Runs = append(others, run)
 }
 
 func resizedAt(ago time.Duration, p workload.Pod) workload.Pod {
@@ -67,7 +73,7 @@ func TestUntilWhenAContainerStarts(t *testing.T) {
 		left time.Duration
 	}{
 		"nothing is known":                             {workload.Pod{}, never},
-		"nothing is known of the pod":                  {workload.Pod{Runs: map[string]workload.Run{"app": {Since: at(time.Second)}}}, never},
+		"nothing is known of the pod":                  {workload.Pod{Runs: []workload.Run{{Container: "app", Since: at(time.Second)}}}, never},
 		"nothing is known of the container":            {workload.Pod{ReadyChanged: at(time.Second)}, never},
 		"it runs, and the pod is not Ready":            {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(at(20*time.Second), false)}, 11*time.Minute - 20*time.Second},
 		"it does not run yet":                          {workload.Pod{ReadyChanged: at(30 * time.Second), Runs: runs(time.Time{}, false)}, 11*time.Minute - 30*time.Second},
@@ -85,7 +91,7 @@ func TestUntilWhenAContainerStarts(t *testing.T) {
 		"it was restarted, and was never seen unready": {workload.Pod{Ready: true, ReadyChanged: at(time.Hour), Runs: runs(at(5*time.Second), true)}, 55 * time.Second},
 		"Ready after a restart":                        {workload.Pod{Ready: true, ReadyChanged: at(5 * time.Second), Runs: runs(at(time.Minute), true)}, 55 * time.Second},
 		"the clock of its node is ahead of ours":       {workload.Pod{Ready: true, ReadyChanged: noon.Add(time.Second), Runs: runs(noon, false)}, 61 * time.Second},
-		"another container of the pod was restarted":   {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: map[string]workload.Run{"app": {Since: at(time.Hour)}, "log": {Since: at(time.Second), Restarted: true}}}, never},
+		"another container of the pod was restarted":   {workload.Pod{ReadyChanged: at(10 * time.Second), Runs: []workload.Run{{Container: "app", Since: at(time.Hour)}, {Container: "log", Since: at(time.Second), Restarted: true}}}, never},
 		"Ready, and nothing runs, which cannot be":     {workload.Pod{Ready: true, ReadyChanged: at(time.Second), Runs: runs(time.Time{}, false)}, never},
 	} {
 		want := noon.Add(tc.left)
@@ -98,8 +104,8 @@ func TestUntilWhenAContainerStarts(t *testing.T) {
 	}
 }
 
-func runs(since time.Time, restarted bool) map[string]workload.Run {
-	return map[string]workload.Run{"app": {Since: since, Restarted: restarted}}
+func runs(since time.Time, restarted bool) []workload.Run {
+	return []workload.Run{{Container: "app", Since: since, Restarted: restarted}}
 }
 
 func TestBoost(t *testing.T) {
@@ -534,13 +540,10 @@ func FuzzBoost(f *testing.F) {
 func (w *world) crash(r *rand.Rand, now time.Time) {
 	for i := range w.situation.Pods {
 		w.situation.Pods[i] = with(w.situation.Pods[i], func(p *workload.Pod) {
-			if p.Runs = maps.Clone(p.Runs); p.Runs == nil {
-				p.Runs = map[string]workload.Run{}
-			}
 			for _, c := range p.Containers {
 				if r.IntN(3) == 0 {
 					p.Ready, p.ReadyChanged = false, now
-					p.Runs[c.Name] = workload.Run{Since: now, Restarted: true}
+					setRun(p, workload.Run{Container: c.Name, Since: now, Restarted: true})
 				}
 			}
 		})

@@ -87,7 +87,7 @@ func TestNothingIsLoweredWhileUsageIsMissing(t *testing.T) {
 		"a boost ends": {
 			given(lackingUsage, decidedBefore(), boosts(), pods(with(pod("web-1", double()), func(p *workload.Pod) {
 				p.Started, p.ReadyChanged = noon.Add(-5*time.Minute), noon.Add(-2*time.Minute)
-				p.Runs = map[string]workload.Run{"app": {Since: noon.Add(-5 * time.Minute)}}
+				p.Runs = []workload.Run{{Container: "app", Since: noon.Add(-5 * time.Minute)}}
 				p.Resized = noon.Add(-4 * time.Minute)
 			}))),
 			`keeps app 200m 256Mi

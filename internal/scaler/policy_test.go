@@ -218,7 +218,7 @@ func TestStartupBoost(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("boost (-want +got):\n%s", diff)
 			}
-			pod := workload.Pod{ReadyChanged: noon, Runs: map[string]workload.Run{"app": {Since: noon}}}
+			pod := workload.Pod{ReadyChanged: noon, Runs: []workload.Run{{Container: "app", Since: noon}}}
 			if got := StartsWithBoost(&tc.scaler.Spec, pod, "app", noon.Add(time.Minute)); got != tc.starts {
 				t.Errorf("StartsWithBoost() = %t", got)
 			}

@@ -21,16 +21,15 @@ import (
 func Recommendations(
 	s *v1beta1.VerticalScaler, deployment workload.Deployment, pods []workload.Pod, histories history.Histories, published *v1beta1.Recommendation, params recommend.Params,
 ) (recs []recommend.Container) {
-	requests := requestsOf(deployment, pods, s.Status.Decision)
 	for _, container := range deployment.Containers {
 		name := container.Name
 		policy := RecommendPolicy(&s.Spec, name)
-		policy.Phase, policy.Requests = Share(s.UID), requests[name]
-		container := histories.Container(name)
-		if container == nil || (!policy.CPU && !policy.Memory) {
+		policy.Phase, policy.Requests = Share(s.UID), requestsOf(container, pods, s.Status.Decision)
+		learned := histories.Container(name)
+		if learned == nil || (!policy.CPU && !policy.Memory) {
 			continue
 		}
-		if rec, ok := recommend.For(name, container, policy, PublishedRecommendation(published, name), params); ok {
+		if rec, ok := recommend.For(name, learned, policy, PublishedRecommendation(published, name), params); ok {
 			recs = append(recs, rec)
 		}
 	}
@@ -44,39 +43,43 @@ func IsRecommendationOutdated(s *v1beta1.VerticalScaler, deployment workload.Dep
 	return !equalIfSet(APIRecommendation(recs), s.Status.Recommendation, equalRecommendation)
 }
 
-// requestsOf are the requests of each container that the plan compares with its recommendation: those that are
+// requestsOf are the requests of a container that the plan compares with its recommendation: those that are
 // decided, or else those of the pods, or else those of the template.
-func requestsOf(deployment workload.Deployment, pods []workload.Pod, decision *v1beta1.Decision) map[string][]quantity.Amounts {
-	decided, out := map[string]quantity.Amounts{}, map[string][]quantity.Amounts{}
-	if decision != nil {
-		decided = requests(decision.Containers)
-	}
-	add := func(name string, amounts quantity.Amounts) {
-		if amounts != (quantity.Amounts{}) && !slices.Contains(out[name], amounts) {
-			out[name] = append(out[name], amounts)
+func requestsOf(container workload.Container, pods []workload.Pod, decision *v1beta1.Decision) (out []quantity.Amounts) {
+	add := func(amounts quantity.Amounts) {
+		if amounts != (quantity.Amounts{}) && !slices.Contains(out, amounts) {
+			out = append(out, amounts)
 		}
 	}
-	for name, amounts := range decided {
-		add(name, amounts)
-	}
+	decided := decidedRequests(decision, container.Name)
+	add(decided)
 	for _, pod := range pods {
-		for _, c := range pod.Containers {
-			undecided := c.Requests
-			if decided[c.Name].CPUMillis > 0 {
-				undecided.CPUMillis = 0
-			}
-			if decided[c.Name].MemoryBytes > 0 {
-				undecided.MemoryBytes = 0
-			}
-			add(c.Name, undecided)
+		c, _ := pod.Container(container.Name)
+		undecided := c.Requests
+		if decided.CPUMillis > 0 {
+			undecided.CPUMillis = 0
 		}
+		if decided.MemoryBytes > 0 {
+			undecided.MemoryBytes = 0
+		}
+		add(undecided)
 	}
-	for _, c := range deployment.Containers {
-		if len(out[c.Name]) == 0 {
-			add(c.Name, c.Requests)
-		}
+	if len(out) == 0 {
+		add(container.Requests)
 	}
 	return out
+}
+
+// decidedRequests are those of a container.
+func decidedRequests(decision *v1beta1.Decision, container string) quantity.Amounts {
+	if decision != nil {
+		for _, c := range decision.Containers {
+			if c.ContainerName == container {
+				return Amounts(c.Requests)
+			}
+		}
+	}
+	return quantity.Amounts{}
 }
 
 // Share is the place of an object among all: a number from 0 to less than 1, by its UID. It spreads over time what

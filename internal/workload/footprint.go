@@ -153,7 +153,8 @@ func (d Deployment) NewPod(pods []Pod) Footprint {
 
 // merge lists the containers of a pod with what the template declares for them, and those that only the
 // template has.
-func merge(pod, template []Container) (out []Container) {
+func merge(pod, template []Container) []Container {
+	out := make([]Container, 0, len(pod)+len(template))
 	for _, c := range pod {
 		if declared, ok := find(template, c.Name); ok {
 			c.Resources = declared.Resources

@@ -102,8 +102,8 @@ type Pod struct {
 	// unknown.
 	Ready        bool
 	ReadyChanged time.Time
-	// Runs has the process of each container, as far as the kubelet has reported it.
-	Runs map[string]Run
+	// Runs are the processes of the containers, as far as the kubelet has reported them.
+	Runs []Run
 	// Resized is when the pod was last resized in place, by any client; zero for never.
 	Resized     time.Time
 	Terminating bool
@@ -122,7 +122,7 @@ type Pod struct {
 	// changes them, but they count for QoS.
 	Others []Container
 	// Actual has, by container, the resources that the kubelet reports as applied. A
-	// container is missing until the kubelet reports it.
+	// container is missing until the kubelet reports it. Pods may share it, so it must not be modified.
 	Actual map[string]Resources
 	// Resize is what the kubelet reports about the resize of the latest spec.
 	Resize Resize
@@ -147,6 +147,7 @@ type Exit struct {
 
 // Run is the process of a container.
 type Run struct {
+	Container string
 	// Since is when it started; zero if no process runs.
 	Since time.Time
 	// Restarted says that the container was restarted before.
@@ -186,6 +187,16 @@ func (d Deployment) Container(name string) (Container, bool) { return find(d.Con
 
 // Container returns the container with that name, and whether it exists.
 func (p Pod) Container(name string) (Container, bool) { return find(p.Containers, name) }
+
+// Run returns the process of the container with that name, and whether the kubelet has reported it.
+func (p Pod) Run(container string) (Run, bool) {
+	for _, run := range p.Runs {
+		if run.Container == container {
+			return run, true
+		}
+	}
+	return Run{}, false
+}
 
 func find(containers []Container, name string) (Container, bool) {
 	for _, c := range containers {
@@ -278,7 +289,6 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		Containers:        readLongRunning(&p.Spec),
 		Others:            readEnding(&p.Spec),
 		Actual:            map[string]Resources{},
-		Runs:              map[string]Run{},
 		Resized:           resizedAt(p),
 		Resize:            readResize(p),
 	}
@@ -320,11 +330,11 @@ func IsUnschedulable(c corev1.PodCondition) bool {
 
 // readStatus reads the status of one container.
 func (p *Pod) readStatus(status *corev1.ContainerStatus) {
-	run := Run{Restarted: status.RestartCount > 0}
+	run := Run{Container: status.Name, Restarted: status.RestartCount > 0}
 	if status.State.Running != nil {
 		run.Since = status.State.Running.StartedAt.Time
 	}
-	p.Runs[status.Name] = run
+	p.Runs = append(p.Runs, run)
 	p.readActual(status)
 	for n, terminated := range terminationsOf(status) {
 		killed := terminated.Reason == oomKilled

@@ -147,8 +147,8 @@ func TestReadPod(t *testing.T) {
 	want := workload.Pod{
 		Name: "web-1", UID: "p", ResourceVersion: "9", Generation: 4, Current: true, Running: true, Started: noon, QoS: "Burstable",
 		Ready: true, ReadyChanged: noon.Add(time.Minute),
-		Runs: map[string]workload.Run{
-			"app": {Since: noon.Add(time.Second), Restarted: true}, "huge": {}, "late": {}, "proxy": {Since: noon, Restarted: true},
+		Runs: []workload.Run{
+			{Container: "app", Since: noon.Add(time.Second), Restarted: true}, {Container: "huge"}, {Container: "late"}, {Container: "proxy", Since: noon, Restarted: true},
 		},
 		Containers: []workload.Container{
 			{Name: "proxy", IsSidecar: true},

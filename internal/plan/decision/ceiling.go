@@ -22,7 +22,7 @@ import (
 type ceilings struct {
 	pod       podCeiling
 	container int64 // 0 for none
-	has, left headroom
+	left      headroom
 }
 
 // podCeiling is the most that a pod may request; 0 for any.
@@ -65,22 +65,22 @@ func MostPerPod(s model.Situation, policy model.Policy, r model.Resource) int64 
 
 // ceilingsFor is what the ceilings leave. beside is what a pod requests besides the containers.
 func ceilingsFor(s model.Situation, policy model.Policy, r model.Resource, beside quantity.Amounts) ceilings {
-	c := ceilings{pod: podCeilingFor(s, policy, r), container: r.Of(s.Ceilings.Container), has: headroom{}, left: headroom{}}
+	c := ceilings{pod: podCeilingFor(s, policy, r), container: r.Of(s.Ceilings.Container)}
 	if c.pod.most == 0 && c.container == 0 {
 		return c
 	}
-	var demands []demand
+	demands := make([]demand, 0, len(s.Deployment.Containers))
 	for _, container := range s.Deployment.Containers {
 		d := demand{container: container.Name, has: largestRequest(s, policy, container, r)}
 		d.wants = d.has
 		if !container.Unreadable && s.IsManaged(policy, container.Name, r) {
 			d.wants = max(d.has, c.capped(d.has, largestOutcome(s, policy, container, r)))
 		}
-		demands, c.has[container.Name] = append(demands, d), d.has
+		demands = append(demands, d)
 	}
-	granted := grant(cmp.Or(c.pod.most, math.MaxInt64/2)-r.Of(beside), demands)
-	for name, left := range granted {
-		c.left[name] = c.capped(c.has[name], left)
+	c.left = grant(cmp.Or(c.pod.most, math.MaxInt64/2)-r.Of(beside), demands)
+	for i, d := range c.left {
+		c.left[i].left = c.capped(d.has, d.left)
 	}
 	return c
 }
@@ -96,13 +96,13 @@ func (c ceilings) capped(has, v int64) int64 {
 // leavesNothing says that the ceiling of the pod is used up, and that the container has no request.
 // Nothing can be decided for it then.
 func (c ceilings) leavesNothing(container string) bool {
-	left, isBounded := c.left[container]
+	left, isBounded := c.left.of(container)
 	return isBounded && left == 0
 }
 
 // says is the ceiling that keeps a container from getting more.
 func (c ceilings) says(container string, r model.Resource) string {
-	if c.container > 0 && c.left[container] >= c.container {
+	if left, _ := c.left.of(container); c.container > 0 && left >= c.container {
 		return fmt.Sprintf("at most %s for a container (ceilings.container)", r.Format(c.container))
 	}
 	return c.pod.says(r)

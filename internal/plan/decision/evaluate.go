@@ -24,19 +24,19 @@ type evaluation struct {
 	policy    model.Policy
 	stays     model.Requests // decided before and still managed
 	moves     []move
-	unmanaged model.Obstacles     // resources left alone although the policy controls them
-	kept      model.Obstacles     // requests that stay although the target differs
-	nodes     map[string]headroom // by resource
-	ceilings  map[string]ceilings // by resource
-	isKnown   bool                // there is a recommendation
-	controls  bool                // there is something to manage
+	unmanaged model.Obstacles // resources left alone although the policy controls them
+	kept      model.Obstacles // requests that stay although the target differs
+	nodes     [len(model.Resources)]headroom
+	ceilings  [len(model.Resources)]ceilings
+	isKnown   bool // there is a recommendation
+	controls  bool // there is something to manage
 }
 
 func evaluate(s model.Situation, policy model.Policy) *evaluation {
-	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}, nodes: map[string]headroom{}, ceilings: map[string]ceilings{}}
+	e := &evaluation{Situation: s, policy: policy, stays: model.Requests{}}
 	beside := s.Beside()
 	for _, r := range model.Resources {
-		e.nodes[r.Name], e.ceilings[r.Name] = nodeHeadroomFor(s, policy, r, beside), ceilingsFor(s, policy, r, beside)
+		e.nodes[r], e.ceilings[r] = nodeHeadroomFor(s, policy, r, beside), ceilingsFor(s, policy, r, beside)
 	}
 	full := isFull(s, policy)
 	for _, container := range s.Deployment.Containers {
@@ -75,7 +75,7 @@ func isFull(s model.Situation, policy model.Policy) bool {
 }
 
 func controlsAny(policy model.Policy, container string) bool {
-	return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return policy.Controls(container, r) })
+	return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return policy.Controls(container, r) })
 }
 
 func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Resource) {
@@ -87,7 +87,7 @@ func (e *evaluation) evaluateIfManaged(container workload.Container, r model.Res
 		e.unmanaged = append(e.unmanaged, taken)
 		return
 	}
-	if !e.ceilings[r.Name].leavesNothing(container.Name) {
+	if !e.ceilings[r].leavesNothing(container.Name) {
 		model.SetRequest(e.stays, container.Name, r, e.Decision.Request(container.Name, r))
 	}
 	if p, ok := e.propose(container, r); ok {
@@ -137,7 +137,7 @@ func (e *evaluation) whyDespiteStaying(p proposal) string {
 
 // keep notes why a request does not get its target.
 func (e *evaluation) keep(p proposal, reason, message string) {
-	e.kept = append(e.kept, model.Obstacle{Reason: reason, Subject: p.container.Name + " " + p.resource.Name, Message: message})
+	e.kept = append(e.kept, model.Obstacle{Reason: reason, Subject: p.container.Name + " " + p.resource.String(), Message: message})
 }
 
 // remark says why nothing moves.
@@ -189,7 +189,7 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 	if wanted == 0 {
 		return p, false
 	}
-	node, ceiling := e.nodes[r.Name], e.ceilings[r.Name]
+	node, ceiling := e.nodes[r], e.ceilings[r]
 	p = proposal{container: container, resource: r, tolerance: e.policy.Tolerance, lacksUsage: e.MissingUsage != ""}
 	p.target = node.fit(container.Name, ceiling.left.fit(container.Name, wanted))
 	p.rec, _ = e.Recommendation(container.Name)
@@ -212,7 +212,7 @@ func (e *evaluation) propose(container workload.Container, r model.Resource) (p 
 // keepBelow notes what keeps a request below the amount that is wanted.
 func (e *evaluation) keepBelow(p proposal, wanted int64) {
 	r, name := p.resource, p.container.Name
-	if ceiling := e.ceilings[r.Name]; ceiling.left.fit(name, wanted) <= p.target {
+	if ceiling := e.ceilings[r]; ceiling.left.fit(name, wanted) <= p.target {
 		reason, message := ceiling.obstacle(name, wanted, r)
 		e.keep(p, reason, message)
 		return

@@ -45,13 +45,13 @@ func brokenByContainer(c workload.Resources, r model.Resource, bounds workload.B
 	case request == 0:
 		return "" // none, or one that we do not know
 	case request < least:
-		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.Name)
+		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.String())
 	case isAbove(max(request, limit), most):
-		return fmt.Sprintf("at most %s of %s", r.Format(most), r.Name)
+		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case isAbove(request, limit):
-		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.Name)
+		return fmt.Sprintf("at most %s of %s, which is its default limit", r.Format(limit), r.String())
 	case min(ratio, limit) > 0 && exceeds(limit, request, ratio):
-		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.Name)
+		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
 }
@@ -68,15 +68,15 @@ func brokenByPod(pod workload.Footprint, r model.Resource, bounds workload.Bound
 	least, most, ratio := r.Of(bounds.PodMin), r.Of(bounds.PodMax), r.Ratio(bounds.PodRatio)
 	switch {
 	case requests < least && !mayGrow:
-		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.Name)
+		return fmt.Sprintf("no less than %s of %s", r.Format(least), r.String())
 	case limits > 0 && limits < least:
-		return fmt.Sprintf("a limit of no less than %s of %s", r.Format(least), r.Name)
+		return fmt.Sprintf("a limit of no less than %s of %s", r.Format(least), r.String())
 	case isAbove(max(requests, limits), most):
-		return fmt.Sprintf("at most %s of %s", r.Format(most), r.Name)
+		return fmt.Sprintf("at most %s of %s", r.Format(most), r.String())
 	case most > 0 && limits == 0:
-		return fmt.Sprintf("at most %s of %s, and this one has no limit", r.Format(most), r.Name)
+		return fmt.Sprintf("at most %s of %s, and this one has no limit", r.Format(most), r.String())
 	case ratio > 0 && !mayGrow && (min(requests, limits) == 0 || exceeds(limits, requests, ratio)):
-		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.Name)
+		return fmt.Sprintf("a limit of at most %g times its request of %s", float64(ratio)/1000, r.String())
 	}
 	return ""
 }

@@ -109,9 +109,9 @@ func (l LimitRules) apply(current workload.Resources, request int64, r model.Res
 // the LimitRange, which the API server enforces. It is never below the request if the
 // LimitRange allows the request itself.
 func (l LimitRules) limitFor(request, current int64, r model.Resource) int64 {
-	limit := proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most)
+	limit := proportional(request, r.Request(l.shape), r.Limit(l.shape), current, r.Most())
 	if headroom := r.Headroom(l.limits); headroom != nil {
-		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most)
+		limit = min(mulDiv(request, 100+*headroom, 100, true), r.Most())
 	}
 	limit = max(limit, r.Of(l.limits.MinAllowed))
 	if most := r.Of(l.limits.MaxAllowed); most > 0 {

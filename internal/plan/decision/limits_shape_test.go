@@ -33,18 +33,18 @@ func TestLimitsFollowRequestsUpwards(t *testing.T) {
 			c.bounds.ContainerRatio = workload.Ratios{CPU: 1000 + r.Int64N(3000), Memory: 1000 + r.Int64N(3000)}
 		}
 		for _, res := range model.Resources {
-			low := 1 + r.Int64N(res.Most)
-			high := low + r.Int64N(res.Most-low+1)
-			current := 1 + r.Int64N(res.Most)
+			low := 1 + r.Int64N(res.Most())
+			high := low + r.Int64N(res.Most()-low+1)
+			current := 1 + r.Int64N(res.Most())
 			a, b := c.limitFor(low, current, res), c.limitFor(high, current, res)
 			if a > b {
-				t.Errorf("seed %d: %s of %d has a limit of %d, and %d one of %d", seed, res.Name, low, a, high, b)
+				t.Errorf("seed %d: %s of %d has a limit of %d, and %d one of %d", seed, res.String(), low, a, high, b)
 			}
 			if a < low || b < high {
-				t.Errorf("seed %d: a limit of %s is below its request: %d for %d, %d for %d", seed, res.Name, a, low, b, high)
+				t.Errorf("seed %d: a limit of %s is below its request: %d for %d, %d for %d", seed, res.String(), a, low, b, high)
 			}
 			if again := c.limitFor(low, a, res); again != a {
-				t.Errorf("seed %d: a limit of %s of %d becomes %d", seed, res.Name, a, again)
+				t.Errorf("seed %d: a limit of %s of %d becomes %d", seed, res.String(), a, again)
 			}
 		}
 	}
@@ -55,18 +55,18 @@ func TestStepsComeThrough(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		for _, res := range model.Resources {
-			current, percent := 1+r.Int64N(res.Most-1), 1+r.Int64N(1000)
+			current, percent := 1+r.Int64N(res.Most()-1), 1+r.Int64N(1000)
 			if r.IntN(2) == 0 {
 				current = 1 + r.Int64N(1000)
 			}
 			up, most := stepUp(current, percent, res), mulDiv(current, 100+percent, 100, false)
 			if up <= current || up > max(most, current+1) {
-				t.Errorf("seed %d: %s of %d goes up by %d %% to %d", seed, res.Name, current, percent, up)
+				t.Errorf("seed %d: %s of %d goes up by %d %% to %d", seed, res.String(), current, percent, up)
 			}
 			percent = 1 + r.Int64N(99)
 			down, least := stepDown(current, percent, res), mulDiv(current, 100-percent, 100, true)
 			if down >= current || down < min(least, current-1) {
-				t.Errorf("seed %d: %s of %d goes down by %d %% to %d", seed, res.Name, current, percent, down)
+				t.Errorf("seed %d: %s of %d goes down by %d %% to %d", seed, res.String(), current, percent, down)
 			}
 		}
 	}

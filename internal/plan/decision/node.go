@@ -34,7 +34,7 @@ import (
 // for a while: a node is no reason to lower anything. The pod's native sidecars and overhead count,
 // and other pods on a node do not. So a request above the headroom cannot fit, and one within it may
 // not fit either.
-type headroom map[string]int64
+type headroom []demand
 
 // nodeHeadroomFor is nil if the largest node is unknown or does not matter. beside is what a pod requests
 // besides the containers.
@@ -43,7 +43,7 @@ func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource, b
 	if node == 0 || !policy.InPlace() {
 		return nil
 	}
-	var demands []demand
+	demands := make([]demand, 0, len(s.Deployment.Containers))
 	for _, container := range s.Deployment.Containers {
 		d := demand{container: container.Name}
 		d.has, _ = currentRequest(s, policy, container, r)
@@ -56,13 +56,13 @@ func nodeHeadroomFor(s model.Situation, policy model.Policy, r model.Resource, b
 	return grant(node-r.Of(beside), demands)
 }
 
-// demand is what one container requests and what it should.
+// demand is what one container requests and what it should, and what is left to it.
 type demand struct {
-	container  string
-	has, wants int64
+	container        string
+	has, wants, left int64
 }
 
-// grant shares out what a node has.
+// grant shares out what a node has. It sorts the demands.
 func grant(node int64, demands []demand) headroom {
 	free := node
 	for _, d := range demands {
@@ -71,17 +71,27 @@ func grant(node int64, demands []demand) headroom {
 	slices.SortFunc(demands, func(a, b demand) int {
 		return cmp.Or(cmp.Compare(a.wants, b.wants), cmp.Compare(a.container, b.container))
 	})
-	left := headroom{}
-	for _, d := range demands {
-		left[d.container] = d.has + max(0, free)
-		free -= min(d.wants, left[d.container]) - d.has
+	for i := range demands {
+		d := &demands[i]
+		d.left = d.has + max(0, free)
+		free -= min(d.wants, d.left) - d.has
 	}
-	return left
+	return demands
+}
+
+// of is what is left to a container. It is bounded unless the headroom does not matter.
+func (h headroom) of(container string) (left int64, isBounded bool) {
+	for _, d := range h {
+		if d.container == container {
+			return d.left, true
+		}
+	}
+	return 0, false
 }
 
 // fit caps a request.
 func (h headroom) fit(container string, v int64) int64 {
-	if left, ok := h[container]; ok {
+	if left, isBounded := h.of(container); isBounded {
 		return min(v, left)
 	}
 	return v
@@ -89,4 +99,7 @@ func (h headroom) fit(container string, v int64) int64 {
 
 // bound is the headroom as a bound of the request. It is never less than the current request, so
 // that by itself it moves nothing.
-func (h headroom) bound(container string) bound { return bound{most: h[container]} }
+func (h headroom) bound(container string) bound {
+	left, _ := h.of(container)
+	return bound{most: left}
+}

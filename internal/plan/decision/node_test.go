@@ -21,12 +21,13 @@ func TestHeadroomIsGrantedBySizeOfTheDemand(t *testing.T) {
 	} {
 		var demands []demand
 		for i := range tc.has {
-			demands = append(demands, demand{fmt.Sprint(i), tc.has[i], tc.wants[i]})
+			demands = append(demands, demand{container: fmt.Sprint(i), has: tc.has[i], wants: tc.wants[i]})
 		}
 		granted := grant(10, demands)
 		var got []int64
 		for i := range tc.has {
-			got = append(got, granted[fmt.Sprint(i)])
+			left, _ := granted.of(fmt.Sprint(i))
+			got = append(got, left)
 		}
 		if !slices.Equal(got, tc.headroom) {
 			t.Errorf("a node of 10, has %v, wants %v: headroom %v, want %v", tc.has, tc.wants, got, tc.headroom)

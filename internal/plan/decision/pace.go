@@ -188,7 +188,7 @@ func stepTo(policy model.Policy, p proposal, m move) int64 {
 //
 //	100m, 25 % → 125m    256Mi, 10 % → 281Mi    1m, 10 % → 2m
 func stepUp(current, percent int64, r model.Resource) int64 {
-	most := min(mulDiv(current, 100+percent, 100, false), r.Most)
+	most := min(mulDiv(current, 100+percent, 100, false), r.Most())
 	if round := most / grain(r, most) * grain(r, most); round > current {
 		return round
 	}

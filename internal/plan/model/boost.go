@@ -42,7 +42,7 @@ func (b Boost) Until(pod workload.Pod, container string, now time.Time) time.Tim
 // for another reason. If a container crashes repeatedly, the time counts from when the pod
 // became unready, so that a crash does not start another boost.
 func (b Boost) Start(pod workload.Pod, container string) (began, end time.Time) {
-	run, ok := pod.Runs[container]
+	run, ok := pod.Run(container)
 	switch {
 	case !ok, pod.ReadyChanged.IsZero(), pod.Ready && run.Since.IsZero():
 		return began, end

@@ -10,55 +10,66 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// Resource is one of the two resources, with the accessors that let one rule serve both.
-type Resource struct {
-	Name     string
-	Most     int64 // the largest amount that is accepted or written
-	Of       func(quantity.Amounts) int64
-	Set      func(*quantity.Amounts, int64)
-	Format   func(int64) string
-	Ratio    func(workload.Ratios) int64
-	Headroom func(LimitPolicy) *int64
-	Restarts func(workload.Container) bool
-
-	controls func(ContainerPolicy) bool
-	scaledBy func(workload.Scaled) string
-	taken    func(*Original) *bool
-}
+// Resource is one of the two resources, with the accessors that let one rule serve both. An array with an
+// element for each resource has the length of Resources.
+type Resource uint8
 
 // CPU and Memory are the resources.
-var (
-	CPU = Resource{
-		Name:     "cpu",
-		Most:     quantity.MaxCPUMillis,
-		Of:       func(a quantity.Amounts) int64 { return a.CPUMillis },
-		Set:      func(a *quantity.Amounts, v int64) { a.CPUMillis = v },
-		Format:   quantity.FormatCPU,
-		Ratio:    func(r workload.Ratios) int64 { return r.CPU },
-		Headroom: func(p LimitPolicy) *int64 { return p.HeadroomCPU },
-		Restarts: func(c workload.Container) bool { return c.RestartOnCPU },
-		controls: func(c ContainerPolicy) bool { return c.CPU },
-		scaledBy: func(s workload.Scaled) string { return s.CPU },
-		taken:    func(o *Original) *bool { return &o.CPU },
-	}
-	Memory = Resource{
-		Name:     "memory",
-		Most:     quantity.MaxMemoryBytes,
-		Of:       func(a quantity.Amounts) int64 { return a.MemoryBytes },
-		Set:      func(a *quantity.Amounts, v int64) { a.MemoryBytes = v },
-		Format:   quantity.FormatMemory,
-		Ratio:    func(r workload.Ratios) int64 { return r.Memory },
-		Headroom: func(p LimitPolicy) *int64 { return p.HeadroomMemory },
-		Restarts: func(c workload.Container) bool { return c.RestartOnMemory },
-		controls: func(c ContainerPolicy) bool { return c.Memory },
-		scaledBy: func(s workload.Scaled) string { return s.Memory },
-		taken:    func(o *Original) *bool { return &o.Memory },
-	}
-	Resources = []Resource{CPU, Memory}
+const (
+	CPU Resource = iota
+	Memory
 )
 
+// Resources are all resources.
+var Resources = [...]Resource{CPU, Memory}
+
 // IsMemory says whether the resource is memory.
-func (r Resource) IsMemory() bool { return r.Name == Memory.Name }
+func (r Resource) IsMemory() bool { return r == Memory }
+
+// String is the resource as the API spells it.
+func (r Resource) String() string { return pick(r, "cpu", "memory") }
+
+// Most is the largest amount that is accepted or written.
+func (r Resource) Most() int64 { return pick[int64](r, quantity.MaxCPUMillis, quantity.MaxMemoryBytes) }
+
+// Of is the amount of the resource.
+func (r Resource) Of(a quantity.Amounts) int64 { return pick(r, a.CPUMillis, a.MemoryBytes) }
+
+// Set sets the amount of the resource.
+func (r Resource) Set(a *quantity.Amounts, v int64) { *pick(r, &a.CPUMillis, &a.MemoryBytes) = v }
+
+// Format writes an amount of the resource as users do.
+func (r Resource) Format(v int64) string {
+	if r.IsMemory() {
+		return quantity.FormatMemory(v)
+	}
+	return quantity.FormatCPU(v)
+}
+
+// Ratio is that of the resource.
+func (r Resource) Ratio(of workload.Ratios) int64 { return pick(r, of.CPU, of.Memory) }
+
+// Headroom is that of the resource; nil for none.
+func (r Resource) Headroom(p LimitPolicy) *int64 { return pick(r, p.HeadroomCPU, p.HeadroomMemory) }
+
+// Restarts says whether a container restarts when the resource changes.
+func (r Resource) Restarts(c workload.Container) bool {
+	return pick(r, c.RestartOnCPU, c.RestartOnMemory)
+}
+
+func (r Resource) controls(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
+
+func (r Resource) scaledBy(s workload.Scaled) string { return pick(r, s.CPU, s.Memory) }
+
+func (r Resource) taken(o *Original) *bool { return pick(r, &o.CPU, &o.Memory) }
+
+// pick is the value for the resource.
+func pick[T any](r Resource, cpu, memory T) T {
+	if r.IsMemory() {
+		return memory
+	}
+	return cpu
+}
 
 // Request is the request for the resource.
 func (r Resource) Request(of workload.Resources) int64 { return r.Of(of.Requests) }

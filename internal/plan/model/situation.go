@@ -190,13 +190,13 @@ func (s Situation) Original(container string) (Original, bool) {
 func (s Situation) TakenBy(container string, r Resource) Obstacle {
 	if hpa := r.scaledBy(s.Scaled); hpa != "" {
 		return Obstacle{
-			Reason: v1beta1.ReasonHPAConflict, Subject: r.Name,
+			Reason: v1beta1.ReasonHPAConflict, Subject: r.String(),
 			Message: fmt.Sprintf("not managed, because HorizontalPodAutoscaler %s scales on its utilization", hpa),
 		}
 	}
 	if vpa := r.scaledBy(s.Sized[container]); vpa != "" {
 		return Obstacle{
-			Reason: v1beta1.ReasonVPAConflict, Subject: container + " " + r.Name,
+			Reason: v1beta1.ReasonVPAConflict, Subject: container + " " + r.String(),
 			Message: fmt.Sprintf("not managed, because VerticalPodAutoscaler %s sizes it", vpa),
 		}
 	}
@@ -315,13 +315,12 @@ func (s Situation) Beside() (most quantity.Amounts) {
 		}
 	}
 	for _, pod := range pods {
-		beside := pod.OnceStarted().With(func(c workload.Container) workload.Resources {
-			if _, ok := s.Deployment.Container(c.Name); ok {
-				return workload.Resources{}
+		beside := workload.Footprint{Overhead: pod.Overhead}
+		for _, c := range pod.Running {
+			if _, ok := s.Deployment.Container(c.Name); !ok {
+				beside.Running = append(beside.Running, c)
 			}
-			return c.Resources
-		})
-		beside.PodLevel = workload.Resources{}
+		}
 		counted := beside.Counted().Requests
 		most.CPUMillis, most.MemoryBytes = max(most.CPUMillis, counted.CPUMillis), max(most.MemoryBytes, counted.MemoryBytes)
 	}

@@ -166,7 +166,7 @@ func (p planner) boostableOf(pod workload.Pod, c workload.Container, boost model
 
 // boostedRequest is the request with a boost.
 func boostedRequest(b model.Boost, request int64) int64 {
-	return min(decision.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most-b.MoreMillis) + b.MoreMillis
+	return min(decision.Scale(request, cmp.Or(b.Percent, 100)), model.CPU.Most()-b.MoreMillis) + b.MoreMillis
 }
 
 func (p planner) allowedCPU(template workload.Container, request int64) int64 {

@@ -5,7 +5,6 @@ package step
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -31,9 +30,9 @@ func (p planner) recreate(verdict model.Verdict, reasons model.Obstacles, settle
 		return p.withinQuota(o).without(o.Verdict())
 	}
 	var candidates []workload.Pod
-	for _, pod := range p.alivePods() {
-		if reasons.Concern(subjectOf(pod)) && !hasSizes(pod, p.newPods.Sizes) {
-			candidates = append(candidates, pod)
+	for _, pod := range p.byName() {
+		if model.IsAlive(*pod) && reasons.Concern(subjectOf(*pod)) && !hasSizes(*pod, p.newPods.Sizes) {
+			candidates = append(candidates, *pod)
 		}
 	}
 	if len(candidates) == 0 {
@@ -145,17 +144,17 @@ func podsUnavailable() model.Obstacle {
 }
 
 func (p planner) availability() (a availability) {
-	for _, pod := range slices.SortedFunc(slices.Values(p.Pods), byName) {
+	for _, pod := range p.byName() {
 		switch {
 		case pod.Terminating, pod.Ended:
 		case !pod.Current:
 			a.isOutdated = true
-		case p.isAvailable(pod):
+		case p.isAvailable(*pod):
 			a.ready++
-		case hasSizes(pod, p.newPods.Sizes):
+		case hasSizes(*pod, p.newPods.Sizes):
 			a.starting++
 		case pod.Running && p.Decision.IsUrgentRestart():
-			a.unavailable = append(a.unavailable, pod)
+			a.unavailable = append(a.unavailable, *pod)
 		default:
 			a.other++
 		}

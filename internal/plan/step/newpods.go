@@ -152,7 +152,7 @@ func (p planner) applicableSizes(sizes []model.Size) []model.Size {
 	made := p.withDefaults(p.Deployment.Footprint())
 	return slices.DeleteFunc(slices.Clone(sizes), func(size model.Size) bool {
 		c, ok := made.Container(size.Container)
-		return !ok || slices.ContainsFunc(model.Resources, func(r model.Resource) bool {
+		return !ok || slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
 			addsOrRemoves := (r.Limit(size.Resources) > 0) != (r.Limit(c.Resources) > 0)
 			return addsOrRemoves && r.Request(size.Resources) > 0
 		})

@@ -105,7 +105,7 @@ func (p planner) overPodLevelLimit(pod workload.Pod, sizes []model.Size) model.O
 			return model.Obstacle{
 				Reason: v1beta1.ReasonUnsupported, Stalled: true,
 				Message: fmt.Sprintf("its containers need %s of %s, and its pod-level limit stays at %s: raise it in the Deployment, or use controlledValues RequestsAndLimits",
-					r.Format(r.Request(next)), r.Name, r.Format(limit)),
+					r.Format(r.Request(next)), r.String(), r.Format(limit)),
 			}
 		}
 	}

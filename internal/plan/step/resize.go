@@ -27,22 +27,24 @@ func (p planner) resize() model.Plan {
 		p.Decision = p.Decision.NotApplied()
 	}
 	p.Decision = p.Decision.Retaining(p.failedShrinks())
-	pods := p.alivePods()
-	verdicts := make([]podVerdict, 0, len(pods))
-	for _, pod := range pods {
-		verdicts = append(verdicts, p.classify(pod))
+	verdicts := make([]podVerdict, 0, len(p.Pods))
+	for _, pod := range p.byName() {
+		if model.IsAlive(*pod) {
+			verdicts = append(verdicts, p.classify(*pod))
+		}
 	}
 	return p.choose(fold(verdicts))
 }
 
-// alivePods are the pods that run and are not about to end, by name.
-func (p planner) alivePods() []workload.Pod {
-	pods := slices.DeleteFunc(slices.Clone(p.Pods), func(pod workload.Pod) bool { return !model.IsAlive(pod) })
-	slices.SortFunc(pods, byName)
+// byName are the pods by name.
+func (p planner) byName() []*workload.Pod {
+	pods := make([]*workload.Pod, 0, len(p.Pods))
+	for i := range p.Pods {
+		pods = append(pods, &p.Pods[i])
+	}
+	slices.SortFunc(pods, func(a, b *workload.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return pods
 }
-
-func byName(a, b workload.Pod) int { return cmp.Compare(a.Name, b.Name) }
 
 // tally is the sum of the pods' verdicts.
 type tally struct {
@@ -70,7 +72,8 @@ type tally struct {
 
 func fold(verdicts []podVerdict) tally {
 	t := tally{pods: len(verdicts)}
-	for _, v := range verdicts {
+	for i := range verdicts {
+		v := &verdicts[i]
 		t.requeueAfter = model.Sooner(t.requeueAfter, v.requeueAfter)
 		t.obstacles = append(t.obstacles, v.obstacles...)
 		if v.isLeaving {
@@ -81,7 +84,7 @@ func fold(verdicts []podVerdict) tally {
 	return t
 }
 
-func (t *tally) count(v podVerdict) {
+func (t *tally) count(v *podVerdict) {
 	switch v.activity {
 	case asks:
 		t.next = cmp.Or(t.next, &v.step)

@@ -18,6 +18,7 @@ import (
 // sizesFor is what the pod's managed containers get, and what they do not get because only
 // a restart or less memory in use could change it.
 func (p planner) sizesFor(pod workload.Pod) (sizes []model.Size, dropped model.Obstacles) {
+	sizes = make([]model.Size, 0, len(pod.Containers))
 	for _, c := range pod.Containers {
 		if p.isDecided(c) {
 			size, without := p.sizeFor(pod, c)
@@ -52,7 +53,7 @@ func (p planner) sizeFor(pod workload.Pod, c workload.Container) (size model.Siz
 			r.Copy(&size.Resources, c.Resources)
 			dropped = append(dropped, model.Obstacle{
 				Reason:  v1beta1.ReasonRestartRequired,
-				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.Name),
+				Message: fmt.Sprintf("container %s restarts when its %s changes (resizePolicy)", c.Name, r.String()),
 				Stalled: true, NeedsNewPod: true,
 			})
 		}
@@ -114,7 +115,7 @@ func withMemoryLimit(r workload.Resources, limit int64) workload.Resources {
 // keepBurstable takes the smallest amount off a request if all requests would equal their
 // limits: that is another QoS class, and no pod may change its own.
 func keepBurstable(pod workload.Pod, sizes []model.Size) []model.Size {
-	if pod.PodLevelResources { // which alone decide the class
+	if pod.PodLevelResources || !differsFrom(pod, sizes) { // which alone decide the class; or nothing changes
 		return sizes
 	}
 	if qosOf(pod) != corev1.PodQOSBurstable || QoSAfter(pod, sizes) != corev1.PodQOSGuaranteed {
@@ -196,7 +197,7 @@ func raisesNothing(pod workload.Pod, sizes []model.Size) bool {
 // lowersRequest says whether the sizes lower a request of the pod.
 func lowersRequest(pod workload.Pod, sizes []model.Size) bool {
 	return anySize(pod, sizes, func(has, size workload.Resources) bool {
-		return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return r.Request(size) < r.Request(has) })
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return r.Request(size) < r.Request(has) })
 	})
 }
 

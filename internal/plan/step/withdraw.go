@@ -55,7 +55,7 @@ func isPending(reason string) bool {
 func asksFor(sizes, others []model.Size) bool {
 	return len(sizes) == len(others) && !slices.ContainsFunc(others, func(other model.Size) bool {
 		i := slices.IndexFunc(sizes, func(size model.Size) bool { return size.Container == other.Container })
-		return i < 0 || slices.ContainsFunc(model.Resources, func(r model.Resource) bool {
+		return i < 0 || slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
 			return r.Request(sizes[i].Resources) < r.Request(other.Resources)
 		})
 	})

@@ -63,6 +63,10 @@ func (p planner) withinBounds(has workload.Container, r model.Resource) workload
 // withholdFromPod is the target without what it lowers. boosts are the pod's containers that may
 // have a boost.
 func (p planner) withholdFromPod(pod workload.Pod, t target, boosts []boostable) target {
+	if !p.WaitsForUsage().Exists() {
+		t.sizes = keepBurstable(pod, t.sizes)
+		return t
+	}
 	for i, size := range t.sizes {
 		has, _ := pod.Container(size.Container)
 		endsBoost := func(r model.Resource) bool {
@@ -109,7 +113,7 @@ func (p planner) withholdEvictions(candidates []workload.Pod) ([]workload.Pod, m
 	left := slices.DeleteFunc(slices.Clone(candidates), func(pod workload.Pod) bool {
 		return slices.ContainsFunc(p.newPods.Sizes, func(size model.Size) bool {
 			has := appliedTo(pod, size.Container)
-			return slices.ContainsFunc(model.Resources, func(r model.Resource) bool {
+			return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool {
 				lowered := r.Request(size.Resources)
 				return lowered > 0 && lowered < r.Request(has)
 			})

@@ -182,7 +182,7 @@ func (c comparison) hasChanged(pod workload.Pod) bool {
 		return false
 	}
 	return slices.ContainsFunc(pod.Containers, func(container workload.Container) bool {
-		return slices.ContainsFunc(model.Resources, func(r model.Resource) bool { return c.isLowered(container, r) })
+		return slices.ContainsFunc(model.Resources[:], func(r model.Resource) bool { return c.isLowered(container, r) })
 	})
 }
 

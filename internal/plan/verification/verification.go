@@ -140,7 +140,7 @@ func revert(s model.Situation, all bool, evidence string, now time.Time) (*model
 		rec, _ := s.Recommendation(name)
 		for _, r := range model.Resources {
 			change := model.RevertedChange{
-				Container: name, Resource: r.Name, Value: d.Request(name, r), Good: r.Of(d.Verification.Good[name]),
+				Container: name, Resource: r.String(), Value: d.Request(name, r), Good: r.Of(d.Verification.Good[name]),
 				At: now, Observed: rec.Observed, Evidence: evidence,
 			}
 			if isRevertible(change, all) {

@@ -124,8 +124,8 @@ func (s silence) again(pod workload.Pod, why string, isYoung, isRefused bool) si
 
 // startOf is when the container started, or its pod if the container does not run.
 func startOf(pod workload.Pod, container string) time.Time {
-	if since := pod.Runs[container].Since; since.After(pod.Started) {
-		return since
+	if run, _ := pod.Run(container); run.Since.After(pod.Started) {
+		return run.Since
 	}
 	return pod.Started
 }

@@ -55,10 +55,10 @@ func TestWhatIsSilent(t *testing.T) {
 		"the pod should have ended long ago": {pod: with(func(p *workload.Pod) { p.Terminating, p.GraceEnds = true, noon })},
 		"the pod has just started":           {pod: with(func(p *workload.Pod) { p.Started = noon }), want: both},
 		"a sample of a new pod is refused":   {pod: with(func(p *workload.Pod) { p.Started = noon }), refused: []usage.Refused{{Pod: "web-1", Why: usage.Malformed}}, want: both, named: "pod web-1: Malformed"},
-		"the container has just started":     {pod: with(func(p *workload.Pod) { p.Runs = map[string]workload.Run{"app": {Since: noon}} }), samples: both[1:], want: both[:1]},
-		"the container runs":                 {pod: with(func(p *workload.Pod) { p.Runs = map[string]workload.Run{"app": {Since: p.Started}} }), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
+		"the container has just started":     {pod: with(func(p *workload.Pod) { p.Runs = []workload.Run{{Container: "app", Since: noon}} }), samples: both[1:], want: both[:1]},
+		"the container runs":                 {pod: with(func(p *workload.Pod) { p.Runs = []workload.Run{{Container: "app", Since: p.Started}} }), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
 		"the container waits for its restart": {pod: with(func(p *workload.Pod) {
-			p.Runs, p.BackingOff = map[string]workload.Run{"app": {Restarted: true}}, both[:1]
+			p.Runs, p.BackingOff = []workload.Run{{Container: "app", Restarted: true}}, both[:1]
 		}), samples: both[1:], want: both[:1], named: "pod web-1: container app has no usage reported"},
 	} {
 		t.Run(name, func(t *testing.T) {

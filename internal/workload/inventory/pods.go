@@ -95,7 +95,7 @@ func (p *Pods) Release(deployment types.NamespacedName) {
 func (p *Pods) Stored() int { return p.pods.len() }
 
 // Of reads the pods of a Deployment. The first time after a scaler has claimed it, they are listed live. Their
-// slices are shared and must not be modified.
+// slices and maps are shared and must not be modified.
 func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, error) {
 	if err := p.lists.wait(ctx); err != nil {
 		return nil, fmt.Errorf("waiting for the pods: %w", err)
@@ -112,7 +112,7 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 	if err != nil {
 		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
 	}
-	own := map[types.UID]bool{}
+	own := make(map[types.UID]bool, len(sets))
 	for _, set := range sets {
 		own[set.id] = set.deployment == d.UID
 	}
@@ -121,7 +121,7 @@ func (p *Pods) Of(ctx context.Context, d *appsv1.Deployment) ([]workload.Pod, er
 		return nil, fmt.Errorf("listing the pods of Deployment %s: %w", key, err)
 	}
 	newest := newestOf(sets, d.UID)
-	var out []workload.Pod
+	out := make([]workload.Pod, 0, len(pods))
 	for _, pod := range pods {
 		if own[pod.set] {
 			out = append(out, pod.read(pod.set == newest))

@@ -18,24 +18,11 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings. Its
-// maps are slices here, because a map of two entries takes ten times the memory of two entries.
+// podRecord is a stored pod: what workload.ReadPod reads of it, in integers and shared strings.
 type podRecord struct {
 	pod workload.Pod
 	// set is the UID of the ReplicaSet that controls the pod.
-	set    types.UID
-	runs   []containerRun
-	actual []containerResources
-}
-
-type containerRun struct {
-	container string
-	run       workload.Run
-}
-
-type containerResources struct {
-	container string
-	resources workload.Resources
+	set types.UID
 }
 
 func newPodRecord(p *corev1.Pod) *podRecord {
@@ -43,14 +30,15 @@ func newPodRecord(p *corev1.Pod) *podRecord {
 	if owner := replicaSetOf(p); owner != nil {
 		r.set = owner.UID
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.pod.Runs)) {
-		r.runs = append(r.runs, containerRun{r.sharedName(name), r.pod.Runs[name]})
+	r.pod.Runs = slices.Clip(r.pod.Runs)
+	for i := range r.pod.Runs {
+		r.pod.Runs[i].Container = r.sharedName(r.pod.Runs[i].Container)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.pod.Actual)) {
-		r.actual = append(r.actual, containerResources{r.sharedName(name), r.pod.Actual[name]})
+	actual := make(map[string]workload.Resources, len(r.pod.Actual))
+	for name, resources := range r.pod.Actual {
+		actual[r.sharedName(name)] = resources
 	}
-	r.runs, r.actual = slices.Clip(r.runs), slices.Clip(r.actual)
-	r.pod.Runs, r.pod.Actual = nil, nil
+	r.pod.Actual = actual
 	return r
 }
 
@@ -64,18 +52,10 @@ func (r *podRecord) sharedName(name string) string {
 	return name
 }
 
-// read is the pod as workload.ReadPod returns it. Its slices are shared and must not be modified.
+// read is the pod as workload.ReadPod returns it. Its slices and its map are shared and must not be modified.
 func (r *podRecord) read(current bool) workload.Pod {
 	pod := r.pod
 	pod.Current = current
-	pod.Runs = make(map[string]workload.Run, len(r.runs))
-	for _, c := range r.runs {
-		pod.Runs[c.container] = c.run
-	}
-	pod.Actual = make(map[string]workload.Resources, len(r.actual))
-	for _, c := range r.actual {
-		pod.Actual[c.container] = c.resources
-	}
 	return pod
 }
 
@@ -101,11 +81,11 @@ func (r *podRecord) share(sibling *podRecord) {
 	for i := range min(len(r.pod.Others), len(sibling.pod.Others)) {
 		shareString(&r.pod.Others[i].Name, sibling.pod.Others[i].Name)
 	}
-	for i := range min(len(r.runs), len(sibling.runs)) {
-		shareString(&r.runs[i].container, sibling.runs[i].container)
+	for i := range min(len(r.pod.Runs), len(sibling.pod.Runs)) {
+		shareString(&r.pod.Runs[i].Container, sibling.pod.Runs[i].Container)
 	}
-	for i := range min(len(r.actual), len(sibling.actual)) {
-		shareString(&r.actual[i].container, sibling.actual[i].container)
+	if maps.Equal(r.pod.Actual, sibling.pod.Actual) { // as in most pods of a Deployment
+		r.pod.Actual = sibling.pod.Actual
 	}
 }
 

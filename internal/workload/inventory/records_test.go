@@ -6,6 +6,7 @@ package inventory
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -64,15 +65,17 @@ func TestSiblingsShareStrings(t *testing.T) {
 	first, second := newPodRecord(strangePod("a")), newPodRecord(strangePod("b"))
 	second.share(first)
 	for what, pair := range map[string][2]string{
-		"the ReplicaSet":            {string(first.set), string(second.set)},
-		"the container":             {first.pod.Containers[0].Name, second.pod.Containers[0].Name},
-		"the container that runs":   {first.pod.Containers[0].Name, second.runs[0].container},
-		"the container's resources": {first.pod.Containers[0].Name, second.actual[0].container},
-		"the QoS class":             {string(first.pod.QoS), string(second.pod.QoS)},
+		"the ReplicaSet":          {string(first.set), string(second.set)},
+		"the container":           {first.pod.Containers[0].Name, second.pod.Containers[0].Name},
+		"the container that runs": {first.pod.Containers[0].Name, second.pod.Runs[0].Container},
+		"the QoS class":           {string(first.pod.QoS), string(second.pod.QoS)},
 	} {
 		if pair[0] != pair[1] || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
 			t.Errorf("%s is stored twice: %q, %q", what, pair[0], pair[1])
 		}
+	}
+	if len(first.pod.Actual) == 0 || reflect.ValueOf(first.pod.Actual).Pointer() != reflect.ValueOf(second.pod.Actual).Pointer() {
+		t.Errorf("what the kubelets report is stored twice: %v, %v", first.pod.Actual, second.pod.Actual)
 	}
 	if first.pod.Name == second.pod.Name || first.pod.UID == second.pod.UID {
 		t.Errorf("both pods are %s, %s", second.pod.Name, second.pod.UID)
