@@ -93,16 +93,7 @@ func BenchmarkFleet(b *testing.B) {
 // (app.LimitMemory), and the alert VerticalScalerMemoryNearLimit fires at 70 % of that. A quarter more than what is
 // measured here, and 100 MiB for the program and for a wave of changes, must fit in without the alert.
 func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "manager.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manager appsv1.Deployment
-	if err := yaml.Unmarshal(text, &manager); err != nil {
-		t.Fatal(err)
-	}
-	limit := manager.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
-
+	limit := shippedMemoryLimit(t)
 	const scalers = 500
 	cluster := newEncodedCluster(t, scalers, 0)
 	before := heap()
@@ -116,6 +107,20 @@ func TestTheShippedMemoryLimitHolds5000Scalers(t *testing.T) {
 	if needs, has := 5000*int64(each)*5/4+100<<20, limit*9/10*7/10; needs > has {
 		t.Errorf("5,000 scalers need %d MiB, and the limit of %d MiB leaves %d MiB", needs>>20, limit>>20, has>>20)
 	}
+}
+
+// shippedMemoryLimit is the memory limit of the operator's manifest.
+func shippedMemoryLimit(tb testing.TB) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "manager.yaml"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var manager appsv1.Deployment
+	if err := yaml.Unmarshal(text, &manager); err != nil {
+		tb.Fatal(err)
+	}
+	return manager.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
 }
 
 // histories are the histories of two containers of each scaler, after two hours of usage. They do not grow with age.

@@ -1,0 +1,81 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// fleetEnv is the number of scalers that a process stores on its own.
+const fleetEnv = "TEST_FLEET_SCALERS"
+
+// BenchmarkResident measures how much memory a process takes of the machine (VmRSS), and took at most (VmHWM), when it has
+// stored a whole fleet: what BenchmarkFleet measures, with the program, and with garbage. Each fleet has a process
+// of its own, with the memory limit that the operator is shipped with, as app.LimitMemory sets it.
+func BenchmarkResident(b *testing.B) {
+	limit := shippedMemoryLimit(b) / 100 * 90
+	for _, scalers := range []int{0, 1_000, 5_000, 16_667} {
+		b.Run(fmt.Sprintf("scalers=%d", scalers), func(b *testing.B) {
+			var now, most int
+			for range b.N {
+				process := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestStoreFleet$", "-test.v")
+				process.Env = append(os.Environ(), fmt.Sprintf("%s=%d", fleetEnv, scalers), fmt.Sprintf("GOMEMLIMIT=%d", limit))
+				out, err := process.CombinedOutput()
+				if err != nil {
+					b.Fatalf("%v: %s", err, out)
+				}
+				now, most = now+kibOf(b, out, "VmRSS:"), most+kibOf(b, out, "VmHWM:")
+			}
+			b.ReportMetric(float64(now)/float64(b.N)/(1<<10), "MiB/VmRSS")
+			b.ReportMetric(float64(most)/float64(b.N)/(1<<10), "MiB/VmHWM")
+			b.ReportMetric(float64(6*scalers), "containers")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// TestStoreFleet is the process of BenchmarkResident. On its own, it stores one scaler.
+func TestStoreFleet(t *testing.T) {
+	scalers := 1
+	if text := os.Getenv(fleetEnv); text != "" {
+		var err error
+		if scalers, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := newEncodedCluster(t, scalers, 0)
+	cached, histories := cluster.ours(t.Context()), cluster.histories()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", status)
+	if stored := cached.Pods.Stored(); stored != 3*scalers || histories.Len() != scalers {
+		t.Errorf("%d pods and %d histories are stored, not those of %d scalers", stored, histories.Len(), scalers)
+	}
+	runtime.KeepAlive(cached)
+}
+
+// kibOf is an amount of /proc/self/status, in KiB.
+func kibOf(b *testing.B, status []byte, name string) int {
+	b.Helper()
+	for line := range bytes.Lines(status) {
+		if words := strings.Fields(string(line)); len(words) == 3 && words[0] == name {
+			kib, err := strconv.Atoi(words[1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib
+		}
+	}
+	b.Fatalf("no %s in %s", name, status)
+	return 0
+}
