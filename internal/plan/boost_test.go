@@ -51,8 +51,8 @@ func restarted(ago time.Duration, p workload.Pod) workload.Pod {
 
 // setRun replaces the process of a container.
 func setRun(p *workload.Pod, run workload.Run) {
-	others := slices.DeleteFunc(slices.Clone(p.Runs), func(r workload.Run) bool { return r.Container == run.Container })
-	p.Runs = append(others, run)
+	p.Runs = slices.DeleteFunc(slices.Clone(p.Runs), func(r workload.Run) bool { return r.Container == run.Container })
+	p.Runs = append(p.Runs, run)
 }
 
 func resizedAt(ago time.Duration, p workload.Pod) workload.Pod {
