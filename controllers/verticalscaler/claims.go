@@ -6,6 +6,7 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
-// claims says what is stored: the Deployments that scalers claim, and their pods.
+// claims says what is stored: the Deployments that scalers claim, and their pods. What a new scaler names counts
+// as claimed, so that its first reconcile finds it in the cache.
 type claims struct {
 	lookup *lookup
 	// cached lists scalers.
@@ -31,7 +32,8 @@ var _ inventory.Claims = claims{}
 
 // IsClaimed implements inventory.Claims.
 func (c claims) IsClaimed(deployment types.NamespacedName) bool {
-	return len(c.lookup.claimants(context.Background(), deployment)) > 0
+	ctx := context.Background()
+	return len(c.lookup.claimants(ctx, deployment)) > 0 || c.lookup.isExpected(ctx, deployment)
 }
 
 // AllClaimed implements inventory.Claims.
@@ -41,11 +43,18 @@ func (c claims) AllClaimed(ctx context.Context, namespace string) (claimed []typ
 		return nil, fmt.Errorf("listing scalers: %w", err)
 	}
 	for i := range all.Items {
-		for _, claim := range claimValues(&all.Items[i]) {
-			claimed = append(claimed, claimedBy(claim))
-		}
+		claimed = append(claimed, storedFor(&all.Items[i])...)
 	}
 	return claimed, nil
+}
+
+// storedFor is the Deployment that is stored for a scaler: the one that it claims, or the one that it will; none
+// for a scaler that stands back.
+func storedFor(vs *v1beta1.VerticalScaler) (deployments []types.NamespacedName) {
+	for _, claim := range append(claimValues(vs), expectedClaims(vs)...) {
+		deployments = append(deployments, claimedBy(claim))
+	}
+	return deployments
 }
 
 // HasSynced implements inventory.Claims.
@@ -65,9 +74,9 @@ func (r *Reconciler) claimWorkloads(ctx context.Context, mgr ctrl.Manager) error
 	}
 	release := func(obj any) {
 		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-			for _, claim := range claimValues(vs) {
-				r.Deployments.Release(claimedBy(claim))
-				r.Pods.Release(claimedBy(claim))
+			for _, deployment := range storedFor(vs) {
+				r.Deployments.Release(deployment)
+				r.Pods.Release(deployment)
 			}
 		}
 	}
@@ -75,7 +84,7 @@ func (r *Reconciler) claimWorkloads(ctx context.Context, mgr ctrl.Manager) error
 		UpdateFunc: func(before, after any) {
 			was, ok := before.(*v1beta1.VerticalScaler)
 			is, ok2 := after.(*v1beta1.VerticalScaler)
-			if ok && ok2 && scaler.RecordedClaim(was) != scaler.RecordedClaim(is) {
+			if ok && ok2 && !slices.Equal(storedFor(was), storedFor(is)) {
 				release(was)
 			}
 		},

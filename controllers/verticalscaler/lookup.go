@@ -25,8 +25,15 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
-const claimIndex = "status.claim"
+const (
+	// claimIndex indexes scalers by the claim in their status, for the reverse lookup.
+	claimIndex = "status.claim"
+	// expectedIndex indexes new scalers by the claim that their first reconcile will record. It is empty at rest.
+	expectedIndex = "expectedClaim"
+)
+
+// indexes are the values of the indexes of a scaler. A scaler has a value in one of them at most.
+var indexes = map[string]func(*v1beta1.VerticalScaler) []string{claimIndex: claimValues, expectedIndex: expectedClaims}
 
 // lookup finds the scalers of a Deployment in the cache.
 //
@@ -40,7 +47,7 @@ type lookup struct {
 	reader client.Reader
 }
 
-// newLookup adds the index to the scalers' informer.
+// newLookup adds the indexes to the scalers' informer.
 func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 	informer, err := c.GetInformer(ctx, &v1beta1.VerticalScaler{})
 	if err != nil {
@@ -52,26 +59,32 @@ func newLookup(ctx context.Context, c cache.Cache) (*lookup, error) {
 		}
 		return &lookup{indexer: shared.GetIndexer()}, nil
 	}
-	err = c.IndexField(ctx, &v1beta1.VerticalScaler{}, claimIndex, func(obj client.Object) []string {
-		if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
-			return claimValues(vs)
+	for name, values := range indexes {
+		err = c.IndexField(ctx, &v1beta1.VerticalScaler{}, name, func(obj client.Object) []string {
+			if vs, ok := obj.(*v1beta1.VerticalScaler); ok {
+				return values(vs)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("indexing scalers by %s: %w", name, err)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("indexing scalers by %s: %w", claimIndex, err)
 	}
 	return &lookup{reader: c}, nil
 }
 
 func indexers() toolscache.Indexers {
-	return toolscache.Indexers{claimIndex: func(obj any) ([]string, error) {
-		vs, ok := obj.(*v1beta1.VerticalScaler)
-		if !ok {
-			return nil, fmt.Errorf("indexing a %T as a scaler", obj)
+	out := toolscache.Indexers{}
+	for name, values := range indexes {
+		out[name] = func(obj any) ([]string, error) {
+			vs, ok := obj.(*v1beta1.VerticalScaler)
+			if !ok {
+				return nil, fmt.Errorf("indexing a %T as a scaler", obj)
+			}
+			return values(vs), nil
 		}
-		return claimValues(vs), nil
-	}}
+	}
+	return out
 }
 
 func claimValues(s *v1beta1.VerticalScaler) []string {
@@ -81,10 +94,18 @@ func claimValues(s *v1beta1.VerticalScaler) []string {
 	return nil
 }
 
+// expectedClaims has the claim that the first reconcile of a new scaler will record.
+func expectedClaims(s *v1beta1.VerticalScaler) []string {
+	if scaler.RecordedClaim(s) == "" && !scaler.StandsBack(s) {
+		return []string{scaler.Claim(s)}
+	}
+	return nil
+}
+
 // claimants are the scalers whose status claims the Deployment. At rest, that is the one that
 // sizes it.
 func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []reconcile.Request {
-	found, err := l.lookUp(ctx, deployment)
+	found, err := l.lookUp(ctx, claimIndex, deployment)
 	if err != nil {
 		// The resync makes up for a lost event.
 		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment)
@@ -93,9 +114,18 @@ func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName)
 	return found
 }
 
-func (l *lookup) lookUp(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
+// isExpected says whether the first reconcile of a new scaler will claim the Deployment, unless another scaler does.
+func (l *lookup) isExpected(ctx context.Context, deployment types.NamespacedName) bool {
+	found, err := l.lookUp(ctx, expectedIndex, deployment)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot look up new scalers", "Deployment", deployment)
+	}
+	return len(found) > 0
+}
+
+func (l *lookup) lookUp(ctx context.Context, index string, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	if l.indexer != nil {
-		found, err := l.indexer.IndexKeys(claimIndex, deployment.String())
+		found, err := l.indexer.IndexKeys(index, deployment.String())
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +138,7 @@ func (l *lookup) lookUp(ctx context.Context, deployment types.NamespacedName) ([
 	}
 	var scalers v1beta1.VerticalScalerList
 	if err := l.reader.List(ctx, &scalers, client.InNamespace(deployment.Namespace),
-		client.MatchingFields{claimIndex: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{index: deployment.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	requests := make([]reconcile.Request, len(scalers.Items))

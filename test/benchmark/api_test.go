@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sort"
@@ -49,7 +50,7 @@ type api struct {
 	version int
 	sources map[schema.GroupVersionResource][]source
 	stored  map[string][]byte // written objects as JSON, by resource and key
-	writes  map[string]int    // by method and resource
+	sent    map[string]int    // requests for objects, other than watches, by method and resource
 	streams map[*stream]bool
 }
 
@@ -78,7 +79,7 @@ func newAPI(tb testing.TB) *api {
 	}
 	a := &api{
 		tb: tb, scheme: scheme, codecs: serializer.NewCodecFactory(scheme), mapper: meta.NewDefaultRESTMapper(scheme.PreferredVersionAllGroups()),
-		sources: map[schema.GroupVersionResource][]source{}, stored: map[string][]byte{}, writes: map[string]int{}, streams: map[*stream]bool{},
+		sources: map[schema.GroupVersionResource][]source{}, stored: map[string][]byte{}, sent: map[string]int{}, streams: map[*stream]bool{},
 		version: 1000,
 	}
 	for kind := range scheme.AllKnownTypes() {
@@ -136,8 +137,8 @@ func (a *api) size() (bytes int) {
 func (a *api) written() (n int, what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, count := range a.writes {
-		if !strings.HasSuffix(name, " events") {
+	for name, count := range a.sent {
+		if !strings.HasPrefix(name, http.MethodGet) && !strings.HasSuffix(name, " events") {
 			n += count
 			what += fmt.Sprintf("%d × %s; ", count, name)
 		}
@@ -210,12 +211,29 @@ func (a *api) RoundTrip(request *http.Request) (*http.Response, error) {
 		return a.refuse(request, apierrors.NewNotFound(p.resource.GroupResource(), p.name)), nil
 	case query.Get("watch") != "":
 		return a.watch(request, p)
+	}
+	a.count(request.Method, p)
+	switch {
 	case request.Method == http.MethodGet && p.name == "":
 		return a.list(request, p), nil
 	case request.Method == http.MethodGet:
 		return a.get(request, p), nil
 	}
 	return a.write(request, p), nil
+}
+
+// count counts a request.
+func (a *api) count(method string, p path) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent[method+" "+strings.TrimSuffix(p.resource.Resource+"/"+p.subresource, "/")]++
+}
+
+// requests is the number of requests for objects so far, other than watches, by method and resource.
+func (a *api) requests() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.sent)
 }
 
 // discovery answers which groups, or which kinds of a group, there are.
@@ -285,7 +303,6 @@ func (a *api) get(request *http.Request, p path) *http.Response {
 // write keeps an object, or its status, as it is sent.
 func (a *api) write(request *http.Request, p path) *http.Response {
 	a.mu.Lock()
-	a.writes[request.Method+" "+strings.TrimSuffix(p.resource.Resource+"/"+p.subresource, "/")]++
 	a.version++
 	version := a.version
 	a.mu.Unlock()

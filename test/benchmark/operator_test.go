@@ -79,7 +79,7 @@ func serveFleet(a *api, n int, hasPods bool) {
 
 // settled starts an operator with the scalers that a server has, and returns it when it has nothing left
 // to do.
-func settled(b *testing.B, a *api, scalers int, hasPods bool) *operator {
+func settled(b testing.TB, a *api, scalers int, hasPods bool) *operator {
 	b.Helper()
 	ctrl.SetLogger(logr.Discard())
 	o := &operator{api: a, scalers: scalers, usage: &steadyUsage{scalers: scalers, start: time.Now().Truncate(time.Second)}}
@@ -96,7 +96,7 @@ func settled(b *testing.B, a *api, scalers int, hasPods bool) *operator {
 }
 
 // run sets a manager up and starts it. It returns when the caches have synced.
-func run(b *testing.B, mgr ctrl.Manager, setup func(context.Context) error) (stop func()) {
+func run(b testing.TB, mgr ctrl.Manager, setup func(context.Context) error) (stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := setup(ctx); err != nil {
@@ -121,7 +121,7 @@ func run(b *testing.B, mgr ctrl.Manager, setup func(context.Context) error) (sto
 
 // settle collects usage and reconciles all scalers until two rounds write nothing. The first minutes of usage
 // lead to nothing.
-func (o *operator) settle(b *testing.B, hasPods bool) {
+func (o *operator) settle(b testing.TB, hasPods bool) {
 	b.Helper()
 	const most = 60
 	least := 0
@@ -148,7 +148,7 @@ func (o *operator) settle(b *testing.B, hasPods bool) {
 }
 
 // reconcile reconciles a scaler in this goroutine.
-func (o *operator) reconcile(b *testing.B, i int) {
+func (o *operator) reconcile(b testing.TB, i int) {
 	b.Helper()
 	if _, err := o.reconciler.Reconcile(b.Context(), reconcile.Request{NamespacedName: fleet.Key(i)}); err != nil {
 		b.Fatal(err)
