@@ -87,10 +87,12 @@ func (c *Cost) CPU(collectorPerByte float64) float64 {
 func CollectorPerByte(tb testing.TB) float64 {
 	tb.Helper()
 	runtime.GC() // what is garbage already
+	const collections, least = 5, 4 << 20
 	began := CPUTime(tb)
-	runtime.GC()
-	spent := CPUTime(tb) - began
-	const least = 4 << 20
+	for range collections {
+		runtime.GC()
+	}
+	spent := (CPUTime(tb) - began) / collections
 	return float64(spent) / float64(max(LiveHeap(), least))
 }
 

@@ -195,10 +195,7 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 		return
 	}
 	count(samples, refused)
-	byPod := map[string][]usage.Sample{}
-	for _, sample := range samples {
-		byPod[sample.Pod] = append(byPod[sample.Pod], sample)
-	}
+	byPod := groupByPod(samples)
 	repeated := c.repeated(namespace, byPod, now)
 	refusals := map[string][]usage.Refused{}
 	for _, r := range refused {
@@ -207,6 +204,25 @@ func (c *Collector) collect(ctx context.Context, namespace string, scalers []*v1
 	for _, vs := range scalers {
 		c.feed(ctx, vs, byPod, repeated, refusals, now)
 	}
+}
+
+// groupByPod groups samples by their pods. Sources list the containers of a pod one after the other: these samples are not
+// copied.
+func groupByPod(samples []usage.Sample) map[string][]usage.Sample {
+	byPod := map[string][]usage.Sample{}
+	for first := 0; first < len(samples); {
+		pod, end := samples[first].Pod, first+1
+		for end < len(samples) && samples[end].Pod == pod {
+			end++
+		}
+		if before, ok := byPod[pod]; ok {
+			byPod[pod] = append(before, samples[first:end]...)
+		} else {
+			byPod[pod] = samples[first:end:end] // so that append copies
+		}
+		first = end
+	}
+	return byPod
 }
 
 // feed gives one scaler's history the samples of its pods, and wakes it if that
@@ -251,28 +267,54 @@ func withoutInjectedSidecars(pods []workload.Pod, declared []string) []workload.
 	return pods
 }
 
-// usable is the answer about the pods' containers. It refuses samples that a container cannot have.
+// usable is the answer about the pods' containers. It refuses samples that a container cannot have. The samples of a
+// pod are not copied if all of them are used as they are.
 func usable(pods []workload.Pod, samples map[string][]usage.Sample, refused map[string][]usage.Refused) (map[string][]usage.Sample, map[string][]usage.Refused) {
-	left, out := map[string][]usage.Sample{}, map[string][]usage.Refused{}
+	left, out := make(map[string][]usage.Sample, len(pods)), map[string][]usage.Refused{}
 	for _, pod := range pods {
-		out[pod.Name] = slices.Clone(refused[pod.Name])
-		for _, sample := range samples[pod.Name] {
-			if _, ok := pod.Container(sample.Container); !ok {
-				continue
-			}
-			var isPossible bool
-			if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
-				out[pod.Name] = append(out[pod.Name], usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
-				continue
-			}
-			left[pod.Name] = append(left[pod.Name], sample)
+		given := samples[pod.Name]
+		if given != nil && !slices.ContainsFunc(given, func(s usage.Sample) bool { return !isUsable(pod, s) }) {
+			left[pod.Name] = given
+		} else {
+			left[pod.Name], out[pod.Name] = usableOf(pod, given)
+		}
+		if before := refused[pod.Name]; len(before) > 0 {
+			out[pod.Name] = slices.Concat(before, out[pod.Name])
 		}
 	}
 	return left, out
 }
 
+// isUsable says whether a sample is of a container of the pod, and is used as it is.
+func isUsable(pod workload.Pod, sample usage.Sample) bool {
+	_, isOfPod := pod.Container(sample.Container)
+	bytes, isPossible := memoryOf(pod, sample)
+	return isOfPod && isPossible && bytes == sample.MemoryBytes
+}
+
+// usableOf is the same for one pod.
+func usableOf(pod workload.Pod, samples []usage.Sample) (left []usage.Sample, refused []usage.Refused) {
+	for _, sample := range samples {
+		if _, ok := pod.Container(sample.Container); !ok {
+			continue
+		}
+		var isPossible bool
+		if sample.MemoryBytes, isPossible = memoryOf(pod, sample); !isPossible {
+			refused = append(refused, usage.Refused{Pod: pod.Name, Container: sample.Container, Why: usage.AboveLimit})
+			continue
+		}
+		left = append(left, sample)
+	}
+	return left, refused
+}
+
 // newSamples are the samples of the pods' containers that were not delivered before.
 func newSamples(spec *v1beta1.VerticalScalerSpec, pods []workload.Pod, samples map[string][]usage.Sample, repeated map[string]bool) (news []usage.Sample) {
+	most := 0
+	for _, pod := range pods {
+		most += len(samples[pod.Name])
+	}
+	news = make([]usage.Sample, 0, most)
 	for _, pod := range pods {
 		if repeated[pod.Name] {
 			continue

@@ -4,8 +4,11 @@
 package collect
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
@@ -54,6 +57,45 @@ func TestMemoryAboveTheLimit(t *testing.T) {
 				t.Errorf("memoryOf() = %d MiB, %v; want %d", got/mebi, ok, tc.wantMiB)
 			}
 		})
+	}
+}
+
+// The samples of a pod are not copied if they are used as they are. Others are copied: the source's list has what was delivered.
+func TestSamplesAreCopiedOnlyToBeChanged(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	sample := func(pod, container string, mib int64) usage.Sample {
+		return usage.Sample{Pod: pod, Container: container, Time: at, MemoryBytes: mib * mebi}
+	}
+	listed := []usage.Sample{
+		sample("a", "app", 100), sample("a", "proxy", 10),
+		sample("b", "app", 1100), // slightly above the limit
+		sample("c", "injected", 1), sample("c", "app", 200<<10),
+		sample("b", "proxy", 10), // not next to the other one
+	}
+	delivered := slices.Clone(listed)
+	byPod := groupByPod(listed)
+	var pods []workload.Pod
+	for _, name := range []string{"a", "b", "c", "silent"} {
+		limited := workload.Resources{Limits: quantity.Amounts{MemoryBytes: 1024 * mebi}}
+		pods = append(pods, workload.Pod{Name: name, Containers: []workload.Container{{Name: "app", Resources: limited}, {Name: "proxy"}}})
+	}
+	stale := usage.Refused{Pod: "c", Container: "proxy", Why: usage.Stale}
+	left, refused := usable(pods, byPod, map[string][]usage.Refused{"c": {stale}})
+	want := map[string][]usage.Sample{
+		"a": {sample("a", "app", 100), sample("a", "proxy", 10)}, "b": {sample("b", "app", 1024), sample("b", "proxy", 10)}, "c": nil, "silent": nil,
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("usable (-want +got):\n%s", diff)
+	}
+	wantRefused := []usage.Refused{stale, {Pod: "c", Container: "app", Why: usage.AboveLimit}}
+	if diff := cmp.Diff(wantRefused, refused["c"]); diff != "" || len(refused["a"])+len(refused["b"])+len(refused["silent"]) > 0 {
+		t.Errorf("refused %v (-want +got):\n%s", refused, diff)
+	}
+	if diff := cmp.Diff(delivered, listed); diff != "" {
+		t.Errorf("the list of the source was modified (-before +after):\n%s", diff)
+	}
+	if &left["a"][0] != &listed[0] {
+		t.Error("samples were copied that are used as they are")
 	}
 }
 
