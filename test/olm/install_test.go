@@ -20,12 +20,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -37,9 +39,11 @@ const (
 	configName       = "verticalscaler-config"
 	leaseName        = "verticalscaler.autoscaling.verticalscaler.io"
 	scalersCRD       = "verticalscalers.autoscaling.verticalscaler.io"
-	checkpointsCRD   = "verticalscalercheckpoints.autoscaling.verticalscaler.io"
 	ownersCRD        = "scaleddeployments.autoscaling.verticalscaler.io"
 )
+
+// allCRDs are the CustomResourceDefinitions of the bundle.
+var allCRDs = []string{ownersCRD, scalersCRD, "verticalscalercheckpoints.autoscaling.verticalscaler.io"}
 
 func root() string { return testkit.Root() }
 
@@ -278,6 +282,22 @@ func (i *installation) gone(t *testing.T) {
 	})
 }
 
+// listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects. Of a
+// kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes.
+func listed(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind + "List"))
+		testkit.Eventually(t, soon, func() string {
+			if err := env.Client.List(ctx, list); err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+}
+
 // remove removes everything that install has created, whatever state it is in.
 func (i *installation) remove(t *testing.T) {
 	t.Helper()
@@ -286,10 +306,10 @@ func (i *installation) remove(t *testing.T) {
 	live--
 	going := []client.Object{object("v1", "Namespace", "", i.namespace)}
 	if live == 0 {
-		going = append(going,
-			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD),
-			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD),
-			object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", checkpointsCRD))
+		listed(ctx, t)
+		for _, name := range allCRDs {
+			going = append(going, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name))
+		}
 	}
 	for _, o := range []client.Object{
 		object("operators.coreos.com/v1alpha1", "Subscription", i.namespace, subscriptionName),

@@ -221,13 +221,13 @@ func (i *installation) isComplete(t *testing.T) {
 		object("v1", "Service", i.namespace, "verticalscaler-metrics"),
 		object("operators.coreos.com/v2", "OperatorCondition", i.namespace, i.bundle.csv),
 		object("rbac.authorization.k8s.io/v1", "Role", i.namespace, i.bundle.csv), // of the OperatorCondition
-		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", scalersCRD),
-		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", checkpointsCRD),
-		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", ownersCRD),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-viewer"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-editor"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-resizer"),
 		object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "verticalscaler-metrics-reader"),
+	}
+	for _, name := range allCRDs {
+		mustExist = append(mustExist, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name))
 	}
 	for _, o := range mustExist {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {

@@ -99,9 +99,10 @@ func uninstall(t *testing.T) {
 	if out := i.run(t, getOwners); out != "No resources found" {
 		t.Errorf("there are ScaledDeployments left: %s", out)
 	}
+	listed(t.Context(), t)
 	i.run(t, deleteCRDs)
 	eventually(t, func() string {
-		for _, name := range []string{ownersCRD, scalersCRD, checkpointsCRD} {
+		for _, name := range allCRDs {
 			o := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
 			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
 				return fmt.Sprintf("CRD %s: %v", name, err)
@@ -215,7 +216,8 @@ func uninstallInTheWrongOrder(t *testing.T) {
 	i.unsubscribe(t)
 	before := fingerprint(t, at)
 	runs(t, ours, "orders")
-	for _, name := range []string{ownersCRD, scalersCRD, checkpointsCRD} { // the documentation's command would wait
+	listed(t.Context(), t)
+	for _, name := range allCRDs { // the documentation's command would wait
 		if err := env.Client.Delete(t.Context(), object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)); err != nil {
 			t.Fatal(err)
 		}
