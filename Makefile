@@ -63,6 +63,8 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scalingpolicies.yaml
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml
 	@mkdir -p config/crd/bases && rm -f config/crd/bases/*.yaml && mv bin/crds/*.yaml config/crd/bases/ && rmdir bin/crds
 
 .PHONY: fmt

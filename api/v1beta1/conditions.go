@@ -36,6 +36,19 @@ const (
 	// the Deployment nor its pods have: such a policy has no effect. Otherwise the condition
 	// is absent. Reason: ContainerNotFound.
 	ConditionContainersFound = "ContainersFound"
+	// ConditionReadyForPromotion is True if usage shows that what the scaler recommended would
+	// have been enough, for as long as the policy that has created it asks for. It is absent
+	// unless the scaler waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
+	ConditionReadyForPromotion = "ReadyForPromotion"
+)
+
+// The reasons of ReadyForPromotion.
+const (
+	// ReasonEnoughEvidence means that the recommendations would have been enough.
+	ReasonEnoughEvidence = "EnoughEvidence"
+	// ReasonCollectingEvidence means that there is too little usage to tell, or that usage
+	// exceeded the recommendations.
+	ReasonCollectingEvidence = "CollectingEvidence"
 )
 
 // The reasons of Ready, TargetFound and RecommendationProvided.
@@ -237,4 +250,55 @@ const (
 	// ReasonProgressDeadlineExceeded means that the rollout of the Deployment exceeded its
 	// progress deadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+)
+
+// The condition types of a ScalingPolicy and a ClusterScalingPolicy are Ready, Reconciling and
+// Stalled, like those of a VerticalScaler, and this one.
+const (
+	// ConditionPromoting is True while scalers are promoted, or may be. Its reason says why none
+	// is. Reasons: PromotionInProgress, CollectingEvidence, AllPromoted, PromotionHalted, Frozen,
+	// Paused, NoDeployments.
+	ConditionPromoting = "Promoting"
+)
+
+// The reasons of a policy's conditions, besides OperatingNormally, Paused, Frozen, Forbidden and Unknown.
+const (
+	// ReasonNoDeployments means that the policy selects no Deployment.
+	ReasonNoDeployments = "NoDeployments"
+	// ReasonInvalidSelector means that a selector cannot be parsed. The policy selects nothing.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonCreatingScalers means that scalers of selected Deployments are being created,
+	// changed or deleted.
+	ReasonCreatingScalers = "CreatingScalers"
+	// ReasonScalersRejected means that the API server refuses scalers of the policy.
+	ReasonScalersRejected = "ScalersRejected"
+	// ReasonPromotionInProgress means that scalers are promoted, a few at a time.
+	ReasonPromotionInProgress = "PromotionInProgress"
+	// ReasonAllPromoted means that all scalers have the update mode of the template.
+	ReasonAllPromoted = "AllPromoted"
+	// ReasonPromotionHalted means that too many promoted scalers did harm. None is promoted
+	// until a user sets spec.rollout.resumeTime.
+	ReasonPromotionHalted = "PromotionHalted"
+)
+
+// The reasons for which a policy skips a Deployment that its selectors match.
+const (
+	// ReasonOtherScaler means that a VerticalScaler that no policy has created names the
+	// Deployment.
+	ReasonOtherScaler = "OtherScaler"
+	// ReasonOtherPolicy means that another policy sizes the Deployment.
+	ReasonOtherPolicy = "OtherPolicy"
+	// ReasonExcluded means that the policy or an annotation excludes the Deployment or its
+	// namespace.
+	ReasonExcluded = "Excluded"
+	// ReasonSystemNamespace means that the namespace belongs to the cluster itself.
+	ReasonSystemNamespace = "SystemNamespace"
+	// ReasonScaledDeployment means that a ScaledDeployment owns the Deployment and sizes it.
+	ReasonScaledDeployment = "ScaledDeployment"
+	// ReasonNameTaken means that a VerticalScaler with the name of the Deployment exists, and
+	// names another Deployment.
+	ReasonNameTaken = "NameTaken"
+	// ReasonNameTooLong means that the name of the Deployment has more than 63 characters, the
+	// most for a VerticalScaler.
+	ReasonNameTooLong = "NameTooLong"
 )

@@ -25,6 +25,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&VerticalScaler{}, &VerticalScalerList{},
 		&ScaledDeployment{}, &ScaledDeploymentList{},
 		&VerticalScalerCheckpoint{}, &VerticalScalerCheckpointList{},
+		&ScalingPolicy{}, &ScalingPolicyList{},
+		&ClusterScalingPolicy{}, &ClusterScalingPolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
