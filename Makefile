@@ -332,6 +332,7 @@ dist: $(KUSTOMIZE) ## Render config/default to dist/install.yaml, and beside it 
 	$(KUSTOMIZE) build config/argocd >dist/argocd.yaml
 	$(KUSTOMIZE) build config/new-pods >dist/new-pods.yaml
 	$(KUSTOMIZE) build config/recreate >dist/recreate.yaml
+	$(KUSTOMIZE) build config/policies >dist/policies.yaml
 
 .PHONY: bundle
 bundle: $(OPERATOR_SDK) $(KUSTOMIZE) ## Generate the bundle for OLM.
@@ -380,6 +381,9 @@ deploy: $(KUSTOMIZE) ## Install the operator, with image IMG, in the cluster of 
 
 .PHONY: undeploy
 undeploy: $(KUSTOMIZE) ## Remove all scalers, the operator and its CRDs from the cluster of your kubeconfig. Deployments stay.
+	@# Policies first: they would create scalers again.
+	! kubectl get crd scalingpolicies.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
+		kubectl delete clusterscalingpolicies,scalingpolicies --all --all-namespaces
 	@# Without their CRD, ScaledDeployments would take their Deployments with them: they go alone.
 	! kubectl get crd scaleddeployments.autoscaling.verticalscaler.io >/dev/null 2>&1 || \
 		kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan

@@ -246,6 +246,30 @@ var breakages = map[string]struct {
 		how:  func(b *broken) { b.replace(editorRole, "  - scaleddeployments\n", "") },
 		rule: "roles for people", words: "ClusterRole verticalscaler-editor does not grant create scaleddeployments",
 	},
+	"a role for users grants writing policies of the whole cluster": {
+		how: func(b *broken) {
+			b.replace(editorRole, "  - scalingpolicies\n", "  - scalingpolicies\n  - clusterscalingpolicies\n")
+		},
+		rule: "rights", words: "ClusterRole verticalscaler-editor: create clusterscalingpolicies is too powerful",
+	},
+	"no role may write policies of a namespace": {
+		how:  func(b *broken) { b.replace(editorRole, "  - scalingpolicies\n", "") },
+		rule: "roles for people", words: "ClusterRole verticalscaler-editor does not grant create scalingpolicies",
+	},
+	"no role may read policies of the whole cluster": {
+		how:  func(b *broken) { b.replace(viewerRole, "  - clusterscalingpolicies\n", "") },
+		rule: "roles for people", words: "ClusterRole verticalscaler-viewer does not grant list clusterscalingpolicies",
+	},
+	"the operator may update scalers without dist/policies.yaml": {
+		how: func(b *broken) {
+			b.replace(csvFile, "          - verticalscalers\n          verbs:\n          - create\n", "          - verticalscalers\n          verbs:\n          - update\n")
+		},
+		rule: "rights for policies", words: "permissions of verticalscaler-operator: update verticalscalers is for policies",
+	},
+	"the operator may read namespaces without dist/policies.yaml": {
+		how:  func(b *broken) { b.replace(csvFile, "          - nodes\n", "          - namespaces\n") },
+		rule: "rights for policies", words: "clusterPermissions of verticalscaler-operator: watch namespaces is for policies",
+	},
 	"no role may write scalers": {
 		how: func(b *broken) {
 			b.remove(editorRole)

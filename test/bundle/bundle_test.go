@@ -41,8 +41,8 @@ func TestTheBundleHasTheCurrentCRDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 3 {
-		t.Errorf("there are %d CRDs, want those of scalers, checkpoints and ScaledDeployments", len(entries))
+	if len(entries) != 5 {
+		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, ScaledDeployments and both kinds of policies", len(entries))
 	}
 	for _, entry := range entries {
 		want := readObject(t, inTree("config", "crd", "bases", entry.Name()))
@@ -86,6 +86,24 @@ func TestTheExamplesAreTheSamples(t *testing.T) {
 	// Compare numbers by their text: one side was JSON, the other YAML.
 	if diff := cmp.Diff(asYAML(t, samples), asYAML(t, examples)); diff != "" {
 		t.Errorf("(-samples +examples):\n%s", diff)
+	}
+}
+
+// The documentation promises that a policy for a whole fleet takes six lines.
+func TestAPolicyForAFleetHasSixLines(t *testing.T) {
+	path := inTree("config", "samples", "cluster_scaling_policy.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			lines++
+		}
+	}
+	if o := readObject(t, path); lines != 6 || o.GetKind() != "ClusterScalingPolicy" {
+		t.Errorf("%s has %d lines without comments, and is a %s", path, lines, o.GetKind())
 	}
 }
 

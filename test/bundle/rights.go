@@ -15,6 +15,7 @@ import (
 // Rights that no role in the bundle may grant, to the operator or to users.
 var rightsRules = []Rule{
 	{"rights", noPowerfulRights},
+	{"rights for policies", noRightsForPolicies},
 	{"roles for people", rolesForPeople},
 }
 
@@ -22,6 +23,7 @@ var rightsRules = []Rule{
 type grant struct {
 	where    string
 	operator bool // granted to the operator, in the namespaces that it watches
+	forUsers bool // in a role that is not bound to the operator
 	rule     rbacv1.PolicyRule
 }
 
@@ -29,12 +31,12 @@ func grants(b *Bundle) (out []grant, problems []string) {
 	strategy := b.CSV.Spec.InstallStrategy.StrategySpec
 	for _, p := range strategy.Permissions {
 		for _, r := range p.Rules {
-			out = append(out, grant{"permissions of " + p.ServiceAccountName, true, r})
+			out = append(out, grant{where: "permissions of " + p.ServiceAccountName, operator: true, rule: r})
 		}
 	}
 	for _, p := range strategy.ClusterPermissions {
 		for _, r := range p.Rules {
-			out = append(out, grant{"clusterPermissions of " + p.ServiceAccountName, false, r})
+			out = append(out, grant{where: "clusterPermissions of " + p.ServiceAccountName, rule: r})
 		}
 	}
 	for _, o := range b.Objects {
@@ -47,7 +49,7 @@ func grants(b *Bundle) (out []grant, problems []string) {
 			continue
 		}
 		for _, r := range role.Rules {
-			out = append(out, grant{o.GetKind() + " " + o.GetName(), false, r})
+			out = append(out, grant{where: o.GetKind() + " " + o.GetName(), forUsers: true, rule: r})
 		}
 	}
 	return out, problems
@@ -87,7 +89,12 @@ var tooPowerful = []struct {
 	{"certificates.k8s.io", "certificatesigningrequests", nil},
 	{"apps", "deployments", []string{"create", "update", "delete", "deletecollection"}},
 	{"apps", "replicasets", []string{"create", "update", "patch", "delete", "deletecollection"}},
+	// They size Deployments in all namespaces, and are for cluster administrators.
+	{group, "clusterscalingpolicies", []string{"create", "update", "patch", "delete", "deletecollection"}},
 }
+
+// group is that of our kinds.
+const group = "autoscaling.verticalscaler.io"
 
 // neededByTheOperator are powerful rights that the operator needs, and that no role for
 // users has, except resizer. It resizes pods, and creates and deletes the Deployments of
@@ -131,12 +138,31 @@ func (g grant) tooPowerful(verb string) (out []string) {
 	return out
 }
 
+// noRightsForPolicies rejects the rights with which policies create scalers, as far as ScaledDeployments do not need them,
+// too. An administrator grants them with dist/policies.yaml.
+func noRightsForPolicies(b *Bundle) (out []string) {
+	all, _ := grants(b) // the rule "rights" reports what cannot be read
+	for _, g := range all {
+		if g.forUsers {
+			continue
+		}
+		for _, r := range []struct{ verb, group, resource string }{
+			{"update", group, "verticalscalers"}, {"list", "", "namespaces"}, {"watch", "", "namespaces"},
+		} {
+			if slices.Contains(g.rule.Verbs, r.verb) && slices.Contains(g.rule.APIGroups, r.group) && slices.Contains(g.rule.Resources, r.resource) {
+				out = append(out, fmt.Sprintf("%s: %s %s is for policies, and granted by dist/policies.yaml", g.where, r.verb, r.resource))
+			}
+		}
+	}
+	return out
+}
+
 // rolesForPeople requires a role to read and one to write, for every kind of the API for
-// users, and one to have scalers resize running pods.
+// users, and one to have scalers resize running pods. Only administrators write ClusterScalingPolicies.
 func rolesForPeople(b *Bundle) (out []string) {
-	kinds := []string{"verticalscalers", "scaleddeployments"}
+	kinds := []string{"verticalscalers", "scaleddeployments", "scalingpolicies"}
 	for name, rule := range map[string]rbacv1.PolicyRule{
-		"verticalscaler-viewer": {Verbs: []string{"get", "list", "watch"}, Resources: kinds},
+		"verticalscaler-viewer": {Verbs: []string{"get", "list", "watch"}, Resources: append([]string{"clusterscalingpolicies"}, kinds...)},
 		"verticalscaler-editor": {Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}, Resources: kinds},
 		resizer:                 {Verbs: []string{"patch"}, Resources: []string{"pods/resize"}},
 	} {
