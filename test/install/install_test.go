@@ -276,6 +276,12 @@ func TestRolesForUsers(t *testing.T) {
 		{"patch scaleddeployments/status", ""},
 		{"update scaleddeployments/finalizers", ""},
 		{"create deployments", ""},
+		{"watch scalingpolicies", "viewer editor"},
+		{"get scalingpolicies/status", "viewer editor"},
+		{"create scalingpolicies", "editor"},
+		{"delete scalingpolicies", "editor"},
+		{"update scalingpolicies/status", ""},
+		{"create clusterscalingpolicies", ""},
 	} {
 		for _, who := range []string{"viewer", "editor", "resizer"} {
 			mayOrMayNot(t, namespace, who, tc.right, strings.Contains(tc.who, who))
@@ -311,6 +317,9 @@ func TestAggregatedRoles(t *testing.T) {
 		"get scaleddeployments":         "view edit admin",
 		"create verticalscalers":        "edit admin",
 		"patch scaleddeployments":       "edit admin",
+		"create scalingpolicies":        "edit admin",
+		"list scalingpolicies":          "view edit admin",
+		"create clusterscalingpolicies": "",
 		"patch pods/resize":             "",
 		"update verticalscalers/status": "",
 	} {
@@ -328,7 +337,8 @@ func mayOrMayNot(t *testing.T, namespace, user, right string, want bool) {
 	testkit.Eventually(t, soon, func() string { // the API server observes a binding with a delay
 		// The exit code reports a missing right, too.
 		out, _ := run(t, fmt.Sprintf("kubectl auth can-i %s %s --subresource=%q -n %s --as=%s", verb, resource, subresource, namespace, user))
-		if got := strings.HasPrefix(out, "yes"); got != want {
+		// There is a warning in front of it if the resource is not in a namespace.
+		if got := slices.Contains(strings.Split(strings.TrimSpace(out), "\n"), "yes"); got != want {
 			return fmt.Sprintf("the %s may %s: %t", user, right, got)
 		}
 		return ""
@@ -425,6 +435,8 @@ func TestComponents(t *testing.T) {
 	for _, match := range offered {
 		choices["with "+match[1]] = strings.Replace(string(original), match[0], match[1], 1)
 	}
+	const policies, ownNamespace = "- ../components/policies", "- ../components/own-namespace"
+	choices["with policies in its own namespace"] = strings.NewReplacer("# "+policies, policies, "# "+ownNamespace, ownNamespace).Replace(string(original))
 	for name, text := range choices {
 		t.Run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config")
@@ -466,7 +478,7 @@ func versions(t *testing.T) string {
 // forgotten waits until all objects of the operator are deleted.
 func forgotten(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"scaleddeployments", "verticalscalers", "verticalscalercheckpoints"} {
+	for _, name := range kinds {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		crd.Name = name + "." + v1beta1.GroupVersion.Group
 		if err := apiextensionsv1.AddToScheme(env.Client.Scheme()); err != nil {

@@ -122,15 +122,18 @@ func kubeconfig(t *testing.T) string {
 func bare(t *testing.T) {
 	t.Helper()
 	listed(t)
-	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml")
+	must(t, "kubectl delete --ignore-not-found -f dist/install.yaml -f dist/new-pods.yaml -f dist/recreate.yaml -f dist/policies.yaml")
 }
+
+// kinds are the resources of the API.
+var kinds = []string{"clusterscalingpolicies", "scalingpolicies", "scaleddeployments", "verticalscalers", "verticalscalercheckpoints"}
 
 // listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects.
 // Of a kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes. In a
 // cluster in use the operator reads all of them.
 func listed(t *testing.T) {
 	t.Helper()
-	for _, kind := range []string{"verticalscalers", "scaleddeployments", "verticalscalercheckpoints"} {
+	for _, kind := range kinds {
 		if out, err := run(t, "kubectl get --raw /apis/autoscaling.verticalscaler.io/v1beta1/"+kind); err != nil && !strings.Contains(out, "(NotFound)") {
 			t.Fatalf("listing the %s: %v\n%s", kind, err, out)
 		}

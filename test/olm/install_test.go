@@ -40,10 +40,12 @@ const (
 	leaseName        = "verticalscaler.autoscaling.verticalscaler.io"
 	scalersCRD       = "verticalscalers.autoscaling.verticalscaler.io"
 	ownersCRD        = "scaleddeployments.autoscaling.verticalscaler.io"
+	policiesCRD      = "scalingpolicies.autoscaling.verticalscaler.io"
+	fleetsCRD        = "clusterscalingpolicies.autoscaling.verticalscaler.io"
 )
 
 // allCRDs are the CustomResourceDefinitions of the bundle.
-var allCRDs = []string{ownersCRD, scalersCRD, "verticalscalercheckpoints.autoscaling.verticalscaler.io"}
+var allCRDs = []string{fleetsCRD, policiesCRD, ownersCRD, scalersCRD, "verticalscalercheckpoints.autoscaling.verticalscaler.io"}
 
 func root() string { return testkit.Root() }
 
@@ -286,7 +288,7 @@ func (i *installation) gone(t *testing.T) {
 // kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes.
 func listed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for _, kind := range []string{"ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint"} {
+	for _, kind := range []string{"ClusterScalingPolicy", "ScalingPolicy", "ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind + "List"))
 		testkit.Eventually(t, soon, func() string {

@@ -119,6 +119,7 @@ func allNamespaces(t *testing.T) {
 
 	blockingIsGuarded(t, shop)
 	keepsWhatItOwns(t, shop)
+	i.servesPolicies(t)
 
 	i.answersScrapers(t, pod)
 	i.followsConfiguration(t, pod)

@@ -20,6 +20,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // right is a verb on a resource: one right that a role grants or that a request uses.
@@ -39,6 +41,9 @@ var notOurs = map[right]string{
 	{"operators.coreos.com", "operatorconditions", "patch"}:        "OLM, for the operator's own OperatorCondition",
 	{"authorization.k8s.io", "selfsubjectaccessreviews", "create"}: "Kubernetes, for everybody",
 	{"authorization.k8s.io", "selfsubjectrulesreviews", "create"}:  "Kubernetes, for everybody",
+	{v1beta1.GroupVersion.Group, "verticalscalers", "update"}:      "dist/policies.yaml, for the scalers of policies",
+	{"", "namespaces", "list"}:                                     "dist/policies.yaml, for ClusterScalingPolicies",
+	{"", "namespaces", "watch"}:                                    "dist/policies.yaml, for ClusterScalingPolicies",
 }
 
 // askedWithin are rights that the API server checks while it handles another request, so
@@ -169,6 +174,6 @@ func compareGolden(t *testing.T, used, namespacedResources map[right]bool) {
 }
 
 const goldenHead = `# The rights that the operator has used in the scenarios of test/olm: all that the bundle grants, and nothing else. What
-# OLM grants (the operator's own OperatorCondition) and Kubernetes (questions about oneself) is left out. Namespaced is
-# what happens in namespaces that the operator watches or runs in. Written by make test-olm ARGS=-update.
+# OLM grants (the operator's own OperatorCondition), Kubernetes (questions about oneself) and dist/policies.yaml is left out.
+# Namespaced is what happens in namespaces that the operator watches or runs in. Written by make test-olm ARGS=-update.
 `

@@ -25,9 +25,10 @@ import (
 
 // The commands of docs/olm.md that are used more than once.
 const (
-	deleteCRDs = "kubectl delete customresourcedefinition scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
-	getOwners  = "kubectl get scaleddeployments --all-namespaces"
-	getHeld    = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
+	deletePolicies = "kubectl delete clusterscalingpolicies,scalingpolicies --all --all-namespaces"
+	deleteCRDs     = "kubectl delete customresourcedefinition clusterscalingpolicies.autoscaling.verticalscaler.io scalingpolicies.autoscaling.verticalscaler.io scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	getOwners      = "kubectl get scaleddeployments --all-namespaces"
+	getHeld        = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
 )
 
 // uninstall removes the operator in the documented order.
@@ -54,8 +55,10 @@ func uninstall(t *testing.T) {
 	}
 	available(t, at, "orders")
 
-	// First, the owned objects of a ScaledDeployment are released.
+	// First, the policies are deleted. Without one, that changes nothing.
 	kept := fingerprint(t, at)
+	i.run(t, deletePolicies)
+	// Then, the owned objects of a ScaledDeployment are released.
 	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
 	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
 		t.Error(left)
@@ -116,6 +119,7 @@ func uninstall(t *testing.T) {
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
 	i.run(t, "kubectl delete -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
+	i.run(t, withdraw, "dist", filepath.Join(root(), "dist"))
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
 	}

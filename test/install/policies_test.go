@@ -1,0 +1,122 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+// linesOf returns the lines of a page that begin with these words.
+func linesOf(t *testing.T, page, words string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, words) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	if len(lines) == 0 {
+		t.Fatalf("docs/%s has no line that begins with %q", page, words)
+	}
+	return lines
+}
+
+// TestTheRightsForPoliciesAreOptIn grants the operator the rights for policies in one namespace, and then in all.
+func TestTheRightsForPoliciesAreOptIn(t *testing.T) {
+	bare(t)
+	must(t, commandsOf(t, "## Install")[0])
+	here, elsewhere := env.Namespace(t), env.Namespace(t)
+	for _, namespace := range []string{here, elsewhere} {
+		mayOrMayNot(t, namespace, account, "watch scalingpolicies", true)
+		mayOrMayNot(t, namespace, account, "update scalingpolicies/status", true)
+		mayOrMayNot(t, namespace, account, "update verticalscalers", false)
+		mayOrMayNot(t, namespace, account, "list namespaces", false)
+	}
+	mayOrMayNot(t, elsewhere, account, "watch clusterscalingpolicies", true)
+	mayOrMayNot(t, elsewhere, account, "update clusterscalingpolicies/status", true)
+
+	for _, command := range slices.Concat(linesOf(t, "install.md", "kubectl create role "), linesOf(t, "install.md", "kubectl create rolebinding ")) {
+		must(t, strings.ReplaceAll(command, "-n shop ", "-n "+here+" "))
+	}
+	mayOrMayNot(t, here, account, "create verticalscalers", true)
+	mayOrMayNot(t, here, account, "update verticalscalers", true)
+	mayOrMayNot(t, here, account, "delete verticalscalers", true)
+	mayOrMayNot(t, elsewhere, account, "update verticalscalers", false)
+	mayOrMayNot(t, here, account, "list namespaces", false)
+
+	must(t, commandsOf(t, "### Policies")[0])
+	mayOrMayNot(t, elsewhere, account, "update verticalscalers", true)
+	mayOrMayNot(t, elsewhere, account, "list namespaces", true)
+	mayOrMayNot(t, elsewhere, account, "create clusterscalingpolicies", false)
+	mayOrMayNot(t, elsewhere, account, "update scalingpolicies", false)
+}
+
+// TestTheRightsForPoliciesInAnotherNamespace follows docs/olm.md for an operator in a namespace of another name.
+func TestTheRightsForPoliciesInAnotherNamespace(t *testing.T) {
+	bare(t)
+	namespace := env.Namespace(t)
+	command := linesOf(t, "olm.md", "sed 's/namespace:")[0]
+	must(t, strings.Replace(command, "NAMESPACE", namespace, 1))
+	other := strings.Replace(account, ":"+system+":", ":"+namespace+":", 1)
+	mayOrMayNot(t, namespace, other, "update verticalscalers", true)
+	mayOrMayNot(t, namespace, account, "update verticalscalers", false)
+}
+
+// TestPoliciesAreDeletedFirst uninstalls while the scaler of a policy has taken over a template, with the commands of
+// docs/install.md.
+func TestPoliciesAreDeletedFirst(t *testing.T) {
+	bare(t)
+	must(t, commandsOf(t, "## Install")[0])
+	must(t, commandsOf(t, "### Policies")[0])
+	running(t)
+	operator(t)
+	w := workload{env.Namespace(t), "web"}
+	testkit.Eventually(t, soon, func() string { // pods need the service account
+		return said(env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{}))
+	})
+	d := testkit.Deployment(w.namespace, w.name)
+	d.Spec.Replicas = ptr.To(int32(2))
+	policy := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
+	policy.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: w.namespace}
+	policy.Spec.Rollout.Start = v1beta1.UpdateModeRollout
+	policy.Spec.Template.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: v1beta1.UpdateModeRollout, CooldownSeconds: ptr.To(int32(0))}
+	for _, o := range []client.Object{policy, d} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, soon, func() string {
+		s := &v1beta1.VerticalScaler{}
+		return said(env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, s))
+	})
+	w.isSized(t)
+	if owner := metav1.GetControllerOf(w.scaler(t)); !v1beta1.IsPolicy(owner) {
+		t.Fatalf("the scaler is controlled by %+v, and not by the policy", owner)
+	}
+	for _, command := range commandsOf(t, "## Uninstall") {
+		must(t, command)
+	}
+	must(t, "kubectl delete -f dist/policies.yaml")
+	forgotten(t)
+	if got := w.templateCPU(t); got != 100 {
+		t.Errorf("the template asks for %dm, not for its own 100m", got)
+	}
+}
