@@ -21,6 +21,8 @@ const (
 	Scalers = "verticalscaler"
 	// Owners is the field manager of ScaledDeployments.
 	Owners = "scaleddeployment"
+	// Policies is the field manager of ScalingPolicies and ClusterScalingPolicies.
+	Policies = "scalingpolicy"
 )
 
 // Of returns the fields that a manager owns by any operation, without subresources. It returns

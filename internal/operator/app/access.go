@@ -33,6 +33,12 @@ type Scope struct {
 	// NodesForbidden is true if the operator watches all namespaces, but has no right to
 	// read nodes.
 	NodesForbidden bool
+	// ClusterPoliciesForbidden is true if the operator watches all namespaces, but has no right to
+	// read ClusterScalingPolicies.
+	ClusterPoliciesForbidden bool
+	// PoliciesForbidden lists the rights that the operator lacks to serve policies; empty if it has them. They belong to
+	// an optional component.
+	PoliciesForbidden string
 	// BindingsForbidden is true if the operator has no right to list the bindings of policies for
 	// new pods. That right belongs to an optional component.
 	BindingsForbidden bool
@@ -91,6 +97,7 @@ func cachedRights() (rights []right) {
 	for _, r := range []right{
 		{"", "autoscaling.verticalscaler.io", "verticalscalers"},
 		{"", "autoscaling.verticalscaler.io", "scaleddeployments"},
+		{"", "autoscaling.verticalscaler.io", "scalingpolicies"},
 		{"", "apps", "deployments"},
 		{"", "apps", "replicasets"},
 		{"", "", "pods"},
@@ -177,6 +184,10 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 			return s, err
 		}
 		s.NodesForbidden = missing != ""
+		if missing, err = check.missing(ctx, metav1.NamespaceAll, clusterPolicyRights); err != nil {
+			return s, err
+		}
+		s.ClusterPoliciesForbidden = missing != ""
 	}
 	for _, namespace := range watched {
 		missing, err := check.missing(ctx, namespace, cachedRights())
@@ -195,6 +206,9 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 		return s, err
 	}
 	s.BindingsForbidden = missing != ""
+	if s.PoliciesForbidden, err = check.missingForPolicies(ctx, s); err != nil {
+		return s, err
+	}
 	if asksForTokens {
 		if s.MetricsForbidden, err = check.missing(ctx, metav1.NamespaceAll, metricsRights); err != nil {
 			return s, err
@@ -205,7 +219,7 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 
 // lacks reports whether more rights would widen the scope.
 func (s Scope) lacks() bool {
-	return len(s.Unreadable) > 0 || s.NodesForbidden || s.MetricsForbidden != ""
+	return len(s.Unreadable) > 0 || s.NodesForbidden || s.ClusterPoliciesForbidden || s.MetricsForbidden != ""
 }
 
 // improved reports whether the operator has got a right that it lacked when the scope was
@@ -217,6 +231,9 @@ func (check accessCheck) improved(ctx context.Context, s Scope) (bool, error) {
 	}
 	if s.NodesForbidden {
 		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], nodeRights)
+	}
+	if s.ClusterPoliciesForbidden {
+		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], clusterPolicyRights)
 	}
 	if s.MetricsForbidden != "" {
 		wanted[metav1.NamespaceAll] = append(wanted[metav1.NamespaceAll], metricsRights)
@@ -254,6 +271,9 @@ func (s Scope) log(to logr.Logger) {
 	}
 	if s.NodesForbidden {
 		to.Info("Nodes are not read because the operator lacks the right to list and watch them")
+	}
+	if s.ClusterPoliciesForbidden {
+		to.Info("ClusterScalingPolicies are not read because the operator lacks the right to list and watch them")
 	}
 	if s.MetricsForbidden != "" {
 		to.Info("All requests for /metrics are rejected because the operator lacks the rights to authorize them", "missing", s.MetricsForbidden)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -41,6 +42,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
@@ -171,7 +173,7 @@ func runManager(
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if _, ok := scope.readable(); ok && !view.IsStandby() {
-		err = setup(ctx, mgr, c, source, scope, kept, view)
+		err = setup(ctx, mgr, c, source, policyAccess{check, scope, stop}, kept, view)
 	} else {
 		err = addChecks(mgr, scope)
 	}
@@ -295,10 +297,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 
 // SetupView does the same for a replica that works on a view.
 func SetupView(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, view shards.View) error {
-	return setup(ctx, mgr, c, source, scope, newKept(c), view)
+	return setup(ctx, mgr, c, source, policyAccess{scope: scope}, newKept(c), view)
 }
 
-func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, kept kept, view shards.View) error {
+func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, rights policyAccess, kept kept, view shards.View) error {
+	scope := rights.scope
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -324,7 +327,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if len(scope.Namespaces) == 0 {
 		collector.CountPods = countPods(mgr.GetAPIReader())
 	}
-	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, kept.changes, view); err != nil {
+	frozen, configMaps, err := freezeSwitch(mgr, c)
+	if err != nil {
+		return err
+	}
+	if err := watchPolicies(ctx, mgr, scope); err != nil {
+		return err
+	}
+	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, freezing{frozen, configMaps}, kept.changes, view); err != nil {
 		return err
 	}
 	owners := &scaleddeployment.Reconciler{
@@ -345,6 +355,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		return fmt.Errorf("adding the metrics of replicas: %w", err)
 	}
 	if view.Leads() {
+		if err := addPolicies(ctx, mgr, c, rights, frozen, view); err != nil {
+			return err
+		}
 		if err := addInstallation(mgr, c, scope); err != nil {
 			return err
 		}
@@ -352,16 +365,18 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	return addChecks(mgr, scope)
 }
 
+// freezing is the switch that stops all changes, and where it is watched.
+type freezing struct {
+	by  *freeze.Switch
+	api corev1client.ConfigMapsGetter
+}
+
 // addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
 	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers <-chan event.GenericEvent,
-	scope Scope, changes *budget.Budget, view shards.View,
+	scope Scope, freezing freezing, changes *budget.Budget, view shards.View,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
-	if err != nil {
-		return err
-	}
-	frozen, configMaps, err := freezeSwitch(mgr, c)
 	if err != nil {
 		return err
 	}
@@ -383,8 +398,8 @@ func addScalers(
 		Usage:        usage,
 		Params:       c.Params(),
 		Budget:       changes,
-		Freeze:       frozen,
-		FreezeAPI:    configMaps,
+		Freeze:       freezing.by,
+		FreezeAPI:    freezing.api,
 		Nodes:        nodes,
 		Ceilings:     c.Ceilings.Plan(),
 		VPAs:         vpas,

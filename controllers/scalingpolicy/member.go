@@ -1,0 +1,225 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingpolicy
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+// members reconciles Deployments.
+type members struct{ *Reconciler }
+
+// Reconcile makes the scaler of one Deployment what the policies want it to be. Each write has the version that was
+// read as a precondition, so an old cache leads to a conflict, and not to a wrong scaler.
+func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	if r.Rights.Missing() != "" {
+		return reconcile.Result{}, nil // The status of each policy says so.
+	}
+	step, err := r.decide(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if step == nil {
+		r.accept(key)
+		r.conflict.Forget(key)
+		return reconcile.Result{}, nil
+	}
+	err = step(ctx)
+	rejection := apierror.Of(err)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
+		return reconcile.Result{RequeueAfter: r.conflict.Delay(key)}, nil
+	case rejection.Reason == v1beta1.ReasonNamespaceTerminating:
+		return reconcile.Result{}, nil
+	case rejection.Reason != "":
+		if r.rejected.set(key, rejection.Message) {
+			r.notify(key.Namespace)
+		}
+		return reconcile.Result{RequeueAfter: rejectedRetry}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	r.accept(key)
+	r.conflict.Forget(key)
+	return reconcile.Result{}, nil
+}
+
+// accept notes that the API server rejects nothing about a Deployment.
+func (r members) accept(key types.NamespacedName) {
+	if r.rejected.set(key, "") {
+		r.notify(key.Namespace)
+	}
+}
+
+// write is one write to the scaler of a Deployment.
+type write func(ctx context.Context) error
+
+// decide returns the one write that is needed; nil if there is none.
+func (r members) decide(ctx context.Context, key types.NamespacedName) (write, error) {
+	scalers, err := r.scalersOf(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	named := scalers.Named
+	isOurs := named != nil && fleet.IsGenerated(named)
+	if isOurs && fleet.IsDetached(named.Annotations) {
+		return func(ctx context.Context) error { return r.update(ctx, fleet.Released(named)) }, nil
+	}
+	all, err := r.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isOurs && r.mustLeave(all, named) {
+		return nil, nil
+	}
+	wanted, err := r.wanted(ctx, all, key, scalers)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case wanted != nil && named == nil:
+		deployment := r.Fleet.Get(key)
+		if deployment == nil {
+			return nil, nil // It has just been deleted.
+		}
+		return func(ctx context.Context) error { return r.create(ctx, wanted.Scaler(deployment)) }, nil
+	case !isOurs || named.DeletionTimestamp != nil: // The deletion triggers the next reconcile.
+		return nil, nil
+	case wanted != nil && wanted.IsUpToDate(named):
+		return nil, nil
+	case wanted != nil:
+		return func(ctx context.Context) error { return r.update(ctx, wanted.Desired(named)) }, nil
+	}
+	return r.removal(ctx, all, named)
+}
+
+// mustLeave reports whether a scaler of a policy stays as it is: because of a pause, a selector that cannot be parsed,
+// or a deletion. What a deleted policy leaves behind is the garbage collector's to delete or to orphan.
+func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
+	if controller := metav1.GetControllerOfNoCopy(s); controller.Kind == v1beta1.ClusterScalingPolicyKind && !r.ServesCluster {
+		return true
+	}
+	policy, exists := all.of(s)
+	if !exists {
+		return false
+	}
+	if policy == nil {
+		return true
+	}
+	_, paused := policy.PausedBy()
+	return paused
+}
+
+// wanted is the policy whose scaler the Deployment should have; nil for none.
+func (r members) wanted(ctx context.Context, all policies, key types.NamespacedName, scalers fleet.Scalers) (*fleet.Policy, error) {
+	deployment := r.Fleet.Get(key)
+	if deployment == nil || scalers.OfUser != nil {
+		return nil, nil
+	}
+	namespace, err := r.namespace(ctx, key.Namespace)
+	if err != nil || namespace.Terminating {
+		return nil, err
+	}
+	chosen := fleet.Choose(all.covering(key.Namespace), deployment, namespace)
+	if chosen == nil {
+		return nil, nil
+	}
+	if _, paused := chosen.PausedBy(); paused {
+		return nil, nil
+	}
+	return chosen, nil
+}
+
+// removal deletes a scaler that no policy wants. Its policy may be unknown only because the cache is old.
+func (r members) removal(ctx context.Context, all policies, s *v1beta1.VerticalScaler) (write, error) {
+	if _, exists := all.of(s); !exists {
+		if exists, err := r.existsLive(ctx, s); err != nil || exists {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error { return r.delete(ctx, s) }, nil
+}
+
+// existsLive asks the API server whether the policy of a scaler exists. The operator may list policies.
+func (r members) existsLive(ctx context.Context, s *v1beta1.VerticalScaler) (bool, error) {
+	controller := metav1.GetControllerOfNoCopy(s)
+	if _, isKnown := r.gone.Load(controller.UID); isKnown {
+		return false, nil
+	}
+	var list client.ObjectList = &v1beta1.ScalingPolicyList{}
+	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: controller.Name}}
+	if controller.Kind == v1beta1.ClusterScalingPolicyKind {
+		list = &v1beta1.ClusterScalingPolicyList{}
+	} else {
+		options = append(options, client.InNamespace(s.Namespace))
+	}
+	if err := r.Live.List(ctx, list, options...); err != nil {
+		return false, fmt.Errorf("looking for %s %s: %w", controller.Kind, controller.Name, err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return false, fmt.Errorf("reading the list of %s: %w", controller.Kind, err)
+	}
+	for _, item := range items {
+		if policy, ok := item.(client.Object); ok && policy.GetUID() == controller.UID {
+			return true, nil
+		}
+	}
+	r.gone.Store(controller.UID, true)
+	return false, nil
+}
+
+// scalersOf reads the scalers that concern a Deployment.
+func (r members) scalersOf(ctx context.Context, key types.NamespacedName) (out fleet.Scalers, err error) {
+	var list v1beta1.VerticalScalerList
+	if err := r.Cached.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{targetIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("listing the scalers of Deployment %s: %w", key, err)
+	}
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.Name == key.Name {
+			out.Named = s
+		}
+		if !fleet.IsGenerated(s) && s.Spec.DeploymentName == key.Name {
+			out.OfUser = s
+		}
+	}
+	return out, nil
+}
+
+func (r members) create(ctx context.Context, s *v1beta1.VerticalScaler) error {
+	if err := r.Client.Create(ctx, s, client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("creating VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) update(ctx context.Context, s *v1beta1.VerticalScaler) error {
+	if err := r.Client.Update(ctx, s, client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("updating VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}
+
+func (r members) delete(ctx context.Context, s *v1beta1.VerticalScaler) error {
+	err := r.Client.Delete(ctx, s, client.Preconditions{UID: ptr.To(s.UID), ResourceVersion: ptr.To(s.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}

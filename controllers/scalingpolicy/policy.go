@@ -1,0 +1,269 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+// scope carries the values of one reconcile of a policy from phase to phase.
+type scope struct {
+	object client.Object
+	status *v1beta1.ScalingPolicyStatus
+	now    time.Time
+
+	// policy is nil if invalid is set.
+	policy *fleet.Policy
+	// invalid says which selector cannot be parsed; nil for none.
+	invalid error
+	// missing lists the rights that the operator lacks; empty for none.
+	missing string
+	// pausedBy is the value of the annotation that pauses the policy.
+	pausedBy string
+	isPaused bool
+	// frozen says why an administrator has frozen all changes; empty for no freeze.
+	frozen string
+
+	scalers   map[types.NamespacedName]*v1beta1.VerticalScaler
+	survey    fleet.Survey
+	promotion fleet.Promotion
+	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
+	requeueAfter time.Duration
+}
+
+// frozenRetry is when to look again whether promotions are still frozen.
+const frozenRetry = 15 * time.Second
+
+// phase is one step of a reconcile. It returns done if the later phases must not run.
+type phase func(ctx context.Context, s *scope) (done bool, err error)
+
+// Reconcile counts what a policy selects, promotes scalers and writes the status. The namespace of the
+// request is empty for a ClusterScalingPolicy.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	s, err := r.read(ctx, request.NamespacedName)
+	if err != nil || s == nil {
+		return reconcile.Result{}, err
+	}
+	if r.written.IsNewerThan(s.object, s.now) {
+		return reconcile.Result{RequeueAfter: r.conflict.Delay(request.NamespacedName)}, nil
+	}
+	if err := r.run(ctx, s); err != nil {
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: r.conflict.Delay(request.NamespacedName)}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	r.conflict.Forget(request.NamespacedName)
+	after := r.ResyncPeriod
+	for _, sooner := range []time.Duration{s.requeueAfter, s.promotion.LookAgain} {
+		if sooner > 0 {
+			after = min(after, max(sooner, pause))
+		}
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// run runs the phases in order, and then writes the status.
+func (r *Reconciler) run(ctx context.Context, s *scope) error {
+	for _, phase := range []phase{r.checkRights, r.checkSelectors, r.count, r.markHarm, r.promote} {
+		if done, err := phase(ctx, s); err != nil {
+			return err
+		} else if done {
+			break
+		}
+	}
+	return r.writeStatus(ctx, s)
+}
+
+// read reads a policy; nil if there is none, or if it is being deleted.
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope, error) {
+	s := &scope{now: r.Clock.Now()}
+	if key.Namespace == "" {
+		object := &v1beta1.ClusterScalingPolicy{}
+		s.object, s.status = object, &object.Status
+	} else {
+		object := &v1beta1.ScalingPolicy{}
+		s.object, s.status = object, &object.Status
+	}
+	if err := r.Cached.Get(ctx, key, s.object); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.written.Forget(key)
+			r.conflict.Forget(key)
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading the policy: %w", err)
+	}
+	if s.object.GetDeletionTimestamp() != nil {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// checkRights is a phase: without rights on scalers, the policy says so, and asks for them.
+func (r *Reconciler) checkRights(ctx context.Context, s *scope) (done bool, err error) {
+	if s.missing = r.Rights.Missing(); s.missing == "" {
+		return false, nil
+	}
+	s.requeueAfter = rightsRetry
+	if err := r.Rights.Recheck(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "Checking the rights for policies failed")
+	}
+	return true, nil
+}
+
+// checkSelectors is a phase: a policy whose selectors cannot be parsed selects nothing, and keeps its scalers.
+func (r *Reconciler) checkSelectors(_ context.Context, s *scope) (done bool, err error) {
+	s.policy, s.invalid = r.parsed.of(s.object, r.OwnNamespace)
+	return s.invalid != nil, nil
+}
+
+// count is a phase: it looks at all Deployments that the policy selects.
+func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error) {
+	s.pausedBy, s.isPaused = s.policy.PausedBy()
+	all, err := r.policies(ctx)
+	if err != nil {
+		return false, err
+	}
+	namespaces, err := r.allNamespaces(ctx)
+	if err != nil {
+		return false, err
+	}
+	scalers, err := r.scalersIn(ctx, s.object.GetNamespace())
+	if err != nil {
+		return false, err
+	}
+	s.scalers = map[types.NamespacedName]*v1beta1.VerticalScaler{}
+	var members []fleet.Member
+	for _, deployment := range r.Fleet.All(s.object.GetNamespace()) {
+		key := deployment.Key()
+		namespace := namespaces[key.Namespace]
+		if namespace == nil {
+			namespace = &fleet.Namespace{Name: key.Namespace, Terminating: r.ServesCluster}
+		}
+		member, ok := fleet.MemberOf(s.policy, all.valid, deployment, namespace, scalers[key], r.rejected.get(key))
+		if !ok {
+			continue
+		}
+		if member.Scaler != nil {
+			s.scalers[key] = member.Scaler
+		}
+		members = append(members, member)
+	}
+	s.survey = fleet.Count(members)
+	return false, nil
+}
+
+// allNamespaces are what policies see of all namespaces, by name.
+func (r *Reconciler) allNamespaces(ctx context.Context) (map[string]*fleet.Namespace, error) {
+	out := map[string]*fleet.Namespace{}
+	if !r.ServesCluster {
+		for _, name := range r.Namespaces {
+			out[name] = &fleet.Namespace{Name: name}
+		}
+		return out, nil
+	}
+	var list corev1.NamespaceList
+	if err := r.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	for i := range list.Items {
+		namespace := &fleet.Namespace{Name: list.Items[i].Name}
+		read(namespace, &list.Items[i])
+		out[namespace.Name] = namespace
+	}
+	return out, nil
+}
+
+// scalersIn are the scalers of a namespace, or of all, by the Deployments that they concern.
+func (r *Reconciler) scalersIn(ctx context.Context, namespace string) (map[types.NamespacedName]fleet.Scalers, error) {
+	var list v1beta1.VerticalScalerList
+	if err := r.Cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
+	}
+	out := map[types.NamespacedName]fleet.Scalers{}
+	for i := range list.Items {
+		s := &list.Items[i]
+		named := out[client.ObjectKeyFromObject(s)]
+		named.Named = s
+		out[client.ObjectKeyFromObject(s)] = named
+		if !fleet.IsGenerated(s) {
+			key := types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.DeploymentName}
+			target := out[key]
+			target.OfUser = s
+			out[key] = target
+		}
+	}
+	return out, nil
+}
+
+// markHarm is a phase: it notes on promoted scalers that they did harm while they were verified.
+func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err error) {
+	verification := fleet.RolloutOf(s.policy.Rules.Rollout).Verification
+	var errs []error
+	for i := range s.survey.Candidates {
+		c := &s.survey.Candidates[i]
+		scaler := s.scalers[c.Key]
+		if c.Promoted.IsZero() || !c.Harmed.IsZero() {
+			continue
+		}
+		at, harmed := fleet.Harm(&scaler.Status, c.Promoted, verification)
+		if !harmed {
+			continue
+		}
+		c.Harmed = at
+		errs = append(errs, r.update(ctx, fleet.Marked(scaler, v1beta1.HarmedAnnotation, at)))
+	}
+	return false, errors.Join(errs...)
+}
+
+// promote is a phase: it promotes as many scalers as have their turn.
+func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err error) {
+	if !s.policy.Promotes() {
+		return false, nil
+	}
+	for i := range s.survey.Candidates {
+		c := &s.survey.Candidates[i]
+		switch why, frozen := r.Freeze.Announced(c.Key.Namespace); {
+		case frozen:
+			c.Blocked, s.frozen = true, why
+		case s.isPaused:
+			c.Blocked = true
+		}
+		if !c.Promoted.IsZero() {
+			r.promoted.forget(c.Key)
+		} else {
+			c.Promoted = r.promoted.of(c.Key, s.now)
+		}
+	}
+	s.promotion = fleet.Promote(fleet.RolloutOf(s.policy.Rules.Rollout), s.survey.Candidates, s.now)
+	var errs []error
+	for _, key := range s.promotion.Promote {
+		if err := r.update(ctx, s.policy.Promoted(s.scalers[key], s.now)); err != nil {
+			errs = append(errs, client.IgnoreNotFound(err))
+			continue
+		}
+		r.promoted.add(key, s.now)
+	}
+	if s.frozen != "" {
+		s.requeueAfter = frozenRetry // No event tells that the freeze has ended.
+	}
+	if len(s.promotion.Promote) > 0 {
+		log.FromContext(ctx).Info("Promoted scalers", "scalers", len(s.promotion.Promote), "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)
+		s.requeueAfter = pause // They count as verifying then.
+	}
+	return false, errors.Join(errs...)
+}

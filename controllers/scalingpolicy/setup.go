@@ -1,0 +1,274 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+const (
+	// Name is the name of the controller of policies, and the field manager of what both controllers write.
+	Name = ownership.Policies
+	// membersName is the name of the controller of Deployments.
+	membersName = Name + "-members"
+
+	// targetIndex is the index of scalers by the name of the Deployment that they size, and by their own name.
+	targetIndex = "policies.target"
+)
+
+// Watch adds the indices and informers that the controllers need to the cache. It must be called before the
+// cache is started.
+func (r *Reconciler) Watch(ctx context.Context) error {
+	err := r.Cached.IndexField(ctx, &v1beta1.VerticalScaler{}, targetIndex, func(object client.Object) []string {
+		s, ok := object.(*v1beta1.VerticalScaler)
+		if !ok {
+			return nil
+		}
+		if s.Spec.DeploymentName == s.Name {
+			return []string{s.Name}
+		}
+		return []string{s.Spec.DeploymentName, s.Name}
+	})
+	if err != nil {
+		return fmt.Errorf("indexing VerticalScalers by the name of their Deployment: %w", err)
+	}
+	return nil
+}
+
+// SetupWithManager registers both controllers and their watches.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	r.written = &ownwrites.Memory{}
+	if err := r.Watch(ctx); err != nil {
+		return err
+	}
+	r.changedMembers.class, r.changedMembers.all = queue.Workload, r.allMembers
+	r.changedPolicies.class, r.changedPolicies.after = queue.Routine, pause
+	if r.Rights.Missing() == "" {
+		r.Fleet.OnChange(func(deployment types.NamespacedName) {
+			r.changedMembers.add(deployment)
+			r.notify(deployment.Namespace)
+		})
+		if err := r.setupMembers(mgr); err != nil {
+			return fmt.Errorf("building the controller of members: %w", err)
+		}
+	}
+	if err := r.setupPolicies(mgr); err != nil {
+		return fmt.Errorf("building the controller of policies: %w", err)
+	}
+	return nil
+}
+
+// allMembers adds all Deployments, and all scalers of policies: the Deployment of a scaler may be gone.
+func (r *Reconciler) allMembers(ctx context.Context, add func(types.NamespacedName)) error {
+	if err := r.Fleet.WaitForSync(ctx); err != nil {
+		return fmt.Errorf("waiting for the Deployments: %w", err)
+	}
+	for _, d := range r.Fleet.All(metav1.NamespaceAll) {
+		add(d.Key())
+	}
+	return nil
+}
+
+// setupMembers builds the controller that has a request for each Deployment.
+func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
+	mapped := handler.EnqueueRequestsFromMapFunc
+	building := ctrl.NewControllerManagedBy(mgr).Named(membersName).WithOptions(queue.Options(r.Workers)).
+		WatchesRawSource(&r.changedMembers).
+		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, mapped(membersOfScaler)), memberPredicate())).
+		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate()))
+	if r.ServesCluster {
+		building.
+			WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate())).
+			WatchesRawSource(r.kind(&corev1.Namespace{}, queue.In(queue.Edit, mapped(r.membersOfNamespace)), namespacePredicate()))
+	}
+	return building.Complete(members{r})
+}
+
+// setupPolicies builds the controller that has a request for each policy.
+func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
+	itself := queue.In(queue.Edit, &handler.EnqueueRequestForObject{})
+	building := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(1)).
+		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, itself, policyPredicate()))
+	if r.ServesCluster {
+		building.WatchesRawSource(r.kind(&v1beta1.ClusterScalingPolicy{}, itself, policyPredicate()))
+	}
+	if r.Rights.Missing() != "" {
+		return building.Complete(r) // Each policy says so.
+	}
+	building.
+		WatchesRawSource(&r.changedPolicies).
+		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notifyOf(e.Object) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notifyOf(e.ObjectOld, e.ObjectNew) },
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ requests) { r.notifyOf(e.Object) },
+		}, statusPredicate()))
+	if r.ServesCluster {
+		building.WatchesRawSource(r.kind(&corev1.Namespace{}, handler.Funcs{
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notify(e.ObjectNew.GetName()) },
+		}, namespacePredicate()))
+	}
+	return building.Complete(r)
+}
+
+// kind is a watch of the policies' own cache.
+func (r *Reconciler) kind(object client.Object, to handler.EventHandler, predicates ...predicate.Predicate) source.Source {
+	return source.Kind(r.Cached, object, to, predicates...)
+}
+
+// membersOfScaler maps a scaler to its Deployment, and that of a policy also to the Deployment of its own name: it may
+// have been edited to name another one.
+func membersOfScaler(_ context.Context, object client.Object) []reconcile.Request {
+	s, ok := object.(*v1beta1.VerticalScaler)
+	if !ok {
+		return nil
+	}
+	out := []reconcile.Request{request(s.Namespace, s.Spec.DeploymentName)}
+	if s.Name != s.Spec.DeploymentName {
+		out = append(out, request(s.Namespace, s.Name))
+	}
+	return out
+}
+
+// membersOfPolicy maps a policy to all Deployments that it may select, and to those of its scalers.
+func (r *Reconciler) membersOfPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+	return r.membersIn(ctx, policy.GetNamespace())
+}
+
+// membersOfNamespace maps a namespace to its Deployments and to those of its scalers.
+func (r *Reconciler) membersOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.membersIn(ctx, namespace.GetName())
+}
+
+func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []reconcile.Request) {
+	added := map[types.NamespacedName]bool{}
+	for _, d := range r.Fleet.All(namespace) {
+		added[d.Key()] = true
+		out = append(out, reconcile.Request{NamespacedName: d.Key()})
+	}
+	var scalers v1beta1.VerticalScalerList
+	if err := r.Cached.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list VerticalScalers: those of deleted Deployments are found later")
+		return out
+	}
+	for i := range scalers.Items {
+		s := &scalers.Items[i]
+		if key := client.ObjectKeyFromObject(s); fleet.IsGenerated(s) && !added[key] {
+			out = append(out, reconcile.Request{NamespacedName: key})
+		}
+	}
+	return out
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// notify triggers the policies that may select Deployments of a namespace.
+func (r *Reconciler) notify(namespace string) {
+	all, err := r.policyKeys(context.Background())
+	if err != nil {
+		return // The resync triggers them.
+	}
+	for _, key := range all {
+		if key.Namespace == "" || key.Namespace == namespace {
+			r.changedPolicies.add(key)
+		}
+	}
+}
+
+// notifyOf triggers the policies that may be concerned by scalers.
+func (r *Reconciler) notifyOf(scalers ...client.Object) {
+	for _, s := range scalers {
+		r.notify(s.GetNamespace())
+	}
+}
+
+// policyKeys are the keys of all policies that are served.
+func (r *Reconciler) policyKeys(ctx context.Context) (out []types.NamespacedName, err error) {
+	all, err := r.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return all.keys, nil
+}
+
+// memberPredicate passes changes of a scaler that may make it differ from what a policy wants.
+func memberPredicate() predicate.Predicate {
+	return changes(func(before, after *v1beta1.VerticalScaler) bool {
+		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	})
+}
+
+func isOtherwiseMarked(before, after client.Object) bool {
+	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
+		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
+}
+
+// statusPredicate passes changes of a scaler that the status of a policy tells, or that may lead to a promotion.
+func statusPredicate() predicate.Predicate {
+	return changes(func(before, after *v1beta1.VerticalScaler) bool {
+		return before.Generation != after.Generation || isOtherwiseMarked(before, after) || !equality.Semantic.DeepEqual(before.Status, after.Status)
+	})
+}
+
+// policyPredicate passes all changes of a policy but those of its status.
+func policyPredicate() predicate.Predicate {
+	return changes(func(before, after client.Object) bool {
+		return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
+			(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) || observed(after) < observed(before)
+	})
+}
+
+// observed is the generation that the status of a policy describes.
+func observed(policy client.Object) int64 {
+	switch p := policy.(type) {
+	case *v1beta1.ScalingPolicy:
+		return p.Status.ObservedGeneration
+	case *v1beta1.ClusterScalingPolicy:
+		return p.Status.ObservedGeneration
+	}
+	return 0
+}
+
+// namespacePredicate passes changes that select or exclude Deployments.
+func namespacePredicate() predicate.Predicate {
+	return changes(func(before, after *corev1.Namespace) bool {
+		return !maps.Equal(before.Labels, after.Labels) || fleet.IsExcluded(before.Annotations) != fleet.IsExcluded(after.Annotations) ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	})
+}
+
+// changes passes all creations and deletions, and the updates that matter.
+func changes[T client.Object](matters func(before, after T) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(T)
+		after, ok2 := e.ObjectNew.(T)
+		return ok && ok2 && matters(before, after)
+	}}
+}

@@ -1,0 +1,178 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingpolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
+)
+
+// savingsPeriod is how often a status is written at most because of savings alone: they follow each
+// recommendation.
+const savingsPeriod = time.Minute
+
+// writeStatus writes the status unless it is equal to the one that was read.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	before, status := *s.status.DeepCopy(), statusOf(s)
+	if equality.Semantic.DeepEqual(before, status) {
+		return nil
+	}
+	if wait := r.savingsWait(s.object.GetUID(), before, status, s.now); wait > 0 {
+		s.requeueAfter = wait
+		return nil
+	}
+	*s.status = status
+	if err := r.Client.Status().Update(ctx, s.object, client.FieldOwner(Name)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+	}
+	r.written.Remember(s.object, s.now)
+	r.savingsAt.Store(s.object.GetUID(), s.now)
+	r.recordEvents(s, before.Conditions, status.Conditions)
+	return nil
+}
+
+// savingsWait is how long a status waits of which only the savings have changed; zero for not at all.
+func (r *Reconciler) savingsWait(uid types.UID, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
+	after.Savings = before.Savings
+	if !equality.Semantic.DeepEqual(before, after) {
+		return 0
+	}
+	last, ok := r.savingsAt.Load(uid)
+	at, isTime := last.(time.Time)
+	if !ok || !isTime {
+		return 0
+	}
+	return max(savingsPeriod-now.Sub(at), 0)
+}
+
+// statusOf turns the values of a reconcile into the status.
+func statusOf(s *scope) v1beta1.ScalingPolicyStatus {
+	status := *s.status.DeepCopy()
+	status.ObservedGeneration = s.object.GetGeneration()
+	state := stateOf(s)
+	now := []metav1.Condition{ready(state), reconciling(s, state), stalled(state)}
+	if s.missing == "" && s.invalid == nil {
+		status.Summary = s.survey.Summary(s.promoted())
+		status.Selected, status.Scaled = int32(s.survey.Selected), int32(s.survey.Scaled)
+		status.Skipped, status.States, status.Savings = s.survey.Skipped, s.survey.States, s.survey.Savings
+		status.Rollout = nil
+		if s.policy.Promotes() {
+			status.Rollout = rolloutOf(s)
+			now = append(now, promoting(s))
+		}
+	}
+	status.Conditions = conditions.Merge(status.Conditions, now, s.object.GetGeneration(), s.now)
+	return status
+}
+
+// promoted is the number of scalers that have the update mode of the template.
+func (s *scope) promoted() int {
+	if !s.policy.Promotes() {
+		return s.survey.Scaled
+	}
+	return s.promotion.Promoted
+}
+
+func rolloutOf(s *scope) *v1beta1.PolicyRolloutStatus {
+	p := s.promotion
+	out := &v1beta1.PolicyRolloutStatus{
+		Collecting: int32(p.Collecting), Waiting: int32(p.Waiting), Verifying: int32(p.Verifying), Promoted: int32(p.Promoted), Harmed: int32(p.Harmed),
+	}
+	for _, key := range p.HarmedExamples {
+		out.HarmedExamples = append(out.HarmedExamples, key.String())
+	}
+	return out
+}
+
+// state is the state of a policy in kstatus terms.
+type state struct {
+	isStalled       bool
+	reason, message string
+}
+
+// stateOf is the first of these that is true.
+func stateOf(s *scope) state {
+	switch {
+	case s.missing != "":
+		return state{true, v1beta1.ReasonForbidden, "The operator may not " + s.missing + ", which policies need: apply dist/policies.yaml of this version"}
+	case s.invalid != nil:
+		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + ". The policy selects nothing, and its scalers stay as they are"}
+	case s.isPaused:
+		return state{false, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)}
+	case s.survey.Rejected != "":
+		return state{true, v1beta1.ReasonScalersRejected, "The API server rejects scalers, such as: " + s.survey.Rejected}
+	case s.promotion.Halted:
+		return state{true, v1beta1.ReasonPromotionHalted, s.promotion.Message}
+	case s.survey.Selected == 0:
+		return state{false, v1beta1.ReasonNoDeployments, "The policy selects no Deployment"}
+	}
+	return state{false, v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is listed in status.skipped"}
+}
+
+func pauseMessage(value string) string {
+	text := "The annotation " + v1beta1.PausedAnnotation + " is set: no scaler is created, changed, deleted or promoted"
+	if value = conditions.OneLine(value); value != "" && value != "true" {
+		text += ": " + value
+	}
+	return text
+}
+
+func ready(s state) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
+	if s.isStalled {
+		c.Status = metav1.ConditionFalse
+	}
+	return c
+}
+
+func reconciling(s *scope, state state) metav1.Condition {
+	if s.survey.Pending > 0 && !state.isStalled && !s.isPaused {
+		return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonCreatingScalers, Message: "Scalers are created, changed or deleted"}
+	}
+	return metav1.Condition{Type: v1beta1.ConditionReconciling, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No change in progress"}
+}
+
+func stalled(s state) metav1.Condition {
+	if s.isStalled {
+		return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionTrue, Reason: s.reason, Message: s.message}
+	}
+	return metav1.Condition{Type: v1beta1.ConditionStalled, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOperatingNormally, Message: "No action required"}
+}
+
+// promoting says how the promotion is doing.
+func promoting(s *scope) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.ConditionPromoting, Status: metav1.ConditionTrue, Reason: s.promotion.Reason, Message: s.promotion.Message}
+	switch {
+	case s.promotion.Halted:
+		c.Status = metav1.ConditionFalse
+	case s.isPaused:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonPaused, pauseMessage(s.pausedBy)
+	case s.frozen != "" && s.promotion.Promoted < len(s.survey.Candidates):
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonFrozen, s.frozen
+	}
+	return c
+}
+
+// recordEvents records that a policy requires action, or that it does not anymore.
+func (r *Reconciler) recordEvents(s *scope, before, after []metav1.Condition) {
+	old, now := meta.FindStatusCondition(before, v1beta1.ConditionReady), meta.FindStatusCondition(after, v1beta1.ConditionReady)
+	switch {
+	case now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason:
+	case now.Status != metav1.ConditionTrue:
+		r.Recorder.Eventf(s.object, nil, corev1.EventTypeWarning, now.Reason, "Reconcile", "%s", now.Message)
+	case old != nil && old.Status != metav1.ConditionTrue:
+		r.Recorder.Eventf(s.object, nil, corev1.EventTypeNormal, now.Reason, "Reconcile", "%s", now.Message)
+	}
+}

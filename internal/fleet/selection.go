@@ -1,0 +1,225 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+// MaxNameLength is the length of the longest name of a scaler, in characters.
+const MaxNameLength = 63
+
+// Namespace is what a policy sees of a namespace.
+type Namespace struct {
+	Name string
+	// Labels are its labels. They may not be modified.
+	Labels map[string]string
+	// Excluded says that an annotation excludes the namespace from all policies.
+	Excluded bool
+	// Terminating says that the namespace is being deleted.
+	Terminating bool
+}
+
+// Deployment is what a policy sees of a Deployment.
+type Deployment struct {
+	Namespace, Name string
+	// Labels are its labels. They may not be modified.
+	Labels map[string]string
+	// Excluded says that an annotation excludes the Deployment from all policies.
+	Excluded bool
+	// IsOwned says that a ScaledDeployment controls the Deployment.
+	IsOwned bool
+	// Replicas is the number of pods that it should have.
+	Replicas int32
+	// Requests are those of its pod template, by container.
+	Requests map[string]quantity.Amounts
+}
+
+// Key is its namespace and name.
+func (d *Deployment) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+}
+
+// IsExcluded reports whether annotations exclude an object from all policies.
+func IsExcluded(annotations map[string]string) bool {
+	return isSet(annotations, v1beta1.ExcludeAnnotation)
+}
+
+// IsDetached reports whether the annotations of a scaler detach it from its policy.
+func IsDetached(annotations map[string]string) bool {
+	return isSet(annotations, v1beta1.DetachedAnnotation)
+}
+
+// isSet reports whether an annotation has any value but "false".
+func isSet(annotations map[string]string, key string) bool {
+	value, ok := annotations[key]
+	return ok && value != "false"
+}
+
+// Policy is a ScalingPolicy or a ClusterScalingPolicy with parsed selectors.
+type Policy struct {
+	// Object is the policy. It may not be modified.
+	Object PolicyObject
+	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
+	Kind string
+	// Rules are those of its spec.
+	Rules *v1beta1.PolicyRules
+	// Status is its status.
+	Status *v1beta1.ScalingPolicyStatus
+
+	namespaces     labels.Selector // nil for the policy's own namespace
+	deployments    labels.Selector
+	excluded       labels.Selector
+	excludedNames  sets.Set[string]
+	excludedSpaces sets.Set[string]
+	withSystem     bool
+	// ownNamespace is the namespace of the operator, which belongs to the system.
+	ownNamespace string
+}
+
+// PolicyObject is the metadata of a policy.
+type PolicyObject interface {
+	metav1.Object
+}
+
+// Read parses a ScalingPolicy. The error says which selector cannot be parsed.
+func Read(p *v1beta1.ScalingPolicy) (*Policy, error) {
+	out := &Policy{Object: p, Kind: v1beta1.ScalingPolicyKind, Rules: &p.Spec.PolicyRules, Status: &p.Status, withSystem: true}
+	return out, out.parse(p.Spec.Exclude, "spec.exclude.deploymentSelector")
+}
+
+// ReadCluster parses a ClusterScalingPolicy. ownNamespace is the namespace of the operator; empty if it is not
+// known. The error says which selector cannot be parsed.
+func ReadCluster(p *v1beta1.ClusterScalingPolicy, ownNamespace string) (*Policy, error) {
+	out := &Policy{
+		Object: p, Kind: v1beta1.ClusterScalingPolicyKind, Rules: &p.Spec.PolicyRules, Status: &p.Status,
+		withSystem: p.Spec.SystemNamespaces == v1beta1.SystemNamespacesInclude, ownNamespace: ownNamespace,
+	}
+	var err error
+	if out.namespaces, err = parse(&p.Spec.NamespaceSelector, "spec.namespaceSelector"); err != nil {
+		return nil, err
+	}
+	var exclude *v1beta1.DeploymentExclusions
+	if p.Spec.Exclude != nil {
+		exclude, out.excludedSpaces = &p.Spec.Exclude.DeploymentExclusions, sets.New(p.Spec.Exclude.Namespaces...)
+	}
+	return out, out.parse(exclude, "spec.exclude.deploymentSelector")
+}
+
+func (p *Policy) parse(exclude *v1beta1.DeploymentExclusions, field string) (err error) {
+	p.deployments = labels.Everything()
+	if p.Rules.DeploymentSelector != nil {
+		if p.deployments, err = parse(p.Rules.DeploymentSelector, "spec.deploymentSelector"); err != nil {
+			return err
+		}
+	}
+	p.excluded = labels.Nothing()
+	if exclude == nil {
+		return nil
+	}
+	p.excludedNames = sets.New(exclude.Deployments...)
+	if exclude.DeploymentSelector != nil {
+		p.excluded, err = parse(exclude.DeploymentSelector, field)
+	}
+	return err
+}
+
+// parse converts a selector. An empty one selects nothing: the schema refuses it.
+func parse(selector *metav1.LabelSelector, field string) (labels.Selector, error) {
+	if len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0 {
+		return labels.Nothing(), nil
+	}
+	out, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return out, nil
+}
+
+// Key is the namespace and the name of the policy. The namespace of a ClusterScalingPolicy is empty.
+func (p *Policy) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Object.GetNamespace(), Name: p.Object.GetName()}
+}
+
+// String describes the policy: "ScalingPolicy shop/web", "ClusterScalingPolicy fleet".
+func (p *Policy) String() string {
+	return p.Kind + " " + strings.TrimPrefix(p.Key().String(), string(types.Separator))
+}
+
+// PausedBy says why the policy changes no scaler: the value of its annotation. ok is false if it is not paused.
+func (p *Policy) PausedBy() (why string, ok bool) {
+	annotations := p.Object.GetAnnotations()
+	return annotations[v1beta1.PausedAnnotation], isSet(annotations, v1beta1.PausedAnnotation)
+}
+
+// Promotes reports whether scalers of the policy begin in another update mode than they end in.
+func (p *Policy) Promotes() bool {
+	return p.Rules.Rollout.Start != p.Rules.Template.UpdatePolicy.UpdateMode
+}
+
+// Covers reports whether Deployments of the namespace can be selected.
+func (p *Policy) Covers(namespace string) bool {
+	return p.Kind == v1beta1.ClusterScalingPolicyKind || p.Object.GetNamespace() == namespace
+}
+
+// Match reports whether the selectors of the policy match a Deployment, and for what reason it is left alone all the
+// same; empty if it is not.
+func (p *Policy) Match(d *Deployment, namespace *Namespace) (matches bool, skipped string) {
+	if !p.Covers(d.Namespace) || !p.deployments.Matches(labels.Set(d.Labels)) ||
+		p.namespaces != nil && !p.namespaces.Matches(labels.Set(namespace.Labels)) {
+		return false, ""
+	}
+	switch {
+	case !p.withSystem && p.isSystem(d.Namespace):
+		return true, v1beta1.ReasonSystemNamespace
+	case d.Excluded, namespace.Excluded, p.excludedSpaces.Has(d.Namespace), p.excludedNames.Has(d.Name), p.excluded.Matches(labels.Set(d.Labels)):
+		return true, v1beta1.ReasonExcluded
+	case d.IsOwned:
+		return true, v1beta1.ReasonScaledDeployment
+	case len(d.Name) > MaxNameLength:
+		return true, v1beta1.ReasonNameTooLong
+	}
+	return true, ""
+}
+
+// isSystem reports whether a namespace belongs to the cluster itself.
+func (p *Policy) isSystem(namespace string) bool {
+	return strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, "openshift-") || namespace == "openshift" ||
+		p.ownNamespace != "" && namespace == p.ownNamespace
+}
+
+// Choose returns the policy that sizes a Deployment; nil if none does.
+func Choose(policies []*Policy, d *Deployment, namespace *Namespace) (chosen *Policy) {
+	for _, p := range policies {
+		if matches, skipped := p.Match(d, namespace); matches && skipped == "" && (chosen == nil || Compare(p, chosen) < 0) {
+			chosen = p
+		}
+	}
+	return chosen
+}
+
+// Compare is below 0 if a comes before b when both select a Deployment.
+func Compare(a, b *Policy) int {
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		-cmp.Compare(a.Rules.Priority, b.Rules.Priority),
+		a.Object.GetCreationTimestamp().Compare(b.Object.GetCreationTimestamp().Time),
+		cmp.Compare(a.Object.GetName(), b.Object.GetName()),
+	)
+}
+
+func rank(p *Policy) int {
+	return slices.Index([]string{v1beta1.ScalingPolicyKind, v1beta1.ClusterScalingPolicyKind}, p.Kind)
+}

@@ -1,0 +1,260 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+const (
+	// maxExamples is how many names a count lists.
+	maxExamples = 3
+	// maxStates is how many states of scalers a status lists.
+	maxStates = 8
+)
+
+// Member is a Deployment that the selectors of a policy match.
+type Member struct {
+	Deployment *Deployment
+	// Skipped is the reason for which the policy does not size it; empty if it does.
+	Skipped string
+	// Message says more about it; empty for nothing more.
+	Message string
+	// Scaler is the scaler of this policy; nil if there is none.
+	Scaler *v1beta1.VerticalScaler
+	// IsPending says that a scaler is to be created, changed or deleted.
+	IsPending bool
+}
+
+// Scalers are the scalers that concern one Deployment.
+type Scalers struct {
+	// Named is the scaler with the name of the Deployment; nil if there is none.
+	Named *v1beta1.VerticalScaler
+	// OfUser is a scaler that names the Deployment and that no policy controls; nil if there is none.
+	OfUser *v1beta1.VerticalScaler
+}
+
+// MemberOf is what a policy does about a Deployment. ok is false if its selectors do not match.
+func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers, rejected string) (m Member, ok bool) {
+	matches, skipped := p.Match(d, namespace)
+	if !matches {
+		return Member{}, false
+	}
+	m = Member{Deployment: d, Skipped: skipped}
+	if named := scalers.Named; named != nil && p.Controls(named) {
+		m.Scaler = named
+	}
+	if m.Skipped == "" {
+		m.Skipped, m.Message = p.skip(policies, d, namespace, scalers)
+	}
+	wanted := m.Skipped == ""
+	switch {
+	case wanted && rejected != "":
+		m.Skipped, m.Message = v1beta1.ReasonScalersRejected, rejected
+	case wanted:
+		m.IsPending = m.Scaler == nil || !p.IsUpToDate(m.Scaler)
+	default:
+		m.IsPending = m.Scaler != nil
+	}
+	return m, true
+}
+
+// skip is why another scaler or policy sizes a Deployment that the policy selects; empty if none does.
+func (p *Policy) skip(policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers) (reason, message string) {
+	if scalers.OfUser != nil {
+		return v1beta1.ReasonOtherScaler, ""
+	}
+	if chosen := Choose(policies, d, namespace); chosen != nil && chosen != p && chosen.Object.GetUID() != p.Object.GetUID() {
+		return v1beta1.ReasonOtherPolicy, "Such as " + chosen.String() + ", which comes first"
+	}
+	if named := scalers.Named; named != nil && !IsGenerated(named) {
+		return v1beta1.ReasonNameTaken, ""
+	}
+	return "", ""
+}
+
+// Survey is what a policy does about all Deployments, as its status tells it.
+type Survey struct {
+	Selected, Scaled, Pending int
+	Skipped                   []v1beta1.PolicyCount
+	States                    []v1beta1.PolicyCount
+	Savings                   *v1beta1.PolicySavings
+	// Rejected is an example of why the API server refuses scalers; empty if it refuses none.
+	Rejected string
+	// Candidates are the scalers of the policy.
+	Candidates []Candidate
+}
+
+// Count sums up the members of a policy. Their order does not matter.
+func Count(members []Member) (out Survey) {
+	skipped, states := tally{}, tally{}
+	var applied, recommended quantity.Amounts
+	known := false
+	for _, m := range members {
+		name := m.Deployment.Namespace + "/" + m.Deployment.Name
+		if m.Skipped != v1beta1.ReasonExcluded && m.Skipped != v1beta1.ReasonSystemNamespace {
+			out.Selected++
+		}
+		if m.Skipped != "" {
+			skipped.add(m.Skipped, name, m.Message)
+		}
+		if m.Skipped == v1beta1.ReasonScalersRejected {
+			out.Rejected = min(cmp.Or(out.Rejected, m.Message), m.Message)
+		}
+		if m.IsPending {
+			out.Pending++
+		}
+		if m.Scaler == nil {
+			continue
+		}
+		out.Candidates = append(out.Candidates, candidate(m.Scaler))
+		if m.Skipped != "" && m.Skipped != v1beta1.ReasonScalersRejected {
+			continue // It is about to be deleted.
+		}
+		out.Scaled++
+		states.add(stateOf(m.Scaler), name, "")
+		saved, ok := savedBy(m.Deployment, m.Scaler)
+		known = known || ok
+		if isApplied(m.Scaler) {
+			applied = sum(applied, saved)
+		} else {
+			recommended = sum(recommended, saved)
+		}
+	}
+	out.Skipped = skipped.counts(math.MaxInt)
+	out.States = states.counts(maxStates)
+	if known {
+		out.Savings = &v1beta1.PolicySavings{Applied: savings(applied), Recommended: savings(recommended)}
+	}
+	return out
+}
+
+// isApplied reports whether a scaler applies what it recommends.
+func isApplied(s *v1beta1.VerticalScaler) bool {
+	return s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeRecommend
+}
+
+// candidate is what the promotion sees of a scaler.
+func candidate(s *v1beta1.VerticalScaler) Candidate {
+	return Candidate{
+		Key:      types.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Ready:    meta.IsStatusConditionTrue(s.Status.Conditions, v1beta1.ConditionReadyForPromotion),
+		Promoted: promotedAt(s),
+		Harmed:   HarmedAt(s),
+		Blocked:  scaler.IsPaused(s) || s.Spec.Suspend || s.DeletionTimestamp != nil,
+	}
+}
+
+// promotedAt is when the scaler was promoted. A promotion at an unknown time was long ago.
+func promotedAt(s *v1beta1.VerticalScaler) time.Time {
+	at := PromotedAt(s)
+	if at.IsZero() && IsPromoted(s) {
+		return s.CreationTimestamp.Time
+	}
+	return at
+}
+
+func stateOf(s *v1beta1.VerticalScaler) string {
+	if s.Status.Summary == nil || s.Status.Summary.Reason == "" {
+		return v1beta1.ReasonUnknown
+	}
+	return s.Status.Summary.Reason
+}
+
+// tally counts names by reason.
+type tally map[string]*v1beta1.PolicyCount
+
+func (t tally) add(reason, name, message string) {
+	c := t[reason]
+	if c == nil {
+		c = &v1beta1.PolicyCount{Reason: reason}
+		t[reason] = c
+	}
+	c.Count++
+	if message != "" && (c.Message == "" || message < c.Message) {
+		c.Message = message
+	}
+	// The first names in order, so that equal fleets have equal examples.
+	at, _ := slices.BinarySearch(c.Examples, name)
+	if at < maxExamples {
+		c.Examples = slices.Insert(c.Examples, at, name)
+		c.Examples = c.Examples[:min(len(c.Examples), maxExamples)]
+	}
+}
+
+// counts are the most frequent ones, the most frequent first.
+func (t tally) counts(most int) (out []v1beta1.PolicyCount) {
+	for _, reason := range slices.Sorted(maps.Keys(t)) {
+		out = append(out, *t[reason])
+	}
+	slices.SortStableFunc(out, func(a, b v1beta1.PolicyCount) int { return cmp.Compare(b.Count, a.Count) })
+	return out[:min(len(out), most)]
+}
+
+// savedBy is how much less the pods of a Deployment request than with its pod template, by what is decided, or by what is
+// recommended if nothing is.
+func savedBy(d *Deployment, s *v1beta1.VerticalScaler) (saved quantity.Amounts, ok bool) {
+	add := func(container string, wanted v1beta1.Amounts) {
+		before, has := d.Requests[container]
+		if !has {
+			return
+		}
+		ok = true
+		after := scaler.Amounts(wanted)
+		if before.CPUMillis > 0 && after.CPUMillis > 0 {
+			saved.CPUMillis += before.CPUMillis - after.CPUMillis
+		}
+		if before.MemoryBytes > 0 && after.MemoryBytes > 0 {
+			saved.MemoryBytes += before.MemoryBytes - after.MemoryBytes
+		}
+	}
+	switch {
+	case isApplied(s) && s.Status.Decision != nil:
+		for _, c := range s.Status.Decision.Containers {
+			add(c.ContainerName, c.Requests)
+		}
+	case s.Status.Recommendation != nil:
+		for _, c := range s.Status.Recommendation.ContainerRecommendations {
+			add(c.ContainerName, c.Target)
+		}
+	}
+	saved.CPUMillis *= int64(d.Replicas)
+	saved.MemoryBytes *= int64(d.Replicas)
+	return saved, ok
+}
+
+func sum(a, b quantity.Amounts) quantity.Amounts {
+	return quantity.Amounts{CPUMillis: a.CPUMillis + b.CPUMillis, MemoryBytes: a.MemoryBytes + b.MemoryBytes}
+}
+
+func savings(a quantity.Amounts) v1beta1.Savings {
+	cpu, memory := quantity.CPU(twoDigits(a.CPUMillis)), quantity.Memory(twoDigits(a.MemoryBytes>>20)<<20)
+	return v1beta1.Savings{CPU: &cpu, Memory: &memory}
+}
+
+// twoDigits rounds to two digits, so that a status does not change with each recommendation: 12,345 becomes 12,000.
+func twoDigits(n int64) int64 {
+	unit := int64(1)
+	for abs := max(n, -n); abs/unit >= 100; unit *= 10 {
+	}
+	return (n / unit) * unit
+}
+
+// Summary has the values that kubectl get shows.
+func (s *Survey) Summary(promoted int) *v1beta1.PolicySummary {
+	of := func(n, all int) string { return strconv.Itoa(n) + "/" + strconv.Itoa(all) }
+	return &v1beta1.PolicySummary{Deployments: of(s.Scaled, s.Selected), Promoted: of(promoted, s.Scaled)}
+}

@@ -1,0 +1,169 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+var (
+	// clusterPolicyRights are part of the role "manager-cluster" in config/rbac.
+	clusterPolicyRights = []right{
+		{"list", "autoscaling.verticalscaler.io", "clusterscalingpolicies"},
+		{"watch", "autoscaling.verticalscaler.io", "clusterscalingpolicies"},
+	}
+	// policyRights and namespaceRights are those of the component "policies" in config/components.
+	policyRights = []right{
+		{"create", "autoscaling.verticalscaler.io", "verticalscalers"},
+		{"update", "autoscaling.verticalscaler.io", "verticalscalers"},
+		{"delete", "autoscaling.verticalscaler.io", "verticalscalers"},
+	}
+	namespaceRights = []right{{"list", "", "namespaces"}, {"watch", "", "namespaces"}}
+)
+
+// servesClusterPolicies reports whether ClusterScalingPolicies are read. They are cluster-scoped, so an operator that
+// is limited to some namespaces does not read them.
+func (s Scope) servesClusterPolicies() bool {
+	return len(s.Namespaces) == 0 && !s.ClusterPoliciesForbidden
+}
+
+// missingForPolicies lists the rights that only policies need and that the operator lacks; empty if it has
+// them all.
+func (check accessCheck) missingForPolicies(ctx context.Context, s Scope) (string, error) {
+	if len(s.Namespaces) == 0 {
+		return check.missing(ctx, metav1.NamespaceAll, append(namespaceRights, policyRights...))
+	}
+	namespaces, _ := s.readable()
+	var parts []string
+	for _, namespace := range namespaces {
+		missing, err := check.missing(ctx, namespace, policyRights)
+		if err != nil {
+			return "", err
+		}
+		if missing != "" {
+			parts = append(parts, missing+" in namespace "+namespace)
+		}
+	}
+	return strings.Join(parts, "; "), nil
+}
+
+// policyAccess implements scalingpolicy.Rights.
+type policyAccess struct {
+	check   accessCheck
+	scope   Scope
+	granted func() // restarts the manager
+}
+
+// Missing implements scalingpolicy.Rights.
+func (a policyAccess) Missing() string { return a.scope.PoliciesForbidden }
+
+// Recheck implements scalingpolicy.Rights.
+func (a policyAccess) Recheck(ctx context.Context) error {
+	missing, err := a.check.missingForPolicies(ctx, a.scope)
+	if err == nil && missing == "" {
+		log.FromContext(ctx).Info("Restarting the manager because the operator has been granted the rights for policies")
+		a.granted()
+	}
+	return err
+}
+
+// addPolicies adds the controllers of policies to the leading replica. They see all Deployments and scalers, also those
+// of other replicas.
+func addPolicies(
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, rights policyAccess, frozen *freeze.Switch, view shards.View,
+) error {
+	scope := rights.scope
+	namespaces, _ := scope.readable()
+	api, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("creating a client for the Deployments of policies: %w", err)
+	}
+	cached, err := policyCache(mgr, view, namespaces)
+	if err != nil {
+		return err
+	}
+	deployments := inventory.NewFleet(api, namespaces...)
+	policies := &scalingpolicy.Reconciler{
+		Client:        mgr.GetClient(),
+		Cached:        cached,
+		Live:          mgr.GetAPIReader(),
+		Fleet:         deployments,
+		Freeze:        frozen,
+		Recorder:      mgr.GetEventRecorder(scalingpolicy.Name),
+		Clock:         clock.RealClock{},
+		ResyncPeriod:  c.ResyncPeriod.Duration,
+		Workers:       c.Workers.VerticalScalers,
+		OwnNamespace:  os.Getenv(provision.NamespaceEnv),
+		Namespaces:    namespaces,
+		ServesCluster: scope.servesClusterPolicies(),
+		Rights:        rights,
+	}
+	if err := policies.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the controllers of policies: %w", err)
+	}
+	if rights.Missing() != "" {
+		return nil // It need not know the Deployments.
+	}
+	if err := mgr.Add(deployments); err != nil {
+		return fmt.Errorf("adding the Deployments of policies: %w", err)
+	}
+	return nil
+}
+
+// policyCache is the manager's cache, or one of its own if the manager's has only a part of the objects.
+func policyCache(mgr ctrl.Manager, view shards.View, namespaces []string) (cache.Cache, error) {
+	if len(view.Slots) == 1 {
+		return mgr.GetCache(), nil
+	}
+	options := cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: inventory.Trim, ReaderFailOnMissingInformer: true,
+	}
+	if len(namespaces) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+		for _, name := range namespaces {
+			options.DefaultNamespaces[name] = cache.Config{}
+		}
+	}
+	own, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache of policies: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(own.Start)); err != nil {
+		return nil, fmt.Errorf("adding the cache of policies: %w", err)
+	}
+	return own, nil
+}
+
+// watchPolicies keeps the policies in the manager's cache: the controller of scalers reads them.
+func watchPolicies(ctx context.Context, mgr ctrl.Manager, scope Scope) error {
+	kinds := []client.Object{&v1beta1.ScalingPolicy{}}
+	if scope.servesClusterPolicies() {
+		kinds = append(kinds, &v1beta1.ClusterScalingPolicy{})
+	}
+	for _, kind := range kinds {
+		if _, err := mgr.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watching policies: %w", err)
+		}
+	}
+	return nil
+}
