@@ -29,6 +29,7 @@ import (
 const (
 	scalerKind = "VerticalScaler"
 	ownerKind  = v1beta1.ScaledDeploymentKind
+	policyKind = v1beta1.ScalingPolicyKind
 )
 
 // madeBy is the field manager of all objects that the tests write, and the value of a label
@@ -70,7 +71,9 @@ func connect(ctx context.Context, s Setting) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range []client.ObjectList{&v1beta1.VerticalScalerList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.ScaledDeploymentList{}} {
+	for _, list := range []client.ObjectList{
+		&v1beta1.VerticalScalerList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.ScaledDeploymentList{}, &v1beta1.ScalingPolicyList{},
+	} {
 		err := c.List(ctx, list, client.InNamespace(s.Namespace), client.Limit(1))
 		switch {
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):

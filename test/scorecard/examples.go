@@ -24,17 +24,17 @@ import (
 // examplesReconcile tries each example of the bundle as a user would. A scaler gets a
 // Deployment with the name in its spec. The running operator must find it, report that, and
 // follow a change. Nothing may be left after the deletion. tryOwner describes the checks of
-// a ScaledDeployment.
+// a ScaledDeployment, and tryPolicy those of a ScalingPolicy.
 func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []string, err error) {
 	csv, err := readCSV(s.Bundle)
 	if err != nil {
 		return nil, err
 	}
 	tried := map[string]func(context.Context, client.Client, Setting, *unstructured.Unstructured) error{
-		scalerKind: tryExample, ownerKind: tryOwner,
+		scalerKind: tryExample, ownerKind: tryOwner, policyKind: tryPolicy,
 	}
 	var examples []*unstructured.Unstructured
-	for _, kind := range []string{scalerKind, ownerKind} {
+	for _, kind := range []string{scalerKind, ownerKind, policyKind} {
 		more, err := examplesOf(csv, kind)
 		if err != nil {
 			return nil, err
@@ -62,6 +62,8 @@ func examplesReconcile(ctx context.Context, s Setting, log *Log) (problems []str
 			return problems, fmt.Errorf("example %s: %w", example.GetName(), err)
 		case example.GetKind() == ownerKind:
 			log.say("%s: its Deployment and its VerticalScaler were created and kept, and everything was deleted", example.GetName())
+		case example.GetKind() == policyKind:
+			log.say("%s: all conditions were written, and it was deleted", example.GetName())
 		default:
 			log.say("%s: its claim, TargetFound and all conditions were written, and everything was deleted", example.GetName())
 		}

@@ -31,6 +31,10 @@ const twoExamples = `[
    "spec": {"deploymentName": "backend", "suspend": true, "resourcePolicy": {"containerPolicies": [{"containerName": "app"}, {"containerName": "*"}]}}},
   {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "ScaledDeployment", "metadata": {"name": "orders", "namespace": "default"},
    "spec": {"replicas": 2, "scaling": {}, "template": {"spec": {"containers": [{"name": "app", "image": "example.com/orders:1"}]}}}, "status": {"replicas": 7}},
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "ScalingPolicy", "metadata": {"name": "backends", "namespace": "default"},
+   "spec": {"priority": 3}, "status": {"selected": 7}},
+  {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "ClusterScalingPolicy", "metadata": {"name": "fleet"},
+   "spec": {"namespaceSelector": {"matchLabels": {"sizing": "auto"}}}},
   {"apiVersion": "autoscaling.verticalscaler.io/v1beta1", "kind": "VerticalScalerCheckpoint", "metadata": {"name": "web"}, "spec": {}}
 ]`
 
@@ -70,6 +74,15 @@ func initialStalls(reason, message string) func(*v1beta1.VerticalScaler) {
 		}
 		meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
 		c := meta.FindStatusCondition(s.Status.Conditions, "Stalled")
+		c.Status, c.Reason, c.Message = "True", reason, message
+	}
+}
+
+// policyStalls is what an operator says of a policy that it cannot serve.
+func policyStalls(reason, message string) func(*v1beta1.ScalingPolicy) {
+	return func(p *v1beta1.ScalingPolicy) {
+		meta.FindStatusCondition(p.Status.Conditions, "Ready").Status = "False"
+		c := meta.FindStatusCondition(p.Status.Conditions, "Stalled")
 		c.Status, c.Reason, c.Message = "True", reason, message
 	}
 }
@@ -212,6 +225,42 @@ func TestExamplesReconcile(t *testing.T) {
 				}
 			},
 			state: "fail", words: []string{"there is no condition Sized"},
+		},
+		"passes if the bundle has no rights for policies": {
+			operator: func(o *operator) {
+				o.policy = policyStalls("Forbidden", "may not update verticalscalers: apply dist/policies.yaml")
+			},
+			state: "pass",
+		},
+		"fails if the message does not name what policies lack": {
+			operator: func(o *operator) { o.policy = policyStalls("Forbidden", "may not update verticalscalers") },
+			state:    "fail", words: []string{"example backends: after 3s still: Stalled is True, Forbidden: may not update"},
+		},
+		"fails if a policy is stalled for another reason": {
+			operator: func(o *operator) { o.policy = policyStalls("InvalidSelector", "dist/policies.yaml") },
+			state:    "fail", words: []string{"Stalled is True, InvalidSelector"},
+		},
+		"fails if a policy is both ready and stalled": {
+			operator: func(o *operator) {
+				o.policy = func(p *v1beta1.ScalingPolicy) {
+					meta.FindStatusCondition(p.Status.Conditions, "Stalled").Status = "True"
+				}
+			},
+			state: "fail", words: []string{"Stalled stands beside Ready"},
+		},
+		"fails if the operator does not follow a change of a policy": {
+			operator: func(o *operator) { o.policy = func(p *v1beta1.ScalingPolicy) { p.Status.ObservedGeneration = 1 } },
+			state:    "fail", words: []string{"status.observedGeneration is 1, the spec's generation 2"},
+		},
+		"fails if a policy selects Deployments of others": {
+			operator: func(o *operator) { o.policy = func(p *v1beta1.ScalingPolicy) { p.Status.Selected = 2 } },
+			state:    "fail", words: []string{"2 Deployments are selected and 0 have a scaler"},
+		},
+		"fails if no operator serves policies": {
+			operator: func(o *operator) {
+				o.policy = func(p *v1beta1.ScalingPolicy) { p.Status = v1beta1.ScalingPolicyStatus{ObservedGeneration: -1} }
+			},
+			state: "fail", words: []string{"example backends: after 3s still: no operator has written a status"},
 		},
 		"fails without examples":     {examples: "[]", state: "error", words: []string{"the alm-examples hold no VerticalScaler"}},
 		"fails with broken examples": {examples: "{", state: "error", words: []string{"decoding the alm-examples"}},

@@ -40,6 +40,8 @@ type operator struct {
 	// owned is called with the objects that it would create for a ScaledDeployment, and the
 	// status that it would write.
 	owned func(*v1beta1.ScaledDeployment, *appsv1.Deployment, *v1beta1.VerticalScaler)
+	// policy is called with the policy and the status that it would write.
+	policy func(*v1beta1.ScalingPolicy)
 	// hoards means that checkpoints are not garbage collected.
 	hoards bool
 	// queued is how many reconciles of an inert scaler are queued when its status is stored.
@@ -58,7 +60,7 @@ func (o *operator) client(t *testing.T, objects ...client.Object) client.Client 
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}).
+		WithStatusSubresource(&v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}, &v1beta1.ScalingPolicy{}).
 		WithInterceptorFuncs(interceptor.Funcs{Get: o.get, Create: o.create, Patch: o.patch, Delete: o.remove, SubResourceUpdate: o.updateStatus}).
 		Build()
 }
@@ -139,6 +141,12 @@ func (o *operator) get(ctx context.Context, c client.WithWatch, key client.Objec
 		}
 		return c.Get(ctx, key, object, opts...)
 	}
+	if _, ok := object.(*v1beta1.ScalingPolicy); ok && !o.absent {
+		if err := o.serve(ctx, c, key); err != nil {
+			return err
+		}
+		return c.Get(ctx, key, object, opts...)
+	}
 	if d, ok := object.(*appsv1.Deployment); ok {
 		err := c.Get(ctx, key, d, opts...)
 		d.Status.ObservedGeneration = d.Generation
@@ -187,6 +195,24 @@ func (o *operator) keep(ctx context.Context, c client.Client, key client.ObjectK
 		}
 	}
 	return c.Status().Update(ctx, &owner)
+}
+
+// serve writes the status of a policy that selects nothing, as a healthy operator would.
+func (o *operator) serve(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var policy v1beta1.ScalingPolicy
+	if err := c.Get(ctx, key, &policy); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	policy.Status = v1beta1.ScalingPolicyStatus{ObservedGeneration: policy.Generation}
+	for kind, status := range map[string]metav1.ConditionStatus{"Ready": "True", "Reconciling": "False", "Stalled": "False"} {
+		policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: "NoDeployments", ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(time.Unix(1, 0)),
+		})
+	}
+	if o.policy != nil {
+		o.policy(&policy)
+	}
+	return c.Status().Update(ctx, &policy)
 }
 
 // reconcile writes the status that a healthy operator would, and saves the checkpoint when
