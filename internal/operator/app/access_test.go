@@ -97,9 +97,12 @@ func TestAnAPIServerThatDoesNotAnswerIsAnError(t *testing.T) {
 // right that the operator does not check blocks the caches.
 func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 	for file, want := range map[string][]right{
-		"manager.yaml": cachedRights(), "manager_cluster.yaml": nodeRights, "metrics_auth.yaml": metricsRights,
+		"rbac/manager.yaml":                         cachedRights(),
+		"rbac/manager_cluster.yaml":                 append(slices.Clone(nodeRights), clusterPolicyRights...),
+		"rbac/metrics_auth.yaml":                    metricsRights,
+		"components/policies/manager_policies.yaml": append(slices.Clone(namespaceRights), policyRights...),
 	} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", file))
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", filepath.FromSlash(file)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +113,7 @@ func TestTheRoleGrantsWhatTheCachesNeed(t *testing.T) {
 		}
 		got, wanted := map[string]bool{}, map[string]bool{}
 		for _, rule := range role.Rules {
-			if file == "manager.yaml" && !slices.Contains(rule.Verbs, "watch") {
+			if strings.HasPrefix(file, "rbac/manager") && !slices.Contains(rule.Verbs, "watch") {
 				continue // not read through a cache
 			}
 			if slices.Equal(rule.APIGroups, []string{"autoscaling.k8s.io"}) {
@@ -180,6 +183,9 @@ func TestImprovedRights(t *testing.T) {
 		"only another namespace can":             {scope: namespaces, granted: func(namespace string, _ right) bool { return namespace == "shop" }},
 		"nodes can be read":                      {nodes, func(_ string, r right) bool { return r.resource == "nodes" }, true},
 		"nodes can only be listed":               {scope: nodes, granted: func(_ string, r right) bool { return r.verb == "list" }},
+		"cluster policies can be read":           {Scope{ClusterPoliciesForbidden: true}, func(_ string, r right) bool { return r.resource == "clusterscalingpolicies" }, true},
+		"cluster policies cannot be watched":     {scope: Scope{ClusterPoliciesForbidden: true}, granted: func(_ string, r right) bool { return r.verb == "list" }},
+		"rights for policies alone":              {scope: Scope{PoliciesForbidden: "create verticalscalers"}, granted: func(string, right) bool { return true }},
 		"tokens can be reviewed":                 {metrics, func(_ string, r right) bool { return r.verb == "create" }, true},
 		"tokens can be reviewed, but not access": {scope: metrics, granted: func(_ string, r right) bool { return r.resource == "tokenreviews" }},
 	} {
@@ -199,6 +205,36 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// Policies need rights of their own: in all namespaces together with namespaces, and else in each namespace.
+func TestRightsForPolicies(t *testing.T) {
+	all := Scope{}
+	some := Scope{Namespaces: []string{"bank", "shop"}}
+	for name, tc := range map[string]struct {
+		scope  Scope
+		rights map[string][]string
+		want   string
+	}{
+		"all":                        {all, nil, ""},
+		"no namespaces":              {all, map[string][]string{"": {"list namespaces"}}, "list namespaces"},
+		"no scalers":                 {all, map[string][]string{"": {"create verticalscalers.autoscaling.verticalscaler.io"}}, "create verticalscalers.autoscaling.verticalscaler.io"},
+		"some":                       {some, map[string][]string{"": {"list namespaces"}}, ""},
+		"not in one of some":         {some, map[string][]string{"shop": {"delete verticalscalers.autoscaling.verticalscaler.io"}}, "delete verticalscalers.autoscaling.verticalscaler.io in namespace shop"},
+		"a namespace without rights": {Scope{Namespaces: some.Namespaces, Unreadable: map[string]string{"bank": "list pods"}}, map[string][]string{"bank": {"create verticalscalers.autoscaling.verticalscaler.io"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restarted := false
+			access := policyAccess{lacking(tc.rights), tc.scope, func() { restarted = true }}
+			got, err := access.check.missingForPolicies(t.Context(), tc.scope)
+			if got != tc.want || err != nil {
+				t.Errorf("missing %q, %v; want %q", got, err, tc.want)
+			}
+			if err := access.Recheck(t.Context()); err != nil || restarted != (tc.want == "") {
+				t.Errorf("restarted: %t, %v", restarted, err)
+			}
+		})
 	}
 }
 
