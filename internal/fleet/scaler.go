@@ -14,9 +14,10 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Spec is the spec of a scaler of the policy. A scaler that is not promoted has the update mode of the start.
-func (p *Policy) Spec(deployment string, promoted bool) v1beta1.VerticalScalerSpec {
-	spec := v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: *p.Rules.Template.DeepCopy()}
+// spec is the spec of a scaler of the policy. A scaler that is not promoted has the update mode of the start. What the
+// spec points to is shared with the policy, and may not be modified.
+func (p *Policy) spec(deployment string, promoted bool) v1beta1.VerticalScalerSpec {
+	spec := v1beta1.VerticalScalerSpec{DeploymentName: deployment, Scaling: p.Rules.Template}
 	if !promoted {
 		spec.UpdatePolicy.UpdateMode = p.Rules.Rollout.Start
 	}
@@ -32,7 +33,8 @@ func (p *Policy) Scaler(d *Deployment) *v1beta1.VerticalScaler {
 // policy gives it. Everything else stays.
 func (p *Policy) Desired(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 	out := s.DeepCopy()
-	out.Spec = p.Spec(s.Name, IsPromoted(s))
+	spec := p.spec(s.Name, IsPromoted(s))
+	spec.DeepCopyInto(&out.Spec)
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
@@ -50,7 +52,7 @@ func (p *Policy) Desired(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 // IsUpToDate reports whether a scaler is what the policy wants it to be.
 func (p *Policy) IsUpToDate(s *v1beta1.VerticalScaler) bool {
 	return p.Controls(s) && s.Labels[v1beta1.PolicyLabel] == p.Object.GetName() &&
-		equality.Semantic.DeepEqual(s.Spec, p.Spec(s.Name, IsPromoted(s)))
+		equality.Semantic.DeepEqual(s.Spec, p.spec(s.Name, IsPromoted(s)))
 }
 
 // Controls reports whether the policy is the controller of the scaler.
