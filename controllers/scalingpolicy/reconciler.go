@@ -72,8 +72,8 @@ type Reconciler struct {
 	conflict queue.Conflicts
 	// gone has the UIDs of policies that do not exist anymore.
 	gone sync.Map
-	// savingsAt is when the savings of a policy, by UID, were last written.
-	savingsAt sync.Map
+	// writtenAt is when the status of a policy, by UID, was last written.
+	writtenAt sync.Map
 	// changedMembers and changedPolicies are the queues of both controllers.
 	changedMembers, changedPolicies outlet
 }

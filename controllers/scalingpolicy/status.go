@@ -19,9 +19,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 )
 
-// savingsPeriod is how often a status is written at most because of savings alone: they follow each
-// recommendation.
-const savingsPeriod = time.Minute
+// slowPeriod is how often a status is written at most because of the states and savings of scalers alone: they follow
+// each recommendation and each change.
+const slowPeriod = time.Minute
 
 // writeStatus writes the status unless it is equal to the one that was read.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
@@ -29,7 +29,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	if wait := r.savingsWait(s.object.GetUID(), before, status, s.now); wait > 0 {
+	if wait := r.slowWait(s.object.GetUID(), before, status, s.now); wait > 0 {
 		s.requeueAfter = wait
 		return nil
 	}
@@ -38,23 +38,23 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.written.Remember(s.object, s.now)
-	r.savingsAt.Store(s.object.GetUID(), s.now)
+	r.writtenAt.Store(s.object.GetUID(), s.now)
 	r.recordEvents(s, before.Conditions, status.Conditions)
 	return nil
 }
 
-// savingsWait is how long a status waits of which only the savings have changed; zero for not at all.
-func (r *Reconciler) savingsWait(uid types.UID, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
-	after.Savings = before.Savings
+// slowWait is how long a status waits of which only states and savings have changed; zero for not at all.
+func (r *Reconciler) slowWait(uid types.UID, before, after v1beta1.ScalingPolicyStatus, now time.Time) time.Duration {
+	after.States, after.Savings = before.States, before.Savings
 	if !equality.Semantic.DeepEqual(before, after) {
 		return 0
 	}
-	last, ok := r.savingsAt.Load(uid)
+	last, ok := r.writtenAt.Load(uid)
 	at, isTime := last.(time.Time)
 	if !ok || !isTime {
 		return 0
 	}
-	return max(savingsPeriod-now.Sub(at), 0)
+	return max(slowPeriod-now.Sub(at), 0)
 }
 
 // statusOf turns the values of a reconcile into the status.
