@@ -21,7 +21,7 @@ import (
 
 // slowPeriod is how often a status is written at most because of the states and savings of scalers alone: they follow
 // each recommendation and each change.
-const slowPeriod = time.Minute
+const slowPeriod = 10 * time.Second
 
 // writeStatus writes the status unless it is equal to the one that was read.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {

@@ -25,6 +25,8 @@ import (
 const (
 	fleetNamespaces = 50
 	fleetSize       = 5000
+	// settling is longer than a policy's states wait to be written.
+	settling = 12 * time.Second
 	// quiet is how long a settled fleet is watched for writes.
 	quiet = time.Minute
 	// onboarding may take this long on a busy machine.
@@ -72,9 +74,9 @@ func TestFleetOfFiveThousand(t *testing.T) {
 	// Each scaler has been reconciled, and the last status of the policy is written.
 	testkit.Eventually(t, onboarding, func() string {
 		mark = env.Mark()
-		<-time.After(5 * time.Second)
+		<-time.After(settling)
 		if n := writesSince(t, mark, operator.Agent); n > 0 {
-			return fmt.Sprintf("%d writes in 5 s", n)
+			return fmt.Sprintf("%d writes in %s", n, settling)
 		}
 		return ""
 	})
