@@ -153,14 +153,14 @@ var _ toolscache.TransformingStore = &fleetStore{}
 func (s *fleetStore) Transformer() toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if d, ok := object.(*appsv1.Deployment); ok {
-			return readForFleet(d), nil
+			return ReadForFleet(d), nil
 		}
 		return object, nil
 	}
 }
 
-// readForFleet reads what policies see of a Deployment.
-func readForFleet(d *appsv1.Deployment) *fleet.Deployment {
+// ReadForFleet reads what policies see of a Deployment.
+func ReadForFleet(d *appsv1.Deployment) *fleet.Deployment {
 	controller := metav1.GetControllerOfNoCopy(d)
 	out := &fleet.Deployment{
 		Namespace: d.Namespace, Name: d.Name, Labels: d.Labels, Excluded: fleet.IsExcluded(d.Annotations),
@@ -227,7 +227,7 @@ func deploymentOfFleet(object any) (*fleet.Deployment, error) {
 	case *fleet.Deployment:
 		return d, nil
 	case *appsv1.Deployment:
-		return readForFleet(d), nil
+		return ReadForFleet(d), nil
 	}
 	return nil, fmt.Errorf("a %T is no Deployment", object)
 }
