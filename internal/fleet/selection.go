@@ -97,7 +97,10 @@ type PolicyObject interface {
 // Read parses a ScalingPolicy. The error says which selector cannot be parsed.
 func Read(p *v1beta1.ScalingPolicy) (*Policy, error) {
 	out := &Policy{Object: p, Kind: v1beta1.ScalingPolicyKind, Rules: &p.Spec.PolicyRules, Status: &p.Status, withSystem: true}
-	return out, out.parse(p.Spec.Exclude, "spec.exclude.deploymentSelector")
+	if err := out.parse(p.Spec.Exclude); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // ReadCluster parses a ClusterScalingPolicy. ownNamespace is the namespace of the operator; empty if it is not
@@ -115,10 +118,13 @@ func ReadCluster(p *v1beta1.ClusterScalingPolicy, ownNamespace string) (*Policy,
 	if p.Spec.Exclude != nil {
 		exclude, out.excludedSpaces = &p.Spec.Exclude.DeploymentExclusions, sets.New(p.Spec.Exclude.Namespaces...)
 	}
-	return out, out.parse(exclude, "spec.exclude.deploymentSelector")
+	if err := out.parse(exclude); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
-func (p *Policy) parse(exclude *v1beta1.DeploymentExclusions, field string) (err error) {
+func (p *Policy) parse(exclude *v1beta1.DeploymentExclusions) (err error) {
 	p.deployments = labels.Everything()
 	if p.Rules.DeploymentSelector != nil {
 		if p.deployments, err = parse(p.Rules.DeploymentSelector, "spec.deploymentSelector"); err != nil {
@@ -131,7 +137,7 @@ func (p *Policy) parse(exclude *v1beta1.DeploymentExclusions, field string) (err
 	}
 	p.excludedNames = sets.New(exclude.Deployments...)
 	if exclude.DeploymentSelector != nil {
-		p.excluded, err = parse(exclude.DeploymentSelector, field)
+		p.excluded, err = parse(exclude.DeploymentSelector, "spec.exclude.deploymentSelector")
 	}
 	return err
 }

@@ -47,43 +47,36 @@ type Scalers struct {
 	OfUser *v1beta1.VerticalScaler
 }
 
-// MemberOf is what a policy does about a Deployment. ok is false if its selectors do not match.
+// MemberOf is what a policy does about a Deployment. ok is false if its selectors do not match, or if the namespace is
+// being deleted.
 func MemberOf(p *Policy, policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers, rejected string) (m Member, ok bool) {
 	matches, skipped := p.Match(d, namespace)
-	if !matches {
+	if !matches || namespace.Terminating {
 		return Member{}, false
 	}
 	m = Member{Deployment: d, Skipped: skipped}
 	if named := scalers.Named; named != nil && p.Controls(named) {
 		m.Scaler = named
 	}
-	if m.Skipped == "" {
-		m.Skipped, m.Message = p.skip(policies, d, namespace, scalers)
-	}
-	wanted := m.Skipped == ""
+	named := scalers.Named
+	chosen := Choose(policies, d, namespace)
 	switch {
-	case wanted && rejected != "":
-		m.Skipped, m.Message = v1beta1.ReasonScalersRejected, rejected
-	case wanted:
-		m.IsPending = m.Scaler == nil || !p.IsUpToDate(m.Scaler)
-	default:
+	case m.Skipped != "":
 		m.IsPending = m.Scaler != nil
+	case scalers.OfUser != nil:
+		m.Skipped, m.IsPending = v1beta1.ReasonOtherScaler, m.Scaler != nil
+	case chosen != nil && chosen.Object.GetUID() != p.Object.GetUID():
+		_, paused := chosen.PausedBy() // Then it does not take over what is there.
+		m.Skipped, m.Message = v1beta1.ReasonOtherPolicy, "Such as "+chosen.String()+", which comes first"
+		m.IsPending = m.Scaler != nil && !paused
+	case named != nil && !IsGenerated(named):
+		m.Skipped = v1beta1.ReasonNameTaken
+	case rejected != "":
+		m.Skipped, m.Message = v1beta1.ReasonScalersRejected, rejected
+	default:
+		m.IsPending = m.Scaler == nil || !p.IsUpToDate(m.Scaler)
 	}
 	return m, true
-}
-
-// skip is why another scaler or policy sizes a Deployment that the policy selects; empty if none does.
-func (p *Policy) skip(policies []*Policy, d *Deployment, namespace *Namespace, scalers Scalers) (reason, message string) {
-	if scalers.OfUser != nil {
-		return v1beta1.ReasonOtherScaler, ""
-	}
-	if chosen := Choose(policies, d, namespace); chosen != nil && chosen != p && chosen.Object.GetUID() != p.Object.GetUID() {
-		return v1beta1.ReasonOtherPolicy, "Such as " + chosen.String() + ", which comes first"
-	}
-	if named := scalers.Named; named != nil && !IsGenerated(named) {
-		return v1beta1.ReasonNameTaken, ""
-	}
-	return "", ""
 }
 
 // Survey is what a policy does about all Deployments, as its status tells it.
@@ -120,7 +113,9 @@ func Count(members []Member) (out Survey) {
 		if m.Scaler == nil {
 			continue
 		}
-		out.Candidates = append(out.Candidates, candidate(m.Scaler))
+		c := candidate(m.Scaler)
+		c.Blocked = c.Blocked || m.Skipped != "" // It is about to be deleted, or cannot be changed.
+		out.Candidates = append(out.Candidates, c)
 		if m.Skipped != "" && m.Skipped != v1beta1.ReasonScalersRejected {
 			continue // It is about to be deleted.
 		}
