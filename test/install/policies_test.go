@@ -6,6 +6,7 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,8 +105,14 @@ func TestPoliciesAreDeletedFirst(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, soon, func() string {
-		s := &v1beta1.VerticalScaler{}
-		return said(env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, s))
+		err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &v1beta1.VerticalScaler{})
+		if err == nil {
+			return ""
+		}
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%v: %+v", err, policy.Status)
 	})
 	w.isSized(t)
 	if owner := metav1.GetControllerOf(w.scaler(t)); !v1beta1.IsPolicy(owner) {
