@@ -1,0 +1,63 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+)
+
+// historyLength is how many entries the history of a status has at most.
+const historyLength = 10
+
+// Harm is when a scaler first reverted a change or answered an OOM kill, after its promotion and before its
+// verification ends. ok is false if it did neither.
+//
+// An OOM kill is not counted while no decision before it has changed anything: it was not the promotion that led to
+// it. In Recommend, there is no decision, so a container that was OOM-killed before the promotion gets more memory with
+// the first decision after it.
+func Harm(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification time.Duration) (at time.Time, ok bool) {
+	if status == nil || promoted.IsZero() {
+		return time.Time{}, false
+	}
+	consider := func(t time.Time) {
+		if t.After(promoted) && !t.After(promoted.Add(verification)) && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	for _, change := range status.RevertedChanges {
+		consider(change.Time.Time)
+	}
+	hasChanged := len(status.History) == 0 || len(status.History) >= historyLength // Earlier decisions are not known.
+	for _, d := range decisionsOf(status) {
+		if d.reason == plan.DecidedReverted || d.reason == plan.DecidedOOMKill && hasChanged {
+			consider(d.at)
+		}
+		hasChanged = hasChanged || d.reason != plan.DecidedAdopted
+	}
+	return at, ok
+}
+
+// decided is one decision of a scaler.
+type decided struct {
+	at     time.Time
+	reason string
+}
+
+// decisionsOf are the decisions that a status tells of, the oldest one first.
+func decisionsOf(status *v1beta1.VerticalScalerStatus) (all []decided) {
+	for _, entry := range slices.Backward(status.History) {
+		reason, _, _ := strings.Cut(entry.Message, ": ")
+		all = append(all, decided{at: entry.Time.Time, reason: reason})
+	}
+	// The last decision is also in the history, unless the history was lost.
+	if d := status.Decision; d != nil && (len(all) == 0 || d.Time.After(all[len(all)-1].at)) {
+		all = append(all, decided{at: d.Time.Time, reason: d.Reason})
+	}
+	return all
+}

@@ -1,0 +1,112 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// promotedAtNoon is when the scalers of these tests were promoted. It is not in UTC, as a status that was read is not.
+var promotedAtNoon = time.Date(2026, 3, 29, 12, 0, 0, 0, time.FixedZone("CET", 3600))
+
+func after(d time.Duration) metav1.Time { return metav1.NewTime(promotedAtNoon.Add(d).UTC()) }
+
+// history has entries with ages after the promotion, newest first as in a status.
+func history(entries ...v1beta1.HistoryEntry) v1beta1.VerticalScalerStatus {
+	s := v1beta1.VerticalScalerStatus{History: entries}
+	if len(entries) > 0 {
+		s.Decision = &v1beta1.Decision{Time: entries[0].Time, Reason: decisionsOf(&s)[len(entries)-1].reason}
+	}
+	return s
+}
+
+func entry(at time.Duration, message string) v1beta1.HistoryEntry {
+	return v1beta1.HistoryEntry{Time: after(at), Message: message}
+}
+
+func TestHarmIsARevertOrAnAnsweredOOMKillWhileTheScalerIsVerified(t *testing.T) {
+	const (
+		lowered  = "ScaleDown: app cpu 500m->310m, memory 512Mi->256Mi; log memory 64Mi->48Mi"
+		killed   = "OOMKill: app memory 256Mi->480Mi"
+		restored = "Reverted: app cpu 310m->500m (2 of 2 changed pods restarted, 0 of 4 others)"
+		adopted  = "Adopted: app cpu 500m, memory 512Mi"
+	)
+	many := make([]v1beta1.HistoryEntry, 0, historyLength)
+	for i := range historyLength - 1 {
+		many = append(many, entry(time.Hour-time.Duration(i)*time.Minute, "LowerBound: app cpu 310m->500m"))
+	}
+	many = append(many, entry(30*time.Minute, killed))
+	withReverted := func(s v1beta1.VerticalScalerStatus, at ...time.Duration) v1beta1.VerticalScalerStatus {
+		for _, d := range at {
+			s.RevertedChanges = append(s.RevertedChanges, v1beta1.RevertedChange{ContainerName: "app", Resource: "cpu", Time: after(d)})
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		status v1beta1.VerticalScalerStatus
+		want   time.Duration // 0 for no harm
+	}{
+		"nothing has happened":               {v1beta1.VerticalScalerStatus{}, 0},
+		"a change that went well":            {history(entry(time.Hour, lowered)), 0},
+		"an OOM kill after a change":         {history(entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"the first of two OOM kills":         {history(entry(9*time.Hour, killed), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"a change after the OOM kill":        {history(entry(9*time.Hour, lowered), entry(3*time.Hour, killed), entry(time.Hour, lowered)), 3 * time.Hour},
+		"a revert":                           {withReverted(history(entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
+		"a revert that an OOM kill outranks": {withReverted(history(entry(2*time.Hour, killed), entry(time.Hour, lowered)), 2*time.Hour), 2 * time.Hour},
+		"a revert that is no longer listed":  {history(entry(5*time.Hour, lowered), entry(2*time.Hour, restored), entry(time.Hour, lowered)), 2 * time.Hour},
+		"a revert whose history is lost":     {withReverted(v1beta1.VerticalScalerStatus{}, 7*time.Hour, 2*time.Hour), 2 * time.Hour},
+		"an OOM kill without a history": {
+			v1beta1.VerticalScalerStatus{Decision: &v1beta1.Decision{Time: after(time.Hour), Reason: "OOMKill"}}, time.Hour,
+		},
+		"an OOM kill before any change":      {history(entry(time.Minute, killed)), 0},
+		"another one after it":               {history(entry(time.Hour, killed), entry(time.Minute, killed)), time.Hour},
+		"an OOM kill while nothing changed":  {history(entry(time.Hour, killed), entry(time.Minute, adopted)), 0},
+		"an OOM kill with a full history":    {history(many...), 30 * time.Minute},
+		"an OOM kill after an early change":  {history(entry(time.Hour, killed), entry(-30*24*time.Hour, lowered)), time.Hour},
+		"harm before the promotion":          {withReverted(history(entry(-time.Hour, killed), entry(-2*time.Hour, lowered)), -time.Minute), 0},
+		"harm at the time of the promotion":  {withReverted(history(entry(0, killed), entry(-2*time.Hour, lowered)), 0), 0},
+		"harm before it and after it":        {withReverted(v1beta1.VerticalScalerStatus{}, 5*time.Hour, -time.Hour), 5 * time.Hour},
+		"harm at the end of verification":    {history(entry(24*time.Hour, killed), entry(time.Hour, lowered)), 24 * time.Hour},
+		"harm after verification":            {withReverted(history(entry(25*time.Hour, killed), entry(time.Hour, lowered)), 30*time.Hour), 0},
+		"a reason that a later version adds": {history(entry(2*time.Hour, "OOMKillSoon: app"), entry(time.Hour, lowered)), 0},
+		"a message without a reason":         {history(entry(2*time.Hour, "OOMKill"), entry(time.Hour, "a user edited this")), 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, ok := Harm(&c.status, promotedAtNoon, 24*time.Hour)
+			if ok != (c.want != 0) || ok && !at.Equal(promotedAtNoon.Add(c.want)) {
+				t.Errorf("harm at %v, %v, want %v after the promotion", at, ok, c.want)
+			}
+		})
+	}
+}
+
+func TestADecisionThatWasDatedBackIsNoSecondOne(t *testing.T) {
+	s := history(entry(time.Hour, "OOMKill: app memory 256Mi->480Mi"))
+	s.Decision.Time = after(50 * time.Minute) // The clock was set back.
+	if at, ok := Harm(&s, promotedAtNoon, 24*time.Hour); ok {
+		t.Errorf("harm at %v, although nothing had been changed before", at)
+	}
+}
+
+func TestNoHarmWithoutAPromotion(t *testing.T) {
+	s := history(entry(3*time.Hour, "OOMKill: app memory 256Mi->480Mi"), entry(time.Hour, "ScaleDown: app memory 512Mi->256Mi"))
+	for _, c := range []struct {
+		status   *v1beta1.VerticalScalerStatus
+		promoted time.Time
+	}{{&s, time.Time{}}, {nil, promotedAtNoon}} {
+		if at, ok := Harm(c.status, c.promoted, 24*time.Hour); ok {
+			t.Errorf("harm at %v", at)
+		}
+	}
+	before := fmt.Sprint(s)
+	if Harm(&s, promotedAtNoon, 24*time.Hour); fmt.Sprint(s) != before {
+		t.Error("the status was modified")
+	}
+}

@@ -1,0 +1,505 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+const day = 24 * time.Hour
+
+var promotionNow = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
+
+func ago(d time.Duration) time.Time { return promotionNow.Add(-d).Truncate(time.Second) }
+
+// defaults is spec.rollout as the API server fills it in.
+func defaults() Rollout { return RolloutOf(v1beta1.PolicyRollout{}) }
+
+// scalersOf are scalers with the names 0, 1, 2, ... of a namespace.
+func scalersOf(namespace string, n int, edit func(i int, c *Candidate)) []Candidate {
+	all := make([]Candidate, n)
+	for i := range all {
+		all[i].Key = types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("app-%d", i)}
+		edit(i, &all[i])
+	}
+	return all
+}
+
+func ready(_ int, c *Candidate) { c.Ready = true }
+
+// promotedAgo are promoted scalers, the first of which did harm after an hour.
+func promotedAgo(d time.Duration, harmed int) func(int, *Candidate) {
+	return func(i int, c *Candidate) {
+		c.Ready, c.Promoted = true, ago(d)
+		if i < harmed {
+			c.Harmed = c.Promoted.Add(time.Hour)
+		}
+	}
+}
+
+func TestARolloutHasTheDefaultsOfTheAPI(t *testing.T) {
+	want := Rollout{MaxConcurrentPercent: 5, MaxHarmedPercent: 1, Verification: day}
+	if got := RolloutOf(v1beta1.PolicyRollout{}); got != want {
+		t.Errorf("unset fields: %+v, want %+v", got, want)
+	}
+	got := RolloutOf(v1beta1.PolicyRollout{
+		MaxConcurrentPercent: new(int32(20)), MaxHarmedPercent: new(int32(0)), VerificationSeconds: new(int32(60)),
+		ResumeTime: &metav1.Time{Time: promotionNow},
+	})
+	if want := (Rollout{MaxConcurrentPercent: 20, Verification: time.Minute, Resumed: promotionNow}); got != want {
+		t.Errorf("set fields: %+v, want %+v", got, want)
+	}
+}
+
+func TestFewScalersAreVerifiedAtTheSameTime(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		percent, all         int
+		verified, want       int // of all, and how many are promoted now
+		harmed, wantVerified int
+	}{
+		{name: "a lone scaler", percent: 5, all: 1, want: 1},
+		{name: "a small fleet, one at a time", percent: 5, all: 20, want: 1},
+		{name: "one that is being verified", percent: 5, all: 20, verified: 1, want: 0, wantVerified: 1},
+		{name: "a part of a scaler is rounded up", percent: 5, all: 21, want: 2},
+		{name: "a large fleet", percent: 5, all: 1000, verified: 47, want: 3, wantVerified: 47},
+		{name: "harmed ones keep their places", percent: 5, all: 1000, verified: 47, harmed: 2, want: 3, wantVerified: 47},
+		{name: "the limit was lowered", percent: 1, all: 1000, verified: 47, want: 0, wantVerified: 47},
+		{name: "all at once", percent: 100, all: 300, want: 300},
+		{name: "a percentage that the schema refuses", percent: 0, all: 300, want: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := defaults()
+			r.MaxConcurrentPercent = c.percent
+			all := slices.Concat(scalersOf("shop", c.verified, promotedAgo(2*time.Hour, c.harmed)), scalersOf("pay", c.all-c.verified, ready))
+			p := Promote(r, all, promotionNow)
+			if len(p.Promote) != c.want || p.Verifying != c.wantVerified || p.Harmed != c.harmed {
+				t.Errorf("%d are promoted, %d verified, %d harmed; want %d, %d and %d", len(p.Promote), p.Verifying, p.Harmed, c.want, c.wantVerified, c.harmed)
+			}
+		})
+	}
+}
+
+func TestAPlaceGetsFreeWhenAVerificationEnds(t *testing.T) {
+	all := scalersOf("shop", 3, ready)
+	all[0].Promoted = ago(day - time.Minute)
+	p := Promote(defaults(), all, promotionNow)
+	if len(p.Promote) != 0 || p.LookAgain <= 0 {
+		t.Fatalf("%v are promoted while one is being verified, the next look is after %v", p.Promote, p.LookAgain)
+	}
+	if early := Promote(defaults(), all, promotionNow.Add(p.LookAgain-1)); len(early.Promote) != 0 {
+		t.Errorf("%v are promoted too early", early.Promote)
+	}
+	if late := Promote(defaults(), all, promotionNow.Add(p.LookAgain)); len(late.Promote) != 1 || late.Verifying != 0 || late.LookAgain != 0 {
+		t.Errorf("after the verification: %+v", late)
+	}
+}
+
+func TestAScalerThatWasPromotedByAFastClockKeepsItsPlace(t *testing.T) {
+	all := scalersOf("shop", 3, ready)
+	all[0].Promoted = ago(-40 * day)
+	if p := Promote(defaults(), all, promotionNow); len(p.Promote) != 0 || p.Verifying != 1 || p.LookAgain <= 40*day {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	all := slices.Concat(
+		scalersOf("huge", 900, ready),
+		scalersOf("busy", 30, func(i int, c *Candidate) {
+			if c.Ready = true; i < 4 {
+				c.Promoted = ago(time.Hour)
+			}
+		}),
+		scalersOf("small", 2, ready), scalersOf("tiny", 1, ready), scalersOf("blocked", 50, func(_ int, c *Candidate) { c.Ready, c.Blocked = true, true }),
+		scalersOf("young", 17, func(int, *Candidate) {}),
+	)
+	r := defaults()
+	r.MaxConcurrentPercent = 2 // 20 places, 16 of them free
+	got := map[string]int{}
+	for _, key := range Promote(r, all, promotionNow).Promote {
+		got[key.Namespace]++
+	}
+	if diff := cmp.Diff(map[string]int{"huge": 9, "busy": 4, "small": 2, "tiny": 1}, got); diff != "" {
+		t.Errorf("promoted by namespace (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheOrderIsTheSameForever(t *testing.T) {
+	// A new version must not begin again elsewhere.
+	var all []Candidate
+	for _, namespace := range []string{"shop", "pay", "web"} {
+		all = append(all, scalersOf(namespace, 4, ready)...)
+	}
+	r := defaults()
+	r.MaxConcurrentPercent = 50
+	var got []string
+	for _, key := range Promote(r, all, promotionNow).Promote {
+		got = append(got, key.String())
+	}
+	want := "pay/app-3 shop/app-0 web/app-1 shop/app-1 web/app-0 pay/app-1"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("promoted %s, want %s", s, want)
+	}
+}
+
+func TestAPromotionSaysWhyNoMoreArePromoted(t *testing.T) {
+	blocked := func(_ int, c *Candidate) { c.Ready, c.Blocked = true, true }
+	collecting := func(int, *Candidate) {}
+	for _, c := range []struct {
+		name, reason, message string
+		all                   []Candidate
+	}{
+		{"no scaler", v1beta1.ReasonNoDeployments, "The policy has no scalers to promote", nil},
+		{"new scalers", v1beta1.ReasonCollectingEvidence, "0 of 9 scalers are promoted; 9 collect evidence", scalersOf("a", 9, collecting)},
+		{
+			"a place that gets free", v1beta1.ReasonPromotionInProgress,
+			"0 of 40 scalers are promoted; 40 wait for their turn, because at most 2 are verified at the same time",
+			scalersOf("a", 40, ready),
+		},
+		{
+			"a promotion in progress", v1beta1.ReasonPromotionInProgress,
+			"9 of 103 scalers are promoted; 6 are being verified; 80 wait for their turn, because at most 6 are verified at the same time; " +
+				"4 wait because they are frozen, paused or suspended; 10 collect evidence",
+			slices.Concat(scalersOf("a", 6, promotedAgo(time.Hour, 0)), scalersOf("b", 3, promotedAgo(9*day, 1)), scalersOf("c", 80, ready),
+				scalersOf("d", 4, blocked), scalersOf("e", 10, collecting)),
+		},
+		{
+			"the others collect evidence, one is being verified", v1beta1.ReasonPromotionInProgress, "1 of 10 scalers are promoted; 1 are being verified; 9 collect evidence",
+			slices.Concat(scalersOf("a", 1, promotedAgo(time.Hour, 0)), scalersOf("b", 9, collecting)),
+		},
+		{
+			"the last ones are paused", v1beta1.ReasonPromotionInProgress, "9 of 10 scalers are promoted; 1 wait because they are frozen, paused or suspended",
+			slices.Concat(scalersOf("a", 9, promotedAgo(3*day, 0)), scalersOf("b", 1, blocked)),
+		},
+		{
+			"the others collect evidence", v1beta1.ReasonCollectingEvidence, "9 of 10 scalers are promoted; 1 collect evidence",
+			slices.Concat(scalersOf("a", 9, promotedAgo(3*day, 0)), scalersOf("b", 1, collecting)),
+		},
+		{"all promoted", v1beta1.ReasonAllPromoted, "9 of 9 scalers are promoted", scalersOf("a", 9, promotedAgo(3*day, 0))},
+		{"all promoted, some just now", v1beta1.ReasonAllPromoted, "9 of 9 scalers are promoted; 9 are being verified", scalersOf("a", 9, promotedAgo(time.Hour, 0))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := Promote(defaults(), c.all, promotionNow)
+			if p.Reason != c.reason || p.Message != c.message {
+				t.Errorf("%s: %s\nwant %s: %s", p.Reason, p.Message, c.reason, c.message)
+			}
+			if again := Promote(defaults(), c.all, promotionNow.Add(p.LookAgain/2)); again.Message != p.Message {
+				t.Errorf("a while later: %s", again.Message)
+			}
+		})
+	}
+}
+
+func TestPromotionHaltsAtTheStatedRate(t *testing.T) {
+	week := []struct{ promoted, harmed int }{{100, 3}} // the days before, the last one first
+	at := func(days ...struct{ promoted, harmed int }) (all []Candidate) {
+		for i, d := range days {
+			all = append(all, scalersOf(fmt.Sprintf("day-%d", i), d.promoted, promotedAgo(time.Duration(i)*day+2*time.Hour, d.harmed))...)
+		}
+		return append(all, scalersOf("waiting", 500, ready)...)
+	}
+	type days = []struct{ promoted, harmed int }
+	for _, c := range []struct {
+		name   string
+		days   days
+		edit   func(*Rollout)
+		halted bool
+	}{
+		{name: "three of a hundred", days: week, halted: true},
+		{name: "two are too few to tell", days: days{{2, 2}}},
+		{name: "three of three", days: days{{3, 3}}, halted: true},
+		{name: "exactly the rate", days: days{{300, 3}}},
+		{name: "just above it", days: days{{299, 3}}, halted: true},
+		{name: "spread over days", days: days{{60, 1}, {60, 1}, {60, 0}, {60, 1}}, halted: true},
+		{name: "spread over more than a week", days: days{{20, 1}, {20, 0}, {20, 0}, {20, 1}, {20, 0}, {20, 0}, {20, 0}, {20, 1}}},
+		{name: "promotions before that week do not count", days: days{0: {100, 3}, 8: {5000, 0}}, halted: true},
+		{name: "promotions after the harm do not count", days: days{0: {5000, 0}, 1: {100, 3}}, halted: true},
+		{name: "long ago, and never resumed", days: days{30: {100, 3}}, halted: true},
+		{name: "a long time ago, below the rate", days: days{30: {100, 2}, 20: {100, 2}, 10: {100, 2}}},
+		{name: "resumed after it", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Minute) }},
+		{name: "resumed at the same time", days: week, edit: func(r *Rollout) { r.Resumed = ago(time.Hour) }},
+		{name: "resumed before it", days: week, edit: func(r *Rollout) { r.Resumed = ago(61 * time.Minute) }, halted: true},
+		{name: "resumed between", days: days{{100, 2}, {100, 2}}, edit: func(r *Rollout) { r.Resumed = ago(10 * time.Hour) }},
+		{name: "resumed, and too many again", days: days{{100, 3}, {100, 2}}, edit: func(r *Rollout) { r.Resumed = ago(10 * time.Hour) }, halted: true},
+		{name: "resumed in the future", days: week, edit: func(r *Rollout) { r.Resumed = ago(-day) }},
+		{name: "a higher rate is allowed", days: week, edit: func(r *Rollout) { r.MaxHarmedPercent = 3 }},
+		{name: "none may do harm", days: days{{5000, 3}}, edit: func(r *Rollout) { r.MaxHarmedPercent = 0 }, halted: true},
+		{name: "all may do harm", days: days{{50, 50}}, edit: func(r *Rollout) { r.MaxHarmedPercent = 100 }},
+		{name: "harm after a short verification", days: week, edit: func(r *Rollout) { r.Verification = time.Minute }},
+		{name: "harm at the end of a verification", days: week, edit: func(r *Rollout) { r.Verification = time.Hour }, halted: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := defaults()
+			if c.edit != nil {
+				c.edit(&r)
+			}
+			p := Promote(r, at(c.days...), promotionNow)
+			if p.Halted != c.halted || (p.Reason == v1beta1.ReasonPromotionHalted) != c.halted || p.HaltedSince.IsZero() == c.halted {
+				t.Errorf("halted: %v, since %v, with the reason %s: %s", p.Halted, p.HaltedSince, p.Reason, p.Message)
+			}
+			if c.halted && len(p.Promote) > 0 {
+				t.Errorf("%d are promoted", len(p.Promote))
+			}
+		})
+	}
+}
+
+func TestAScalerThatIsPromotedAtTheTimeOfTheHarmCounts(t *testing.T) {
+	all := slices.Concat(scalersOf("shop", 299, promotedAgo(2*time.Hour, 3)), scalersOf("pay", 1, promotedAgo(time.Hour, 0)))
+	if p := Promote(defaults(), all, promotionNow); p.Halted {
+		t.Errorf("3 of 300 are too many: %s", p.Message)
+	}
+	all[299].Promoted = ago(time.Hour - time.Second)
+	if p := Promote(defaults(), all, promotionNow); !p.Halted {
+		t.Errorf("3 of 299 are not too many: %s", p.Message)
+	}
+}
+
+func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
+	all := slices.Concat(
+		scalersOf("shop", 200, promotedAgo(5*time.Hour, 0)),
+		scalersOf("pay", 300, ready),
+	)
+	for i := range 4 { // The last two did harm in the same second.
+		all[10*i].Harmed = all[10*i].Promoted.Add(time.Duration(min(i, 2)+1) * time.Hour)
+	}
+	p := Promote(defaults(), all, promotionNow)
+	want := "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z reverted a change or answered an OOM kill, and at most 1 % may: " +
+		"check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"
+	if p.Message != want || !p.HaltedSince.Equal(ago(2*time.Hour)) {
+		t.Errorf("since %v: %s\nwant: %s", p.HaltedSince, p.Message, want)
+	}
+	all[50].Harmed = ago(time.Minute)
+	later := Promote(defaults(), all, promotionNow.Add(40*day))
+	if later.Message != want || later.HaltedSince != p.HaltedSince {
+		t.Errorf("after more harm, and 40 days later: %s", later.Message)
+	}
+	examples := []types.NamespacedName{all[50].Key, all[20].Key, all[30].Key}
+	if diff := cmp.Diff(examples, later.HarmedExamples); diff != "" || later.Harmed != 5 {
+		t.Errorf("%d did harm; the last ones (-want +got):\n%s", later.Harmed, diff)
+	}
+	if left := Promote(defaults(), slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return !c.Harmed.IsZero() }), promotionNow); left.Halted {
+		t.Errorf("the harm of deleted scalers counts: %s", left.Message)
+	}
+}
+
+func TestOnlyHarmOfAVerificationCounts(t *testing.T) {
+	all := scalersOf("shop", 50, ready)
+	for i := range all {
+		switch c := &all[i]; {
+		case i < 10: // It was not promoted, or is not any longer.
+			c.Harmed = ago(time.Hour)
+		case i < 20: // It did harm before its promotion.
+			c.Promoted, c.Harmed = ago(time.Hour), ago(2*time.Hour)
+		case i < 30: // It did harm later.
+			c.Promoted, c.Harmed = ago(3*day), ago(day)
+		case i < 32:
+			c.Promoted, c.Harmed = ago(time.Hour), ago(time.Hour)
+		}
+	}
+	if p := Promote(defaults(), all, promotionNow); p.Halted || p.Harmed != 2 {
+		t.Errorf("%d did harm: %s", p.Harmed, p.Message)
+	}
+	all[32].Promoted, all[32].Harmed = ago(time.Hour), ago(time.Hour)
+	if p := Promote(defaults(), all, promotionNow); !p.Halted {
+		t.Errorf("not halted: %s", p.Message)
+	}
+}
+
+// FuzzPromote checks what Promote promises, in random fleets.
+func FuzzPromote(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		r, all := randomFleet(random)
+		p := Promote(r, all, promotionNow)
+		checkCounts(t, r, all, p)
+		checkPlaces(t, r, all, p)
+		checkHalt(t, r, all, p)
+
+		shuffled := slices.Clone(all)
+		random.Shuffle(len(all), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		before := slices.Clone(shuffled)
+		if diff := cmp.Diff(p, Promote(r, shuffled, promotionNow)); diff != "" {
+			t.Errorf("the order of the scalers matters (-before +after):\n%s", diff)
+		}
+		if !slices.Equal(before, shuffled) {
+			t.Error("the scalers were modified")
+		}
+	})
+}
+
+// randomFleet is a fleet with uneven namespaces, skewed clocks and equal times.
+func randomFleet(random *rand.Rand) (Rollout, []Candidate) {
+	r := Rollout{
+		MaxConcurrentPercent: 1 + random.IntN(100), MaxHarmedPercent: random.IntN(6),
+		Verification: time.Duration(1+random.IntN(9*24)) * time.Hour, // up to more than a week, which the schema refuses
+	}
+	if random.IntN(2) == 0 {
+		r.Resumed = ago(time.Duration(random.IntN(20*24)) * time.Hour)
+	}
+	readiness, promoted, harm := random.IntN(100), random.IntN(100), random.IntN(2)*random.IntN(20)
+	unit := []time.Duration{time.Second, time.Hour, 12 * time.Hour}[random.IntN(3)] // so that times are equal
+	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))).Truncate(unit) }
+	all := make([]Candidate, random.IntN(120))
+	for i := range all {
+		c := &all[i]
+		c.Key = types.NamespacedName{Namespace: fmt.Sprintf("n%d", random.IntN(1+random.IntN(9))), Name: fmt.Sprintf("app-%d", i)}
+		c.Ready, c.Blocked = random.IntN(100) < readiness, random.IntN(5) == 0
+		if random.IntN(100) < promoted {
+			c.Promoted = ago(upTo(20*day) - 12*time.Hour)
+		}
+		if random.IntN(100) < harm {
+			c.Harmed = ago(upTo(20*day) - 12*time.Hour)
+			if !c.Promoted.IsZero() && random.IntN(10) > 0 {
+				c.Harmed = c.Promoted.Add(upTo(9 * day))
+			}
+		}
+	}
+	return r, all
+}
+
+func checkCounts(t *testing.T, r Rollout, all []Candidate, p Promotion) {
+	t.Helper()
+	if p.Collecting+p.Waiting+p.Promoted != len(all) || p.Verifying > p.Promoted || p.Harmed > p.Promoted || len(p.HarmedExamples) != min(p.Harmed, 3) {
+		t.Errorf("%d scalers do not add up: %+v", len(all), p)
+	}
+	if p.Reason == "" || p.Message == "" || (p.LookAgain > 0) != (p.Verifying > 0) {
+		t.Errorf("reason %q, message %q, look again after %v while %d are being verified", p.Reason, p.Message, p.LookAgain, p.Verifying)
+	}
+	if p.LookAgain > 0 {
+		if early := Promote(r, all, promotionNow.Add(p.LookAgain-1)); !cmp.Equal(early.Promote, p.Promote) || early.Message != p.Message {
+			t.Errorf("something changes before the next look: %s, then %s", p.Message, early.Message)
+		}
+		if late := Promote(r, all, promotionNow.Add(p.LookAgain)); late.Verifying >= p.Verifying {
+			t.Errorf("no verification ends with the next look: %d, then %d", p.Verifying, late.Verifying)
+		}
+	}
+}
+
+// checkPlaces checks who is promoted: never more than the limit, as many as possible, and by turns.
+func checkPlaces(t *testing.T, r Rollout, all []Candidate, p Promotion) {
+	t.Helper()
+	limit := max(1, (len(all)*r.MaxConcurrentPercent+99)/100)
+	verified, open := map[string]int{}, map[string]int{} // by namespace
+	byKey := map[types.NamespacedName]Candidate{}
+	eligible := 0
+	for _, c := range all {
+		byKey[c.Key] = c
+		switch {
+		case !c.Promoted.IsZero() && promotionNow.Sub(c.Promoted) < r.Verification:
+			verified[c.Key.Namespace]++
+		case c.Promoted.IsZero() && c.Ready && !c.Blocked:
+			open[c.Key.Namespace]++
+			eligible++
+		}
+	}
+	if want := min(eligible, max(0, limit-p.Verifying)); len(p.Promote) != want && !p.Halted {
+		t.Errorf("%d are promoted and %d verified of at most %d, and %d could be promoted", len(p.Promote), p.Verifying, limit, eligible)
+	}
+	for _, key := range p.Promote {
+		c, known := byKey[key]
+		delete(byKey, key)
+		if !known || !c.Ready || c.Blocked || !c.Promoted.IsZero() || p.Halted {
+			t.Errorf("%v is promoted (halted: %v): %+v", key, p.Halted, c)
+		}
+		for other, n := range open {
+			if n > 0 && verified[other] < verified[key.Namespace] {
+				t.Errorf("%v is promoted before one of %s, which has %d and not %d verified ones", key, other, verified[other], verified[key.Namespace])
+			}
+		}
+		verified[key.Namespace]++
+		open[key.Namespace]--
+	}
+}
+
+// checkHalt compares with the rule as it is documented, word by word, and checks that a halt lasts.
+func checkHalt(t *testing.T, r Rollout, all []Candidate, p Promotion) {
+	t.Helper()
+	var since time.Time
+	counts := func(c Candidate) bool {
+		return !c.Promoted.IsZero() && c.Harmed.After(r.Resumed) && !c.Harmed.Before(c.Promoted) && c.Harmed.Sub(c.Promoted) <= r.Verification
+	}
+	for _, at := range all {
+		if !counts(at) {
+			continue
+		}
+		h, n := 0, 0
+		for _, c := range all {
+			if c.Promoted.IsZero() || c.Promoted.After(at.Harmed) || at.Harmed.Sub(c.Promoted) > max(7*day, r.Verification) {
+				continue
+			}
+			n++
+			if counts(c) && !c.Harmed.After(at.Harmed) {
+				h++
+			}
+		}
+		if h >= 3 && h*100 > n*r.MaxHarmedPercent && (since.IsZero() || at.Harmed.Before(since)) {
+			since = at.Harmed
+		}
+	}
+	if p.Halted == since.IsZero() || !p.HaltedSince.Equal(since) {
+		t.Errorf("halted: %v, since %v, want since %v", p.Halted, p.HaltedSince, since)
+	}
+	if !p.Halted {
+		return
+	}
+	if later := Promote(r, all, promotionNow.Add(365*day)); later.HaltedSince != p.HaltedSince || later.Message != p.Message {
+		t.Errorf("a halt does not last: %+v", later)
+	}
+	for _, c := range all {
+		if c.Harmed.After(r.Resumed) {
+			r.Resumed = c.Harmed
+		}
+	}
+	if p := Promote(r, all, promotionNow); p.Halted {
+		t.Errorf("still halted after resuming: %+v", p)
+	}
+}
+
+// hugeFleet has 50,000 scalers, a third of which were promoted within a month. Of these, 1 in 1,000 did harm, which
+// does not halt promotion.
+func hugeFleet() []Candidate {
+	random := rand.New(rand.NewPCG(5, 6))
+	all := make([]Candidate, 50_000)
+	for i := range all {
+		c := &all[i]
+		c.Key = types.NamespacedName{Namespace: fmt.Sprintf("namespace-%d", random.IntN(5000)), Name: fmt.Sprintf("deployment-%d", i)}
+		if c.Ready = true; i%3 == 0 {
+			c.Promoted = ago(time.Duration(24+random.IntN(30*24)) * time.Hour)
+			if i%(3*1000) == 0 {
+				c.Harmed = c.Promoted.Add(time.Hour)
+			}
+		}
+	}
+	return all
+}
+
+func TestAHugeFleetIsPromoted(t *testing.T) {
+	if p := Promote(defaults(), hugeFleet(), promotionNow); len(p.Promote) != 2500 || p.Harmed != 17 {
+		t.Errorf("%d are promoted, %d did harm: %s", len(p.Promote), p.Harmed, p.Message)
+	}
+}
+
+func BenchmarkPromoteHugeFleet(b *testing.B) {
+	all := hugeFleet()
+	b.ReportAllocs()
+	for b.Loop() {
+		Promote(defaults(), all, promotionNow)
+	}
+}
