@@ -86,6 +86,9 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	}
 	source = world.source(source)
 	scope := app.Scope{Namespaces: namespaces}
+	if err := findPolicyRights(restConfig, &scope); err != nil {
+		return nil, err
+	}
 	mgr, err := app.NewManager(restConfig, c, scope)
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
