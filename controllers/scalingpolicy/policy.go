@@ -103,6 +103,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 		if apierrors.IsNotFound(err) {
 			r.written.Forget(key)
 			r.conflict.Forget(key)
+			r.Metrics.Forget(measured(key))
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading the policy: %w", err)

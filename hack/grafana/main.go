@@ -98,6 +98,15 @@ func fleet() *dashboard.DashboardBuilder {
 		WithPanel(stacked("Changes in 10 minutes", "Changes of pods and pod templates.", unitNumber, query(`sum by (action) (increase(verticalscaler_changes_total{`+chosen+`}[10m]))`, "{{action}}"))).
 		WithPanel(stacked("Reverts in an hour", "Changes that were undone: by the operator (Regression) or by another writer.", unitNumber, query(`sum by (cause) (increase(verticalscaler_reverts_total{`+chosen+`}[1h]))`, "{{cause}}"))).
 		WithPanel(stacked("OOM kills in an hour", "With less memory than the original pod template gives (lowered), or not (original).", unitNumber, query(`sum by (memory) (increase(verticalscaler_oom_kills_total{`+chosen+`}[1h]))`, "{{memory}}"))).
+		WithRow(dashboard.NewRowBuilder("Policies")).
+		WithPanel(stacked("Deployments of policies", "Deployments that the selectors of all policies match: with a scaler of the policy, or skipped. One that two policies match counts for both.", unitNumber,
+			query(`sum by (state) (verticalscaler_policy_deployments{`+own+`})`, "{{state}}"))).
+		WithPanel(lines("Promotion", "Scalers of all policies. Those that are promoted include those that are being verified, and those that did harm.", unitNumber,
+			query(`sum by (stage) (verticalscaler_policy_scalers{`+own+`})`, "{{stage}}"))).
+		WithPanel(lines("Promoted, by policy", "Promoted scalers: the ten policies with most.", unitNumber,
+			query(`topk(10, sum by (policy_namespace, policy) (verticalscaler_policy_scalers{`+own+`, stage="promoted"}))`, "{{policy_namespace}} {{policy}}"))).
+		WithPanel(lines("Halted promotions", "Policies of which the promotion has halted because too many scalers did harm.", unitNumber,
+			query(`sum(verticalscaler_policy_promotion_halted{`+own+`})`, "policies"))).
 		WithRow(dashboard.NewRowBuilder("Operator")).
 		WithPanel(lines("Waiting for the budget", "Scalers whose next change waits for the budget.", unitNumber, query(`max(verticalscaler_budget_waiting{`+own+`})`, "scalers"))).
 		WithPanel(stacked("Reconciles in 10 minutes", "Reconciles of all controllers, by result.", unitNumber, query(`sum by (result) (increase(controller_runtime_reconcile_total{`+own+`}[10m]))`, "{{result}}"))).

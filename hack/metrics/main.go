@@ -54,6 +54,14 @@ const aboutScalers = `## About scalers
 
 `
 
+const aboutPolicies = `
+## About policies
+
+At most %d series for each [policy](policies.md), whatever ` + "`metrics.scalers`" + ` is. Only the leading replica has them, because it
+serves all policies. They end when the policy is deleted. ` + "`policy_namespace`" + ` is empty for a ClusterScalingPolicy.
+
+`
+
 const example = `
 What pods request too much, and what the operator has saved, in cores:
 
@@ -65,17 +73,19 @@ sum(verticalscaler_saved{resource="cpu"})
 
 func write(out io.Writer) {
 	fmt.Fprint(out, intro, "## About the operator\n\n")
-	table(out, false)
+	table(out, func(m metrics.Metric) bool { return !m.AboutScalers && !m.AboutPolicies })
 	fmt.Fprint(out, "\n")
 	fmt.Fprintf(out, aboutScalers, metrics.SeriesPerScaler, metrics.SeriesPerContainer, metrics.SeriesPerScaler)
-	table(out, true)
+	table(out, func(m metrics.Metric) bool { return m.AboutScalers })
 	fmt.Fprint(out, example)
+	fmt.Fprintf(out, aboutPolicies, metrics.SeriesPerPolicy)
+	table(out, func(m metrics.Metric) bool { return m.AboutPolicies })
 }
 
-func table(out io.Writer, aboutScalers bool) {
+func table(out io.Writer, isListed func(metrics.Metric) bool) {
 	fmt.Fprint(out, "| Metric | Type | Labels | Stability | Meaning |\n|---|---|---|---|---|\n")
 	for _, m := range metrics.All() {
-		if m.AboutScalers != aboutScalers {
+		if !isListed(m) {
 			continue
 		}
 		var labels []string

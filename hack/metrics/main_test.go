@@ -48,7 +48,7 @@ func TestEachMetricIsListed(t *testing.T) {
 	}
 }
 
-// Dashboards and alerts ask only for metrics that exist, and each metric about scalers is on a
+// Dashboards and alerts ask only for metrics that exist, and each metric about scalers and policies is on a
 // dashboard.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..")
@@ -68,7 +68,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 		}
 	}
 	for _, m := range metrics.All() {
-		if m.AboutScalers && !asked[m.Name] {
+		if (m.AboutScalers || m.AboutPolicies) && !asked[m.Name] {
 			t.Errorf("%s is on no dashboard", m.Name)
 		}
 		delete(asked, m.Name)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics has what the operator tells Prometheus: metrics with a stability level, and
-// the series about scalers (Scalers). docs/metrics.md is generated from it.
+// the series about scalers (Scalers) and policies (Policies). docs/metrics.md is generated from it.
 package metrics
 
 import (
@@ -43,6 +43,8 @@ type Metric struct {
 	Stability Stability
 	// AboutScalers says that the configuration key metrics.scalers decides about its series.
 	AboutScalers bool
+	// AboutPolicies says that there are series for each policy.
+	AboutPolicies bool
 }
 
 // fullHelp is the help as it is served. It starts with the stability level, as in Kubernetes.
@@ -52,7 +54,7 @@ var known []Metric
 
 // All are the metrics of the packages that are linked in, by name.
 func All() []Metric {
-	all := append(slices.Clone(known), aboutScalers...)
+	all := slices.Concat(known, aboutScalers, aboutPolicies)
 	slices.SortFunc(all, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

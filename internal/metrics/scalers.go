@@ -129,7 +129,7 @@ func ofScaler(name string, kind Kind, help string, labels ...string) Metric {
 
 var descs = func() map[string]*prometheus.Desc {
 	out := map[string]*prometheus.Desc{}
-	for _, m := range aboutScalers {
+	for _, m := range slices.Concat(aboutScalers, aboutPolicies) {
 		out[m.Name] = prometheus.NewDesc(m.Name, m.fullHelp(), m.Labels, nil)
 	}
 	return out
@@ -225,8 +225,8 @@ func (s *Scalers) Start(ctx context.Context) error {
 
 // Describe implements prometheus.Collector.
 func (s *Scalers) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range descs {
-		out <- d
+	for _, m := range aboutScalers {
+		out <- descs[m.Name]
 	}
 }
 

@@ -11,19 +11,26 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/test/prometheus/internal/live"
 )
 
 // A real Prometheus scrapes the operator, while it sizes a Deployment beside a scaler whose Deployment
-// does not exist. No panel of a dashboard is empty, and the values are those of the status.
+// does not exist, and a policy that has nothing to do. No panel of a dashboard is empty, and the values are those of the status.
 func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	w := newFixture(t)
 	w.config.Metrics.BindAddress, w.config.Metrics.Secure = testkit.FreeAddress(t), false
 	w.config.Prometheus.Address = newWay(t, w.namespace, nil).URL // days of usage, for a recommendation
 	w.scale()
 	create(t, testkit.Scaler(w.namespace, "typo", "wbe"))
+	create(t, &v1beta1.ScalingPolicy{ // A user sizes its only Deployment.
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "all"},
+		Spec:       v1beta1.ScalingPolicySpec{PolicyRules: v1beta1.PolicyRules{Priority: 1}},
+	})
 	operator := w.start()
 	w.recommends(0)
 	prometheus := live.Start(t, w.config.Metrics.BindAddress, w.namespace)
@@ -36,9 +43,10 @@ func TestDashboardsHaveNoEmptyPanel(t *testing.T) {
 	of := fmt.Sprintf(`target_namespace=%q`, w.namespace)
 	cores := func() string { return fmt.Sprint(float64(w.recommends(0).Target.CPU.MilliValue()) / 1000) }
 	for query, want := range map[string]func() string{
-		`sum(verticalscaler_status{` + of + `})`:                                                                 func() string { return "2" },
-		`sum(verticalscaler_status{` + of + `, reason="WaitingForDeployment"})`:                                  func() string { return "1" },
-		`sum(verticalscaler_container_target{` + of + `, scaler="web", target_container="app", resource="cpu"})`: cores,
+		`sum(verticalscaler_status{` + of + `})`:                                                                          func() string { return "2" },
+		`sum(verticalscaler_status{` + of + `, reason="WaitingForDeployment"})`:                                           func() string { return "1" },
+		fmt.Sprintf(`verticalscaler_policy_deployments{policy_namespace=%q, policy="all", state="skipped"}`, w.namespace): func() string { return "1" },
+		`sum(verticalscaler_container_target{` + of + `, scaler="web", target_container="app", resource="cpu"})`:          cores,
 	} {
 		testkit.Eventually(t, soon, func() string {
 			got, err := prometheus.Query(query)

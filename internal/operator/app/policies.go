@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/shards"
@@ -110,6 +111,7 @@ func addPolicies(
 		Fleet:         deployments,
 		Freeze:        frozen,
 		Recorder:      mgr.GetEventRecorder(scalingpolicy.Name),
+		Metrics:       &metrics.Policies{},
 		Clock:         clock.RealClock{},
 		ResyncPeriod:  c.ResyncPeriod.Duration,
 		Workers:       c.Workers.VerticalScalers,
@@ -120,6 +122,9 @@ func addPolicies(
 	}
 	if err := policies.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controllers of policies: %w", err)
+	}
+	if err := mgr.Add(policies.Metrics); err != nil {
+		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	if rights.Missing() != "" {
 		return nil // It need not know the Deployments.

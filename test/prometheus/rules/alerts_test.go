@@ -142,6 +142,22 @@ func TestAlerts(t *testing.T) {
 		},
 		{"a policy is missing", []map[string]string{series("verticalscaler_admission_policy_missing", "1x240", `policy="operator-pods"`)}, map[string][]string{"20m": nil, "40m": {"VerticalScalerPoliciesMissing"}}},
 		{
+			"the promotion of one of two policies halts, and continues",
+			[]map[string]string{
+				series("verticalscaler_policy_promotion_halted", "0x10 1x40 0x240", `kind="ClusterScalingPolicy"`, `policy_namespace=""`, `policy="fleet"`),
+				series("verticalscaler_policy_promotion_halted", "0x240", `kind="ScalingPolicy"`, `policy_namespace="shop"`, `policy="fleet"`),
+			},
+			map[string][]string{"10m": nil, "12m": nil, "20m": {"VerticalScalerPromotionHalted"}, "55m": nil},
+		},
+		{
+			"the leader changes while a promotion is halted",
+			[]map[string]string{
+				series("verticalscaler_policy_promotion_halted", "1x20", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-0"`),
+				series("verticalscaler_policy_promotion_halted", "_x21 1x240", `kind="ClusterScalingPolicy"`, `policy="fleet"`, `pod="operator-1"`),
+			},
+			map[string][]string{"20m": {"VerticalScalerPromotionHalted"}, "23m": {"VerticalScalerPromotionHalted"}, "1h": {"VerticalScalerPromotionHalted"}},
+		},
+		{
 			"OOM-killed after lowering, and forgiven after an hour",
 			[]map[string]string{
 				of("web", "verticalscaler_oom_kills_total", "0x10 1x240", `memory="lowered"`), of("cart", "verticalscaler_oom_kills_total", "0x10 9x240", `memory="original"`),

@@ -63,6 +63,17 @@ func sizes(cpu int64) *metrics.Sizes {
 	}
 }
 
+// policies are one that has halted, one that promotes nothing, and one without Deployments.
+func policies() *metrics.Policies {
+	p := &metrics.Policies{}
+	p.Record(metrics.Policy{Kind: "ClusterScalingPolicy", Name: "fleet"}, metrics.PolicyState{
+		Scaled: 380, Skipped: 21, Stages: &metrics.Stages{Collecting: 200, Waiting: 100, Verifying: 10, Promoted: 80, Harmed: 4, Halted: true},
+	})
+	p.Record(metrics.Policy{Kind: "ScalingPolicy", Namespace: "team-1", Name: "fleet"}, metrics.PolicyState{Scaled: 7})
+	p.Record(metrics.Policy{Kind: "ScalingPolicy", Namespace: "team-2", Name: "typo"}, metrics.PolicyState{Stages: &metrics.Stages{}})
+	return p
+}
+
 // The panels have data with each detail, but those of single scalers. The metrics of
 // controller-runtime need controllers: the test with the operator itself has them.
 func TestDashboardsOfAFleet(t *testing.T) {
@@ -74,10 +85,13 @@ func TestDashboardsOfAFleet(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			stopped := make(chan error)
 			go func() { stopped <- fleet(detail).Start(ctx) }()
+			go func() { stopped <- policies().Start(ctx) }()
 			defer func() {
 				stop()
-				if err := <-stopped; err != nil {
-					t.Error(err)
+				for range 2 {
+					if err := <-stopped; err != nil {
+						t.Error(err)
+					}
 				}
 			}()
 			server := httptest.NewServer(promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
@@ -98,6 +112,8 @@ func TestDashboardsOfAFleet(t *testing.T) {
 			for query, want := range map[string]string{
 				`sum(verticalscaler_status)`:                       "401",
 				`sum(verticalscaler_stalled)`:                      "80",
+				`sum(verticalscaler_policy_deployments)`:           "408",
+				`sum(verticalscaler_policy_promotion_halted)`:      "1",
 				`count(count by (scaler) (verticalscaler_status))`: map[metrics.Detail]string{metrics.Full: "401", metrics.Aggregated: "1"}[detail],
 			} {
 				if got, err := prometheus.Query(query); err != nil || len(got) != 1 || got[0].Value[1] != want {
