@@ -295,9 +295,9 @@ func (p promotions) before(at time.Time) int {
 func (p promotions) until(at time.Time) int { return p.before(at.Add(1)) }
 
 func (h halt) message(r Rollout) string {
-	names := make([]string, len(h.examples))
-	for i, key := range h.examples {
-		names[i] = key.String()
+	var names []string
+	for _, key := range h.examples {
+		names = append(names, key.String())
 	}
 	if more := h.harmed - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))

@@ -76,9 +76,9 @@ func (s *simulation) create(readyAt time.Time) {
 	for i := range simulatedNamespaces {
 		total += 1 / float64(i+1)
 	}
-	namespace, at := 0, s.Float64()*total
-	for at -= 1; at > 0 && namespace < simulatedNamespaces-1; at -= 1 / float64(namespace+1) {
-		namespace++
+	at, namespace := s.Float64()*total, 0
+	for ; namespace < simulatedNamespaces-1 && at > 1/float64(namespace+1); namespace++ {
+		at -= 1 / float64(namespace+1)
 	}
 	s.created++
 	s.scalers = append(s.scalers, simulated{readyAt: readyAt})
