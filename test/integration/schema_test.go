@@ -62,8 +62,8 @@ func TestTheAPIServerHasTheCurrentCRDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 3 {
-		t.Errorf("there are %d CRDs, want those of scalers, checkpoints and ScaledDeployments", len(files))
+	if len(files) != 5 {
+		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, ScaledDeployments and both kinds of policies", len(files))
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
