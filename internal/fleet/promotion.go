@@ -302,8 +302,8 @@ func (h halt) message(r Rollout) string {
 	if more := h.harmed - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s reverted a change or answered an OOM kill, and at most %d %% may: "+
-		"check %s, then set spec.rollout.resumeTime to the current time to continue",
+	return fmt.Sprintf("%d of the %d scalers promoted in the week before %s reverted a change or answered an OOM kill, and at most %d %% may. "+
+		"Check %s, then set spec.rollout.resumeTime to the current time to continue",
 		h.harmed, h.promoted, h.since.UTC().Format(time.RFC3339), r.MaxHarmedPercent, strings.Join(names, ", "))
 }
 

@@ -277,8 +277,8 @@ func TestAHaltSaysWhatToDoAndDoesNotMove(t *testing.T) {
 		all[10*i].Harmed = all[10*i].Promoted.Add(time.Duration(min(i, 2)+1) * time.Hour)
 	}
 	p := Promote(defaults(), all, promotionNow)
-	want := "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z reverted a change or answered an OOM kill, and at most 1 % may: " +
-		"check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"
+	want := "4 of the 200 scalers promoted in the week before 2026-11-25T10:00:00Z reverted a change or answered an OOM kill, and at most 1 % may. " +
+		"Check shop/app-20, shop/app-30, shop/app-10, and 1 more, then set spec.rollout.resumeTime to the current time to continue"
 	if p.Message != want || !p.HaltedSince.Equal(ago(2*time.Hour)) {
 		t.Errorf("since %v: %s\nwant: %s", p.HaltedSince, p.Message, want)
 	}
