@@ -39,6 +39,8 @@ type Member struct {
 	IsPending bool
 }
 
+func (m *Member) name() string { return m.Deployment.Namespace + "/" + m.Deployment.Name }
+
 // Scalers are the scalers that concern one Deployment.
 type Scalers struct {
 	// Named is the scaler with the name of the Deployment; nil if there is none.
@@ -93,16 +95,13 @@ type Survey struct {
 
 // Count sums up the members of a policy. Their order does not matter.
 func Count(members []Member) (out Survey) {
-	skipped, states := tally{}, tally{}
-	var applied, recommended quantity.Amounts
-	known := false
+	skipped := tally{}
 	for _, m := range members {
-		name := m.Deployment.Namespace + "/" + m.Deployment.Name
 		if m.Skipped != v1beta1.ReasonExcluded && m.Skipped != v1beta1.ReasonSystemNamespace {
 			out.Selected++
 		}
 		if m.Skipped != "" {
-			skipped.add(m.Skipped, name, m.Message)
+			skipped.add(m.Skipped, m.name(), m.Message)
 		}
 		if m.Skipped == v1beta1.ReasonScalersRejected {
 			out.Rejected = min(cmp.Or(out.Rejected, m.Message), m.Message)
@@ -110,17 +109,30 @@ func Count(members []Member) (out Survey) {
 		if m.IsPending {
 			out.Pending++
 		}
+	}
+	out.Skipped = skipped.counts(math.MaxInt)
+	out.countScalers(members)
+	return out
+}
+
+// countScalers sums up the scalers of the policy. One that is about to be deleted counts only as one that is not
+// promoted.
+func (out *Survey) countScalers(members []Member) {
+	states := tally{}
+	var applied, recommended quantity.Amounts
+	known := false
+	for _, m := range members {
 		if m.Scaler == nil {
 			continue
 		}
 		c := candidate(m.Scaler)
-		c.Blocked = c.Blocked || m.Skipped != "" // It is about to be deleted, or cannot be changed.
+		c.Blocked = c.Blocked || m.Skipped != ""
 		out.Candidates = append(out.Candidates, c)
 		if m.Skipped != "" && m.Skipped != v1beta1.ReasonScalersRejected {
-			continue // It is about to be deleted.
+			continue
 		}
 		out.Scaled++
-		states.add(stateOf(m.Scaler), name, "")
+		states.add(stateOf(m.Scaler), m.name(), "")
 		saved, ok := savedBy(m.Deployment, m.Scaler)
 		known = known || ok
 		if isApplied(m.Scaler) {
@@ -129,12 +141,10 @@ func Count(members []Member) (out Survey) {
 			recommended = sum(recommended, saved)
 		}
 	}
-	out.Skipped = skipped.counts(math.MaxInt)
 	out.States = states.counts(maxStates)
 	if known {
 		out.Savings = &v1beta1.PolicySavings{Applied: savings(applied), Recommended: savings(recommended)}
 	}
-	return out
 }
 
 // isApplied reports whether a scaler applies what it recommends.
