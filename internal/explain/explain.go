@@ -45,6 +45,8 @@ type Explanation struct {
 	Mode      string `json:"mode"`
 	ModeMeans string `json:"modeMeans"`
 	Profile   string `json:"profile"`
+	// Policy is the policy that has created the scaler; nil for none.
+	Policy *Origin `json:"policy,omitempty"`
 	// CooldownSeconds is the minimum time between two changes.
 	CooldownSeconds int32 `json:"cooldownSeconds"`
 	// Applied says whether the pods have the sizes: True, False or Unknown.
@@ -160,6 +162,7 @@ func Of(e Evidence) Explanation {
 		Profile:         string(scaler.Profile(&s.Spec)),
 		CooldownSeconds: int32(scaler.Cooldown(&s.Spec) / time.Second),
 		Applied:         metav1.ConditionUnknown,
+		Policy:          OriginOf(s),
 		Containers:      containersIn(e),
 		History:         s.Status.History,
 		Missing:         e.Missing,
@@ -261,6 +264,7 @@ func findings(s *v1beta1.VerticalScaler, containers []Container) (out []Finding)
 		}
 		reason, _ := ReasonFor(c.Reason)
 		reason.Advice = adviceFor(reason, s, containers)
+		reason = forOrigin(reason, s)
 		if !slices.ContainsFunc(out, func(f Finding) bool { return f.Advice == reason.Advice }) {
 			out = append(out, Finding{Reason: reason, Condition: kind, Message: c.Message, Since: sinceOf(*c)})
 		}

@@ -21,7 +21,7 @@ func SortKeys() []string {
 }
 
 // Sort sorts the scalers by a key: what is not Ready, changed last, or saves most comes first, and what
-// is unknown comes last. Equal ones are sorted by namespace and name, and so are ScaledDeployments.
+// is unknown comes last. Equal ones are sorted by namespace and name, and so are ScaledDeployments and policies.
 // It keeps the order for a key that is not one of SortKeys.
 func (o *Overview) Sort(key string) {
 	compare, ok := map[string]func(a, b Row) int{
@@ -44,6 +44,14 @@ func (o *Overview) Sort(key string) {
 	})
 	slices.SortStableFunc(o.ScaledDeployments, func(a, b OwnedRow) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	o.sortPolicies()
+}
+
+// sortPolicies sorts policies by namespace, kind and name: those of the cluster come first.
+func (o *Overview) sortPolicies() {
+	slices.SortStableFunc(o.Policies, func(a, b PolicyRow) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -74,8 +82,8 @@ func rank[T any](a *T) int {
 // columnsOfCSV are the columns of a table for a spreadsheet. Times are in RFC 3339.
 const columnsOfCSV = "kind,namespace,name,deployment,owner,mode,profile,cpu,memory,pods,ready,reason,changed,saved_cores,saved_gib"
 
-// WriteCSV writes the overview as a table for a spreadsheet: a line for each scaler and
-// ScaledDeployment. What is unknown is empty.
+// WriteCSV writes the overview as a table for a spreadsheet: a line for each scaler,
+// ScaledDeployment and policy. The pods of a policy are its Deployments. What is unknown is empty.
 func (o Overview) WriteCSV(w io.Writer, hasHeader bool) error {
 	out := csv.NewWriter(w)
 	if hasHeader {
@@ -90,13 +98,18 @@ func (o Overview) WriteCSV(w io.Writer, hasHeader bool) error {
 			cores, gib = number(r.Saved.Cores), number(r.Saved.GiB)
 		}
 		_ = out.Write([]string{
-			"VerticalScaler", r.Namespace, r.Name, r.Deployment, r.Owner, inert(r.Mode), inert(r.Profile), inert(r.CPU), inert(r.Memory), inert(r.Pods),
+			"VerticalScaler", r.Namespace, r.Name, r.Deployment, r.ownedBy(), inert(r.Mode), inert(r.Profile), inert(r.CPU), inert(r.Memory), inert(r.Pods),
 			string(r.Ready), inert(r.Reason), changed, cores, gib,
 		})
 	}
 	for _, r := range o.ScaledDeployments {
 		_ = out.Write([]string{
 			"ScaledDeployment", r.Namespace, r.Name, r.Deployment, "", "", "", "", "", r.Available, string(r.Ready), inert(r.Reason), "", "", "",
+		})
+	}
+	for _, r := range o.Policies {
+		_ = out.Write([]string{
+			r.Kind, r.Namespace, r.Name, "", "", inert(r.Mode), "", "", "", inert(r.Deployments), string(r.Ready), inert(r.Reason), "", "", "",
 		})
 	}
 	out.Flush()

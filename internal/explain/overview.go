@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -40,10 +41,12 @@ func (r OwnedRow) Doubt(operators Operators, now time.Time) OwnedRow {
 	return r
 }
 
-// Overview is how several scalers and ScaledDeployments are doing.
+// Overview is how several scalers, ScaledDeployments and policies are doing.
 type Overview struct {
 	Scalers           []Row      `json:"scalers"`
 	ScaledDeployments []OwnedRow `json:"scaledDeployments,omitempty"`
+	// Policies are the ScalingPolicies and ClusterScalingPolicies.
+	Policies []PolicyRow `json:"policies,omitempty"`
 	// Operators are the operators that serve them; empty if they are not known.
 	Operators Operators `json:"operators,omitempty"`
 }
@@ -62,6 +65,9 @@ func (o Overview) Silent(now time.Time) (silent Operators) {
 	for _, r := range o.ScaledDeployments {
 		add(r.Namespace)
 	}
+	for _, r := range o.Policies {
+		add(r.Namespace)
+	}
 	return silent
 }
 
@@ -71,7 +77,9 @@ type Row struct {
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
 	// Owner is the ScaledDeployment that the scaler belongs to; empty for none.
-	Owner   string `json:"owner,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// Policy is the policy that has created the scaler, such as "ClusterScalingPolicy/fleet"; empty for none.
+	Policy  string `json:"policy,omitempty"`
 	Mode    string `json:"mode"`
 	Profile string `json:"profile"`
 	// CPU and Memory are the requests of a pod, present and decided, such as "500m->310m".
@@ -128,6 +136,10 @@ func RowOf(e Evidence) Row {
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == "ScaledDeployment" {
 		out.Owner = owner.Name
 	}
+	origin := OriginOf(s)
+	if origin != nil {
+		out.Policy = origin.ID()
+	}
 	if sum := s.Status.Summary; sum != nil {
 		out.CPU, out.Memory, out.Pods = sum.CPU, sum.Memory, sum.Pods
 	}
@@ -136,9 +148,13 @@ func RowOf(e Evidence) Row {
 	}
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReady)
 	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, scaler.InShort(s.Status.Conditions))
-	if waitsForEvidence(e) {
-		known, _ := ReasonFor(out.Reason)
+	known, _ := ReasonFor(out.Reason)
+	switch {
+	case waitsForEvidence(e):
 		out.Advice = adviceFor(known, s, containersIn(e))
+	case origin != nil && ready != nil:
+		known = forOrigin(known, s)
+		out.Ends, out.Advice = known.Ends, known.Advice
 	}
 	if s.Status.ObservedGeneration < s.Generation && ready != nil {
 		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, outdated.Reason, outdated.Means, outdated.Ends, outdated.Advice
@@ -251,10 +267,14 @@ func rounded(v, part float64) float64 { return math.Round(v*part)/part + 0 }
 // decimal has two digits after the point.
 func decimal(v float64) string { return strconv.FormatFloat(rounded(v, 100), 'f', 2, 64) }
 
+// IsEmpty is true if there is nothing to show.
+func (o Overview) IsEmpty() bool { return len(o.Scalers)+len(o.ScaledDeployments)+len(o.Policies) == 0 }
+
 // NotReady is true if any of them is not Ready.
 func (o Overview) NotReady() bool {
 	return slices.ContainsFunc(o.Scalers, func(r Row) bool { return r.Ready != metav1.ConditionTrue }) ||
-		slices.ContainsFunc(o.ScaledDeployments, func(r OwnedRow) bool { return r.Ready != metav1.ConditionTrue })
+		slices.ContainsFunc(o.ScaledDeployments, func(r OwnedRow) bool { return r.Ready != metav1.ConditionTrue }) ||
+		slices.ContainsFunc(o.Policies, func(r PolicyRow) bool { return r.Ready != metav1.ConditionTrue })
 }
 
 // WriteJSON writes the overview as JSON.
@@ -272,8 +292,8 @@ type Columns struct {
 	Widths *Widths
 }
 
-// Widths are the widths of the columns of both tables, in characters.
-type Widths struct{ ofScalers, ofOwned []int }
+// Widths are the widths of the columns of the tables, in characters.
+type Widths struct{ ofScalers, ofOwned, ofPolicies []int }
 
 func (w *Widths) scalers() *[]int {
 	if w == nil {
@@ -287,6 +307,13 @@ func (w *Widths) owned() *[]int {
 		return &[]int{}
 	}
 	return &w.ofOwned
+}
+
+func (w *Widths) policies() *[]int {
+	if w == nil {
+		return &[]int{}
+	}
+	return &w.ofPolicies
 }
 
 // WriteTable writes the overview as a table. Ages are relative to now.
@@ -308,6 +335,16 @@ func (o Overview) WriteTable(w io.Writer, now time.Time, columns Columns) error 
 			lines = append(lines, r.cells(columns))
 		}
 		table(&b, columns.header("SCALEDDEPLOYMENT DEPLOYMENT AVAILABLE READY REASON SIZED", "ADVICE"), lines, columns.Widths.owned())
+	}
+	if len(o.Policies) > 0 {
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		lines := [][]string{}
+		for _, r := range o.Policies {
+			lines = append(lines, r.cells(columns))
+		}
+		table(&b, columns.header("POLICY MODE DEPLOYMENTS PROMOTED READY REASON", "ADVICE"), lines, columns.Widths.policies())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -340,7 +377,21 @@ func (r Row) cells(now time.Time, columns Columns) []string {
 		cells = append([]string{r.Namespace}, cells...)
 	}
 	if columns.Wide {
-		cells = append(cells, changed, cores, gib, r.Owner, r.Profile, r.Advice)
+		cells = append(cells, changed, cores, gib, r.ownedBy(), r.Profile, r.Advice)
+	}
+	return cells
+}
+
+// ownedBy is the ScaledDeployment that the scaler belongs to, or the policy that has created it.
+func (r Row) ownedBy() string { return cmp.Or(r.Owner, r.Policy) }
+
+func (r PolicyRow) cells(columns Columns) []string {
+	cells := []string{r.ID(), r.Mode, r.Deployments, r.Promoted, string(r.Ready), r.Reason}
+	if columns.Namespace {
+		cells = append([]string{r.Namespace}, cells...)
+	}
+	if columns.Wide {
+		cells = append(cells, r.Advice)
 	}
 	return cells
 }
@@ -384,3 +435,6 @@ func table(b *strings.Builder, header []string, lines [][]string, widths *[]int)
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 }
+
+// Rounded is a number of cores or GiB, to a thousandth.
+func Rounded(v float64) float64 { return rounded(v, 1000) }

@@ -49,8 +49,8 @@ func ReasonFor(reason string) (Reason, bool) {
 	return reasons[i], true
 }
 
-// Reasons are all reasons: first those of scalers, then those that only ScaledDeployments
-// have. The table in docs/reasons.md is generated from them.
+// Reasons are all reasons: first those of scalers, then those that only ScaledDeployments and
+// policies have. The table in docs/reasons.md is generated from them.
 func Reasons() []Reason { return slices.Clone(reasons) }
 
 // Each reason in api/v1beta1 needs a line here; a test checks it. A user who knows kubectl,
@@ -140,6 +140,24 @@ var reasons = []Reason{
 	{v1beta1.ReasonReplacing, "A Deployment must be deleted before the next one is created.", ByItself, "Wait until its pods are deleted. If they are not, check their finalizers and nodes."},
 	{v1beta1.ReasonNotControlled, "A Deployment or VerticalScaler with that name belongs to another owner, so it is left alone.", ByUser, "Delete or rename the object that the message names, or set another deploymentName."},
 	{v1beta1.ReasonProgressDeadlineExceeded, "The Deployment has given up on its rollout.", ByUser, "Check why its newest pods do not become available, and correct the template."},
+
+	// Policies, and the scalers that they have created.
+	{v1beta1.ReasonNoDeployments, "The policy selects no Deployment.", Fine, "No action needed if that is intended. Otherwise correct the selectors, or the labels of Deployments and namespaces."},
+	{v1beta1.ReasonInvalidSelector, "A selector of the policy cannot be parsed. It selects nothing, and its scalers stay as they are.", ByUser, "Correct the selector that the message names."},
+	{v1beta1.ReasonCreatingScalers, "Scalers of selected Deployments are being created, changed or deleted.", ByItself, "Wait: the operator is busy with them. If it stays, see its log."},
+	{v1beta1.ReasonScalersRejected, "The API server refuses scalers of the policy, often because of a quota, webhook or admission policy.", ByUser, "Change the rule that the message names, or the template of the policy, or exclude the Deployments."},
+	{v1beta1.ReasonEnoughEvidence, "Usage shows that the recommendations would have been enough. The scaler can be promoted.", ByItself, "Wait for its turn: a few scalers of the policy are verified at the same time (rollout.maxConcurrentPercent)."},
+	{v1beta1.ReasonCollectingEvidence, "There is too little usage to promote, or usage exceeded the recommendations, and the time began again.", ByItself, "Wait. To promote with less evidence, change spec.rollout of the policy."},
+	{v1beta1.ReasonPromotionInProgress, "Scalers of the policy are promoted to the update mode of its template, a few at a time.", ByItself, "Wait: each promoted scaler is verified for rollout.verificationSeconds, a day by default."},
+	{v1beta1.ReasonAllPromoted, "All scalers of the policy have the update mode of its template.", Fine, "No action needed."},
+	{v1beta1.ReasonPromotionHalted, "Too many promoted scalers reverted a change or answered an OOM kill, so no more scalers are promoted. Promoted ones keep their update mode.", ByUser, "Explain the scalers in status.rollout.harmedExamples. Change the template or exclude their Deployments, and set spec.rollout.resumeTime of the policy to the present time."},
+	{v1beta1.ReasonOtherScaler, "A VerticalScaler that no policy has created names the Deployment, and comes first.", Fine, "No action needed if that is intended. Otherwise delete that scaler, and the policy creates one."},
+	{v1beta1.ReasonOtherPolicy, "Another policy sizes the Deployment. A ScalingPolicy comes before a ClusterScalingPolicy, then the higher priority, then the older one.", Fine, "No action needed if that is intended. Otherwise change a selector or spec.priority of the policies."},
+	{v1beta1.ReasonExcluded, "The policy excludes the Deployment or its namespace, or the annotation " + v1beta1.ExcludeAnnotation + " does.", Fine, "No action needed if that is intended. Otherwise remove it from spec.exclude, or remove the annotation."},
+	{v1beta1.ReasonSystemNamespace, "The namespace belongs to the cluster itself: kube-*, openshift-*, openshift, or that of the operator.", Fine, "No action needed. To size its Deployments, set spec.systemNamespaces of the policy to Include."},
+	{v1beta1.ReasonScaledDeployment, "A ScaledDeployment owns the Deployment, and sizes it.", Fine, "No action needed. To size it, set spec.scaling of the ScaledDeployment."},
+	{v1beta1.ReasonNameTaken, "A VerticalScaler with the name of the Deployment exists, and sizes another Deployment.", ByUser, "Give that scaler another name: delete it, and create it with a new name."},
+	{v1beta1.ReasonNameTooLong, "The name of the Deployment has more than 63 characters, the most for a VerticalScaler.", ByUser, "Create a scaler with a shorter name for the Deployment, or shorten the name of the Deployment."},
 }
 
 // Cause is why sizes were decided, in words.

@@ -53,6 +53,9 @@ func (x Explanation) WriteText(w io.Writer, now time.Time) error {
 	line("  %s", x.Purpose)
 	line("  Mode %s: %s.", x.Mode, x.ModeMeans)
 	line("  Profile %s. %s", x.Profile, x.cooldown())
+	if x.Policy != nil {
+		x.Policy.write(line, x.Deployment, now)
+	}
 
 	line("")
 	line("Applied: %s%s", x.appliedTo(), x.whenReported(now))

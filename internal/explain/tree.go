@@ -29,8 +29,8 @@ type Node struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// TreeOf are the objects around a scaler: the ScaledDeployment that owns it, if any, the Deployment
-// and its running pods.
+// TreeOf are the objects around a scaler: the ScaledDeployment that owns it or the policy that has
+// created it, if any, the Deployment and its running pods.
 func TreeOf(e Evidence) Node {
 	row := RowOf(e)
 	if operators := e.Operators.Serving(*e.Scaler); len(operators) > 0 {
@@ -51,10 +51,34 @@ func TreeOf(e Evidence) Node {
 	}
 	slices.SortFunc(deployment.Children, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	if row.Owner == "" {
-		scaler.Children, scaler.Missing = []Node{deployment}, e.Missing
+		scaler.Children = []Node{deployment}
+		if origin := OriginOf(e.Scaler); origin != nil {
+			return Node{Kind: origin.Kind, Name: origin.Name, Children: []Node{scaler}, Missing: e.Missing}
+		}
+		scaler.Missing = e.Missing
 		return scaler
 	}
 	return Node{Kind: "ScaledDeployment", Name: row.Owner, Children: []Node{scaler, deployment}, Missing: e.Missing}
+}
+
+// PolicyTreeOf are a policy, the scalers that it has created, as far as they are in the evidence, and their
+// Deployments.
+func PolicyTreeOf(e PolicyEvidence) Node {
+	row := PolicyRowOf(e.Policy).Doubt(e.Operators, e.Now)
+	root := Node{Kind: row.Kind, Name: row.Name, State: row.Reason, Missing: e.Missing}
+	for i := range e.Scalers {
+		s := RowOf(Evidence{Scaler: &e.Scalers[i]})
+		if s.Policy != row.ID() {
+			continue
+		}
+		if operators := e.Operators.Serving(e.Scalers[i]); len(operators) > 0 {
+			s = s.Doubt(operators, e.Now)
+		}
+		deployment := Node{Kind: "Deployment", Name: s.Deployment, CPU: s.CPU, Memory: s.Memory}
+		root.Children = append(root.Children, Node{Kind: "VerticalScaler", Name: s.Name, State: s.Reason, Children: []Node{deployment}})
+	}
+	slices.SortFunc(root.Children, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return root
 }
 
 // podNode is a pod with what its containers request, and whether that is what is decided.

@@ -40,8 +40,11 @@ var (
 // kept are the fields that objects of a kind keep, besides metadata. What is below a field is kept,
 // too.
 var kept = map[string]fields{
-	"VerticalScaler":   tree("spec", "status"),
-	"ScaledDeployment": tree(append(under("spec.template.spec", podSpec), "spec.replicas", "spec.deploymentName", "spec.scaling", "status")...),
+	"VerticalScaler": tree("spec", "status"),
+	// Selectors are in the spec: they decide what is sized.
+	"ScalingPolicy":        tree("spec", "status"),
+	"ClusterScalingPolicy": tree("spec", "status"),
+	"ScaledDeployment":     tree(append(under("spec.template.spec", podSpec), "spec.replicas", "spec.deploymentName", "spec.scaling", "status")...),
 	"Deployment": tree(append(append(under("spec.template.spec", podSpec), under("status.conditions", condition)...),
 		"spec.replicas", "spec.paused", "spec.strategy", "spec.minReadySeconds", "spec.progressDeadlineSeconds",
 		"status.replicas", "status.updatedReplicas", "status.readyReplicas", "status.availableReplicas", "status.unavailableReplicas",

@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "rewrite the golden file")
 func TestOnlyListedFieldsAreKept(t *testing.T) {
 	var all []string
 	for _, object := range []any{
-		&appsv1.Deployment{}, &corev1.Pod{}, &v1beta1.ScaledDeployment{}, &autoscalingv2.HorizontalPodAutoscaler{}, &corev1.LimitRange{},
+		&appsv1.Deployment{}, &corev1.Pod{}, &v1beta1.ScaledDeployment{}, &v1beta1.ScalingPolicy{}, &v1beta1.ClusterScalingPolicy{}, &autoscalingv2.HorizontalPodAutoscaler{}, &corev1.LimitRange{},
 		&corev1.ResourceQuota{}, &coordinationv1.Lease{}, &corev1.Event{},
 	} {
 		value := reflect.ValueOf(object).Elem()

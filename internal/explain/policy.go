@@ -1,0 +1,347 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+)
+
+// Policy is a ScalingPolicy or a ClusterScalingPolicy.
+type Policy struct {
+	// Kind is v1beta1.ScalingPolicyKind or v1beta1.ClusterScalingPolicyKind.
+	Kind   string
+	Object metav1.Object
+	Rules  *v1beta1.PolicyRules
+	Status *v1beta1.ScalingPolicyStatus
+	// Excluded are the Deployments that the policy excludes; nil for none.
+	Excluded *v1beta1.DeploymentExclusions
+	// Cluster is the spec of a ClusterScalingPolicy; nil for a ScalingPolicy.
+	Cluster *v1beta1.ClusterScalingPolicySpec
+}
+
+// PolicyOf reads a ScalingPolicy.
+func PolicyOf(p *v1beta1.ScalingPolicy) Policy {
+	return Policy{Kind: v1beta1.ScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Excluded: p.Spec.Exclude}
+}
+
+// ClusterPolicyOf reads a ClusterScalingPolicy.
+func ClusterPolicyOf(p *v1beta1.ClusterScalingPolicy) Policy {
+	out := Policy{Kind: v1beta1.ClusterScalingPolicyKind, Object: p, Rules: &p.Spec.PolicyRules, Status: &p.Status, Cluster: &p.Spec}
+	if p.Spec.Exclude != nil {
+		out.Excluded = &p.Spec.Exclude.DeploymentExclusions
+	}
+	return out
+}
+
+// Purpose is what the policy is for, in a sentence.
+func (p Policy) Purpose() string {
+	deployments := "each Deployment"
+	if p.Rules.DeploymentSelector != nil {
+		deployments += " with " + metav1.FormatLabelSelector(p.Rules.DeploymentSelector)
+	}
+	if p.Cluster == nil {
+		return fmt.Sprintf("Creates a VerticalScaler for %s in namespace %s.", deployments, p.Object.GetNamespace())
+	}
+	return fmt.Sprintf("Creates a VerticalScaler for %s in namespaces with %s.", deployments, metav1.FormatLabelSelector(&p.Cluster.NamespaceSelector))
+}
+
+// Exclusions are what the policy leaves alone, in a sentence; empty for nothing.
+func (p Policy) Exclusions() string {
+	var all []string
+	if p.Cluster != nil && p.Cluster.SystemNamespaces != v1beta1.SystemNamespacesInclude {
+		all = append(all, "system namespaces")
+	}
+	if p.Cluster != nil && p.Cluster.Exclude != nil && len(p.Cluster.Exclude.Namespaces) > 0 {
+		all = append(all, "the namespaces "+listed(p.Cluster.Exclude.Namespaces))
+	}
+	if p.Excluded != nil {
+		if len(p.Excluded.Deployments) > 0 {
+			all = append(all, "the Deployments "+listed(p.Excluded.Deployments))
+		}
+		if p.Excluded.DeploymentSelector != nil {
+			all = append(all, "Deployments with "+metav1.FormatLabelSelector(p.Excluded.DeploymentSelector))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "Excludes " + strings.Join(all, "; ") + "."
+}
+
+// mostListed is how many names a sentence has.
+const mostListed = 10
+
+func listed(names []string) string {
+	if more := len(names) - mostListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Mode is the update mode of promoted scalers, and what it means.
+func (p Policy) Mode() (mode, means string) {
+	return p.modeOf(p.Rules.Template.UpdatePolicy.UpdateMode)
+}
+
+// Start is the update mode of new scalers, and what it means.
+func (p Policy) Start() (mode, means string) {
+	start := p.Rules.Rollout.Start
+	if start == "" {
+		start = v1beta1.UpdateModeRecommend
+	}
+	return p.modeOf(start)
+}
+
+func (p Policy) modeOf(mode v1beta1.UpdateMode) (name, means string) {
+	s := &v1beta1.VerticalScaler{Spec: v1beta1.VerticalScalerSpec{Scaling: *p.Rules.Template.DeepCopy()}}
+	s.Spec.UpdatePolicy.UpdateMode = mode
+	return modeName(s), modeMeans(s)
+}
+
+// Promotes reports whether new scalers begin in another update mode than that of the template.
+func (p Policy) Promotes() bool {
+	start, _ := p.Start()
+	mode, _ := p.Mode()
+	return start != mode
+}
+
+const (
+	defaultAfter      = 7 * 24 * time.Hour
+	defaultStarvedPct = 10
+)
+
+// Rollout says when scalers are promoted, in sentences.
+func (p Policy) Rollout() []string {
+	r, after, starved := fleet.RolloutOf(p.Rules.Rollout), defaultAfter, int32(defaultStarvedPct)
+	if s := p.Rules.Rollout.AfterSeconds; s != nil {
+		after = time.Duration(*s) * time.Second
+	}
+	if s := p.Rules.Rollout.MaxStarvedPercent; s != nil {
+		starved = *s
+	}
+	first := fmt.Sprintf("A scaler is promoted after %s of usage for which its recommendations would have been enough: always for memory, and for CPU except in %d %% of the time.",
+		duration.HumanDuration(after), starved)
+	if after == 0 {
+		first = "A scaler is promoted as soon as it has a recommendation."
+	}
+	return []string{
+		first,
+		fmt.Sprintf("At most %d %% of the scalers, and at least one, are verified at the same time, each for %s.", r.MaxConcurrentPercent, duration.HumanDuration(r.Verification)),
+		fmt.Sprintf("Promotion halts if more than %d %% of the promoted scalers, and at least %d, do harm.", r.MaxHarmedPercent, fleet.MinHarmed),
+	}
+}
+
+// PolicyRow is how one policy is doing.
+type PolicyRow struct {
+	Kind string `json:"kind"`
+	// Namespace is empty for a ClusterScalingPolicy.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Mode is the update mode of promoted scalers, and Start that of new ones.
+	Mode  string `json:"mode"`
+	Start string `json:"start"`
+	// Deployments is the number of Deployments with a scaler of the policy, of all that it selects: "480/500".
+	// Promoted is the number of promoted scalers, of all scalers of the policy.
+	Deployments string `json:"deployments,omitempty"`
+	Promoted    string `json:"promoted,omitempty"`
+	// Ready is the status of the condition. Reason is that of Ready, or of Promoting if the policy operates
+	// normally.
+	Ready   metav1.ConditionStatus `json:"ready"`
+	Reason  string                 `json:"reason"`
+	Message string                 `json:"message,omitempty"`
+	// Ends and Advice say what resolves the state.
+	Ends   End    `json:"ends"`
+	Advice string `json:"advice"`
+}
+
+// ID is the kind and the name, as commands take them.
+func (r PolicyRow) ID() string { return r.Kind + "/" + r.Name }
+
+// Doubt is as for a Row.
+func (r PolicyRow) Doubt(operators Operators, now time.Time) PolicyRow {
+	if operator, ok := operators.For(r.Namespace); ok && operator.IsSilent(now) && r.Ready == metav1.ConditionTrue {
+		r.Ready, r.Reason, r.Message, r.Ends, r.Advice = operator.doubt()
+	}
+	return r
+}
+
+// PolicyRowOf summarizes a policy.
+func PolicyRowOf(p Policy) PolicyRow {
+	out := PolicyRow{Kind: p.Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName()}
+	out.Mode, _ = p.Mode()
+	out.Start, _ = p.Start()
+	if s := p.Status.Summary; s != nil {
+		out.Deployments, out.Promoted = s.Deployments, s.Promoted
+	}
+	all := p.Status.Conditions
+	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
+	out.Ready, out.Reason, out.Message, out.Ends, out.Advice = sumUp(ready, toldOf(all))
+	if ready != nil {
+		known := policyReason(out.Reason)
+		out.Ends, out.Advice = known.Ends, known.Advice
+	}
+	if p.Status.ObservedGeneration < p.Object.GetGeneration() && ready != nil {
+		out.Ready, out.Reason, out.Message, out.Ends, out.Advice = metav1.ConditionUnknown, policyOutdated.Reason, policyOutdated.Means, policyOutdated.Ends, policyOutdated.Advice
+	}
+	return out
+}
+
+// toldOf is the condition that says most about a policy: Ready, unless it operates normally.
+func toldOf(all []metav1.Condition) *metav1.Condition {
+	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
+	if ready == nil || ready.Reason != v1beta1.ReasonOperatingNormally {
+		return ready
+	}
+	if c := meta.FindStatusCondition(all, v1beta1.ConditionReconciling); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	if c := meta.FindStatusCondition(all, v1beta1.ConditionPromoting); c != nil {
+		return c
+	}
+	return ready
+}
+
+var policyOutdated = Reason{
+	outdated.Reason, "The policy was edited, and this status is that of its previous spec.", outdated.Ends, outdated.Advice,
+}
+
+// ofPolicies are reasons that mean something else for a policy than for a scaler.
+var ofPolicies = []Reason{
+	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
+	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
+	{v1beta1.ReasonForbidden, "The operator lacks the rights that policies need. Scalers stay as they are.", ByUser, "Apply dist/policies.yaml of the operator's version."},
+}
+
+// policyReason is a reason of a policy in words.
+func policyReason(reason string) Reason {
+	if i := slices.IndexFunc(ofPolicies, func(r Reason) bool { return r.Reason == reason }); i >= 0 {
+		return ofPolicies[i]
+	}
+	known, _ := ReasonFor(reason)
+	return known
+}
+
+// Origin is the policy that has created a scaler.
+type Origin struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Stage is how far the promotion of the scaler is.
+	Stage Stage `json:"stage"`
+	// Promoted and Harmed are when the scaler was promoted, and when it did harm after that; nil if it did
+	// not, or if the time is unknown.
+	Promoted *metav1.Time `json:"promoted,omitempty"`
+	Harmed   *metav1.Time `json:"harmed,omitempty"`
+	// Message is that of the condition ReadyForPromotion.
+	Message string `json:"message,omitempty"`
+	// Detaching says that the scaler is about to become one of its users.
+	Detaching bool `json:"detaching,omitempty"`
+}
+
+// Stage is how far the promotion of a scaler is.
+type Stage string
+
+const (
+	// StagePromoted is that of a scaler with the update mode of the template.
+	StagePromoted Stage = "Promoted"
+	// StageWaiting is that of a scaler that can be promoted, and waits for its turn.
+	StageWaiting Stage = "Waiting"
+	// StageCollecting is that of a scaler with too little evidence.
+	StageCollecting Stage = "Collecting"
+	// StageNone is that of a scaler that does not wait to be promoted.
+	StageNone Stage = "None"
+)
+
+// ID is the kind and the name, as commands take them.
+func (o Origin) ID() string { return o.Kind + "/" + o.Name }
+
+// OriginOf is the policy that controls a scaler; nil for a scaler of a user or of a ScaledDeployment.
+func OriginOf(s *v1beta1.VerticalScaler) *Origin {
+	controller := metav1.GetControllerOf(s)
+	if !v1beta1.IsPolicy(controller) {
+		return nil
+	}
+	out := &Origin{Kind: controller.Kind, Name: controller.Name, Stage: StageNone, Detaching: fleet.IsDetached(s.Annotations)}
+	c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionReadyForPromotion)
+	switch {
+	case fleet.IsPromoted(s):
+		out.Stage, out.Promoted, out.Harmed = StagePromoted, timeOf(fleet.PromotedAt(s)), timeOf(fleet.HarmedAt(s))
+	case c != nil && c.Status == metav1.ConditionTrue:
+		out.Stage, out.Message = StageWaiting, c.Message
+	case c != nil:
+		out.Stage, out.Message = StageCollecting, c.Message
+	}
+	return out
+}
+
+func timeOf(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	t := metav1.NewTime(at)
+	return &t
+}
+
+// write says who has created a scaler, and how it is changed.
+func (o *Origin) write(line func(string, ...any), deployment string, now time.Time) {
+	if o.Detaching {
+		line("  Created by %s %s, and about to be detached from it.", o.Kind, o.Name)
+		return
+	}
+	line("  Created by %s %s. %s", o.Kind, o.Name, o.promotion(now))
+	line("  To change it, edit the policy: an edit of the scaler is reverted. To edit it, detach it: annotate it with %s=true.", v1beta1.DetachedAnnotation)
+	line("  To have no scaler, annotate Deployment %s with %s=true.", deployment, v1beta1.ExcludeAnnotation)
+}
+
+func (o *Origin) promotion(now time.Time) string {
+	switch o.Stage {
+	case StagePromoted:
+		text := "Promoted."
+		if o.Promoted != nil {
+			text = fmt.Sprintf("Promoted %s ago.", age(now, *o.Promoted))
+		}
+		if o.Harmed != nil {
+			text += fmt.Sprintf(" It did harm %s ago: a change was reverted, or a container was OOM-killed.", age(now, *o.Harmed))
+		}
+		return text
+	case StageWaiting:
+		return "It can be promoted, and waits for its turn: " + sentence(o.Message)
+	case StageCollecting:
+		return "Not promoted yet: " + sentence(o.Message)
+	}
+	return "It does not wait to be promoted."
+}
+
+// sentence is a message of a condition with a full stop.
+func sentence(message string) string { return strings.TrimSuffix(message, ".") + "." }
+
+// forOrigin is a reason of a scaler that a policy has created: its spec is that of the policy.
+func forOrigin(reason Reason, s *v1beta1.VerticalScaler) Reason {
+	origin := OriginOf(s)
+	if origin == nil {
+		return reason
+	}
+	switch reason.Reason {
+	case v1beta1.ReasonRecommendOnly:
+		reason.Advice = fmt.Sprintf("Edit spec.template or spec.rollout of %s, or detach the scaler.", origin.ID())
+		if origin.Stage == StageWaiting || origin.Stage == StageCollecting {
+			reason.Ends = ByItself
+			reason.Advice = fmt.Sprintf("Wait: %s promotes the scaler when there is enough evidence and it has its turn. To apply recommendations sooner, edit spec.rollout there, or detach the scaler.", origin.ID())
+		}
+	case v1beta1.ReasonSuspended:
+		if s.Spec.Suspend {
+			reason.Advice = fmt.Sprintf("Set spec.template.suspend of %s to false.", origin.ID())
+		}
+	}
+	return reason
+}

@@ -1,0 +1,270 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// PolicyEvidence is the input of the explanation of a policy.
+type PolicyEvidence struct {
+	Policy Policy
+	// Scalers are scalers that the policy has created; only a tree shows them.
+	Scalers []v1beta1.VerticalScaler
+	// Operators, Now and Missing are as for a scaler.
+	Operators Operators
+	Now       time.Time
+	Missing   []string
+}
+
+// PolicyExplanation is all that is known about a policy. Its size does not depend on the number of
+// Deployments.
+type PolicyExplanation struct {
+	PolicyRow `json:",inline"`
+	// Purpose is what the policy is for, and Exclusions what it leaves alone; empty for nothing.
+	Purpose    string `json:"purpose"`
+	Exclusions string `json:"exclusions,omitempty"`
+	// ModeMeans and StartMeans are the meanings of the update modes.
+	ModeMeans  string `json:"modeMeans"`
+	StartMeans string `json:"startMeans"`
+	// Rules say when scalers are promoted; empty if none is.
+	Rules []string `json:"rules,omitempty"`
+	// Selected is the number of Deployments that the policy selects, and Scaled that of its scalers.
+	Selected int32 `json:"selected"`
+	Scaled   int32 `json:"scaled"`
+	// Findings are the reasons for the state, with meaning and advice, the most important first.
+	Findings []Finding `json:"findings"`
+	// Rollout is how far the promotion is; nil if scalers are not promoted.
+	Rollout *v1beta1.PolicyRolloutStatus `json:"rollout,omitempty"`
+	// States are the scalers by their reason.
+	States []v1beta1.PolicyCount `json:"states,omitempty"`
+	// Skipped are the Deployments without a scaler of the policy, by reason.
+	Skipped []Skipped `json:"skipped,omitempty"`
+	// Savings are how much less is requested; nil if it is not known.
+	Savings *v1beta1.PolicySavings `json:"savings,omitempty"`
+	// Missing says what could not be read.
+	Missing []string `json:"missing,omitempty"`
+
+	operator *Operator // if it is silent
+}
+
+// Skipped are Deployments that a policy selects and does not size, for one reason.
+type Skipped struct {
+	Reason `json:",inline"`
+	Count  int `json:"count"`
+	// Examples are some of them, as "<namespace>/<name>".
+	Examples []string `json:"examples,omitempty"`
+	// Message says more, such as which policy sizes one of them.
+	Message string `json:"message,omitempty"`
+}
+
+// SkippedOf explains why Deployments are skipped.
+func SkippedOf(counts []v1beta1.PolicyCount) (out []Skipped) {
+	for _, c := range counts {
+		out = append(out, Skipped{Reason: policyReason(c.Reason), Count: int(c.Count), Examples: c.Examples, Message: c.Message})
+	}
+	return out
+}
+
+// OfPolicy explains a policy.
+func OfPolicy(e PolicyEvidence) PolicyExplanation {
+	p := e.Policy
+	out := PolicyExplanation{
+		PolicyRow: PolicyRowOf(p), Purpose: p.Purpose(), Exclusions: p.Exclusions(), Selected: p.Status.Selected, Scaled: p.Status.Scaled,
+		Rollout: p.Status.Rollout, States: p.Status.States, Skipped: SkippedOf(p.Status.Skipped), Savings: p.Status.Savings, Missing: e.Missing,
+	}
+	_, out.ModeMeans = p.Mode()
+	_, out.StartMeans = p.Start()
+	if p.Promotes() {
+		out.Rules = p.Rollout()
+	}
+	out.Findings = policyFindings(p)
+	if operator, ok := e.Operators.For(out.Namespace); ok && operator.IsSilent(e.Now) {
+		out.PolicyRow = out.Doubt(e.Operators, e.Now)
+		out.operator = &operator
+		out.Findings = append([]Finding{{Reason: operatorSilent, Message: operator.Report(e.Now)}}, out.Findings...)
+	}
+	return out
+}
+
+// policyFindings are why a policy is not Ready, and how its promotion is doing.
+func policyFindings(p Policy) (out []Finding) {
+	all := p.Status.Conditions
+	ready := meta.FindStatusCondition(all, v1beta1.ConditionReady)
+	if ready == nil {
+		return []Finding{{Reason: notObserved}}
+	}
+	if p.Status.ObservedGeneration < p.Object.GetGeneration() {
+		out = append(out, Finding{Reason: policyOutdated})
+	}
+	add := func(c *metav1.Condition) {
+		out = append(out, Finding{Reason: policyReason(c.Reason), Condition: c.Type, Message: c.Message, Since: sinceOf(*c)})
+	}
+	reconciling, promoting := meta.FindStatusCondition(all, v1beta1.ConditionReconciling), meta.FindStatusCondition(all, v1beta1.ConditionPromoting)
+	isReconciling := reconciling != nil && reconciling.Status == metav1.ConditionTrue
+	if ready.Reason != v1beta1.ReasonOperatingNormally || !isReconciling && promoting == nil {
+		add(ready)
+	}
+	if isReconciling {
+		add(reconciling)
+	}
+	if promoting != nil && promoting.Reason != ready.Reason {
+		add(promoting)
+	}
+	return out
+}
+
+// WriteJSON writes the explanation as JSON.
+func (x PolicyExplanation) WriteJSON(w io.Writer) error { return writeJSON(w, x) }
+
+// WriteYAML writes it as YAML.
+func (x PolicyExplanation) WriteYAML(w io.Writer) error { return writeYAML(w, x) }
+
+// WriteText writes the explanation as text, to be read from top to bottom. Ages are relative to now.
+func (x PolicyExplanation) WriteText(w io.Writer, now time.Time) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintln(&b, printable(fmt.Sprintf(format, args...))) }
+	line("%s %s", x.Kind, strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
+	line("  %s", x.Purpose)
+	if x.Exclusions != "" {
+		line("  %s", x.Exclusions)
+	}
+	for _, mode := range modesOf(x.Mode, x.ModeMeans, x.Start, x.StartMeans) {
+		line("  %s", mode)
+	}
+	for _, rule := range x.Rules {
+		line("  %s", rule)
+	}
+
+	line("")
+	line("Ready: %s%s%s", readyInWords(x.Ready), x.scaledInWords(), x.whenReported(now))
+	for _, f := range x.Findings {
+		f.write(line, now)
+	}
+	x.writeRollout(line)
+	x.writeStates(line)
+	WriteSkipped(line, x.Skipped)
+	x.writeSavings(line)
+	if len(x.Missing) > 0 {
+		line("")
+		line("Not included")
+		for _, m := range x.Missing {
+			line("  %s", m)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// modesOf are the update modes of the scalers of a policy, in sentences.
+func modesOf(mode, means, start, startMeans string) []string {
+	if start == mode {
+		return []string{fmt.Sprintf("Mode %s, of all scalers: %s.", mode, means)}
+	}
+	return []string{
+		fmt.Sprintf("Mode %s, of new scalers: %s.", start, startMeans),
+		fmt.Sprintf("Mode %s, of promoted scalers: %s.", mode, means),
+	}
+}
+
+func readyInWords(status metav1.ConditionStatus) string {
+	switch status {
+	case metav1.ConditionTrue:
+		return "yes"
+	case metav1.ConditionFalse:
+		return "no"
+	}
+	return "unknown"
+}
+
+func (x PolicyExplanation) scaledInWords() string {
+	if x.Deployments == "" {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d selected Deployments have a scaler of the policy", x.Scaled, x.Selected)
+}
+
+func (x PolicyExplanation) whenReported(now time.Time) string {
+	if x.operator == nil {
+		return ""
+	}
+	return ", when the operator was last heard of, " + age(now, x.operator.LastHeard) + " ago"
+}
+
+func (x PolicyExplanation) writeRollout(line func(string, ...any)) {
+	r := x.Rollout
+	if r == nil {
+		return
+	}
+	line("")
+	line("Promotion of %d scalers", x.Scaled)
+	line("  %6d  collect evidence", r.Collecting)
+	line("  %6d  wait for their turn", r.Waiting)
+	line("  %6d  are promoted; %d of these are being verified", r.Promoted, r.Verifying)
+	line("  %6d  did harm: they reverted a change or answered an OOM kill while they were verified%s", r.Harmed, suchAs(r.HarmedExamples))
+}
+
+func (x PolicyExplanation) writeStates(line func(string, ...any)) {
+	if len(x.States) == 0 {
+		return
+	}
+	line("")
+	line("States of the scalers")
+	for _, s := range x.States {
+		line("  %6d  %s%s", s.Count, s.Reason, suchAs(s.Examples))
+	}
+}
+
+// WriteSkipped writes which Deployments are skipped and why.
+func WriteSkipped(line func(string, ...any), all []Skipped) {
+	if len(all) == 0 {
+		return
+	}
+	line("")
+	line("Skipped Deployments")
+	for _, s := range all {
+		line("  %6d  %s%s", s.Count, s.Reason.Reason, suchAs(s.Examples))
+		if s.Message != "" {
+			line("          message   %s", s.Message)
+		}
+		line("          meaning   %s", s.Means)
+		line("          action    %s", s.Advice)
+	}
+}
+
+func suchAs(examples []string) string {
+	if len(examples) == 0 {
+		return ""
+	}
+	return ", such as " + strings.Join(examples, ", ")
+}
+
+func (x PolicyExplanation) writeSavings(line func(string, ...any)) {
+	if x.Savings == nil {
+		return
+	}
+	line("")
+	line("Savings, compared with the pod templates")
+	line("  decided by scalers that apply what they recommend: %s", savingsInWords(x.Savings.Applied))
+	line("  recommended by the others: %s", savingsInWords(x.Savings.Recommended))
+}
+
+func savingsInWords(s v1beta1.Savings) string {
+	amount := func(q *resource.Quantity) string {
+		if q == nil {
+			return "unknown"
+		}
+		return q.String()
+	}
+	return fmt.Sprintf("cpu %s, memory %s", amount(s.CPU), amount(s.Memory))
+}
