@@ -80,4 +80,12 @@ type ContainerCheckpoint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=10924
 	Data []byte `json:"data,omitempty"`
+
+	// coverage is for how long the recommendations would have been enough for the container, in
+	// the operator's own encoding. It is set while the scaler waits to be promoted by its policy.
+	// An operator that does not know it collects that evidence again.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Coverage []byte `json:"coverage,omitempty"`
 }

@@ -156,14 +156,15 @@ func (s *Store) Fill(vs *v1beta1.VerticalScaler, past history.Histories, end tim
 	return filled
 }
 
-// keepMemory tells the past of the peak and the OOM kills that only the live history
-// knows of, so that no gap in the past lowers what is known to be needed. No usage of CPU
-// at a moment that is known already changes nothing about CPU.
+// keepMemory tells the past of the peak, the OOM kills and the coverage that only the live
+// history knows of, so that no gap in the past lowers what is known to be needed. No usage of
+// CPU at a moment that is known already changes nothing about CPU.
 func keepMemory(live, past *history.Container, p history.Params) {
 	if peak := live.Peak(); peak > past.Peak() {
 		past.Add(usage.Sample{Time: past.NewestSample(), MemoryBytes: peak}, p)
 	}
 	past.AdoptKills(live)
+	past.AdoptCoverage(live)
 }
 
 // loaded returns the scaler's entry, locked, if its history is in memory and about this

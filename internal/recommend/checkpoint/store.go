@@ -7,7 +7,8 @@
 // A checkpoint is written when the number that it would lead to has changed, when
 // an OOM kill was counted, when the evidence in the status is updated, or when the first interval of
 // CPU usage is complete. While usage stays what it is, nothing is written but that, a few times in eight days. What a crash can lose is at most
-// half of the observed time, or hours of it, and none of the numbers.
+// half of the observed time, or hours of it, and none of the numbers. Of a scaler that waits to be promoted, it is at
+// most a tenth of the time that its policy asks for.
 package checkpoint
 
 import (
@@ -80,10 +81,16 @@ type mark struct {
 	evidence time.Duration
 	// isCPULasting says whether usage of CPU is in the checkpoint. The first one may be written before.
 	isCPULasting bool
+	// covered is for how long the recommendations would have been enough, and goal how long that must be; 0 for
+	// a scaler that does not wait to be promoted.
+	covered, goal time.Duration
 }
 
 func markOf(rec recommend.Container, container *history.Container) mark {
-	return mark{recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed()), isCPULasting: container.IsCPULasting()}
+	return mark{
+		recommendation: rec, newestKill: container.NewestKill(), evidence: min(rec.Observed, container.Observed()),
+		isCPULasting: container.IsCPULasting(), covered: container.Coverage().Time, goal: container.CoverageGoal().Time,
+	}
 }
 
 // ParamsOf are the parameters of the scaler's history, with the CPU prices of its profile. What
@@ -186,7 +193,7 @@ func (e *entry) decode(ctx context.Context, latest time.Time) {
 	e.object.Spec.Containers = readable
 }
 
-// read reads one container's part of a checkpoint.
+// read reads one container's part of a checkpoint. A coverage that cannot be read costs only itself.
 func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, error) {
 	container, err := history.Decode(c.Data)
 	if err != nil {
@@ -208,6 +215,7 @@ func read(c v1beta1.ContainerCheckpoint, latest time.Time) (history.Container, e
 				known.what, known.at.Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 		}
 	}
+	_ = container.DecodeCoverage(c.Coverage, latest)
 	return container, nil
 }
 
@@ -263,7 +271,7 @@ func (s *Store) Save(ctx context.Context, vs *v1beta1.VerticalScaler, recommenda
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
 	defer e.requests.Unlock()
-	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now)
+	next, err := e.nextSave(vs, s.ParamsOf(vs), recommendations, now, s.latest(now))
 	if next.object == nil || err != nil {
 		return err
 	}
@@ -284,7 +292,7 @@ type save struct {
 }
 
 // nextSave is what to write; nothing if nothing that matters would be lost.
-func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now time.Time) (save, error) {
+func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, recommendations []recommend.Container, now, latest time.Time) (save, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.histories == nil || e.owner != vs.UID {
@@ -295,7 +303,7 @@ func (e *entry) nextSave(vs *v1beta1.VerticalScaler, params history.Params, reco
 	if len(marks) == 0 || (!e.filling.unsaved && e.saved != nil && !worthSaving(e.saved, marks, scaler.Share(e.owner))) {
 		return save{}, nil
 	}
-	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks) {
+	if !e.filling.unsaved && e.saved == nil && e.object != nil && e.current(marks, latest) {
 		e.settle(marks) // the first pass after a restart: what was read is what we have
 		return save{}, nil
 	}
@@ -320,8 +328,8 @@ func (e *entry) settle(marks map[string]mark) {
 }
 
 // current says whether the checkpoint read at the start still holds all that the
-// histories does. Time observed since then is too little to matter.
-func (e *entry) current(marks map[string]mark) bool {
+// histories does. Time observed since then is too little to matter. latest is the latest time that it may know of.
+func (e *entry) current(marks map[string]mark, latest time.Time) bool {
 	if !e.isAbout(e.object) {
 		return false
 	}
@@ -332,6 +340,7 @@ func (e *entry) current(marks map[string]mark) bool {
 		if err != nil || c.Version != version || !ok {
 			continue // unreadable, or nothing is recommended for it
 		}
+		_ = container.DecodeCoverage(c.Coverage, latest) // It covers nothing if it cannot be read.
 		read[c.ContainerName] = markOf(m.recommendation, &container)
 	}
 	return !worthSaving(read, marks, scaler.Share(e.owner))
@@ -356,11 +365,25 @@ func worthSaving(saved, now map[string]mark, phase float64) bool {
 		s, ok := saved[name]
 		if !ok || n.newestKill.After(s.newestKill) || n.isCPULasting && !s.isCPULasting ||
 			n.recommendation.Target != s.recommendation.Target ||
+			tenths(n.covered, n.goal, phase) != tenths(s.covered, n.goal, phase) ||
 			n.evidence > s.evidence && (n.evidence == n.recommendation.Observed || recommend.IsWorthSaving(n.evidence, s.evidence, phase)) {
 			return true
 		}
 	}
 	return false
+}
+
+// tenths is how far the covered time is on its way to a goal. It is saved whenever that changes: for every tenth, at each
+// scaler's own time, when the goal is reached, and when it begins again. Beyond the goal, nothing changes any more.
+func tenths(covered, goal time.Duration, phase float64) int {
+	const parts, reached = 10, 11
+	switch {
+	case goal <= 0:
+		return 0
+	case covered >= goal:
+		return reached
+	}
+	return int(parts*float64(covered)/float64(goal) + phase)
 }
 
 // checkpoint is what the histories lead to.
@@ -386,8 +409,9 @@ func (e *entry) checkpoint(vs *v1beta1.VerticalScaler, params history.Params, no
 		SaveTime:       metav1.NewTime(now.Truncate(time.Second)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.histories)) {
+		container := e.histories.Container(name).Closed(params)
 		object.Spec.Containers = append(object.Spec.Containers, v1beta1.ContainerCheckpoint{
-			ContainerName: name, Version: version, Data: e.histories.Container(name).Closed(params).Encode(),
+			ContainerName: name, Version: version, Data: container.Encode(), Coverage: container.EncodeCoverage(),
 		})
 	}
 	return object

@@ -241,6 +241,22 @@ func (c *CPU) Clone() CPU {
 	return clone
 }
 
+// Complete is about the current interval, if it is complete: how much time was observed since it began, and the share of
+// the pods that used more than a level in it, in millicores. ok is false while it is not complete. The next sample of a
+// later moment ends it.
+func (c *CPU) Complete(level int64) (age time.Duration, above float64, ok bool) {
+	if c.open.recent < interval || c.open.count() == 0 {
+		return 0, 0, false
+	}
+	all := c.open.usages() // in ascending order
+	const half = 0.5       // levels are whole
+	within := 0
+	for within < len(all) && all[within] <= float32(level)+half {
+		within++
+	}
+	return c.open.age, float64(len(all)-within) / float64(len(all)), true
+}
+
 // Closed is a copy in which the current interval has ended, if it is complete. Need includes such an
 // interval, and AppendBinary does not encode the current one.
 func (c *CPU) Closed(p Params) CPU {

@@ -114,6 +114,8 @@ type Container struct {
 	counted int64
 
 	oom oomFloor
+
+	coverage coverage
 }
 
 // Add takes a sample into account. Samples of the same moment may come in any
@@ -123,6 +125,9 @@ func (c *Container) Add(s usage.Sample, p Params) {
 	step := c.advanceTo(nanos(s.Time), p)
 	c.samples++
 	if !s.NoCPU {
+		if step > 0 {
+			c.endInterval()
+		}
 		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
 		c.cpu.Add(ensemble.Sample{Pod: s.Pod, Millis: cpu, Window: s.Window, LimitFactor: s.LimitFactor, At: fromNanos(c.newest)}, step, p.forCPU())
 	}
@@ -137,12 +142,15 @@ func (c *Container) Raise(s usage.Sample) {
 		c.newest = at
 	}
 	if !s.NoCPU {
-		c.cpu.Raise(min(max(s.CPUMillis, 0), quantity.MaxCPUMillis))
+		cpu := min(max(s.CPUMillis, 0), quantity.MaxCPUMillis)
+		c.coverage.raiseCPU(cpu)
+		c.cpu.Raise(cpu)
 	}
 	c.addMemory(min(s.MemoryBytes, quantity.MaxMemoryBytes))
 }
 
 func (c *Container) addMemory(bytes int64) {
+	c.coverage.useMemory(bytes, c.newest)
 	c.peaks[0] = max(c.peaks[0], bytes)
 	c.oom.use(bytes, c.observed)
 }

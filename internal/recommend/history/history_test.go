@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/ensemble"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -248,8 +249,13 @@ func random(seed uint64) *Container {
 	for range r.IntN(300) {
 		at += time.Duration(r.Int64N(int64(10*time.Minute))) - time.Minute
 		c.Add(sample(at, int64(math.Exp(r.Float64()*18)), int64(math.Exp(r.Float64()*35))), params)
-		if r.IntN(50) == 0 {
+		switch r.IntN(50) {
+		case 0:
 			c.RecordOOM(noon.Add(at), r.Int64N(1<<40), params)
+		case 1, 2:
+			c.Expect(quantity.Amounts{CPUMillis: r.Int64N(5000), MemoryBytes: r.Int64N(1 << 45)}, Goal{Time: time.Duration(r.Int64N(int64(10 * time.Hour))), MaxStarvedPercent: r.IntN(101)})
+		case 3:
+			c.Pause()
 		}
 	}
 	return c
@@ -271,6 +277,8 @@ func FuzzEncode(f *testing.F) {
 		// Of the ensemble, only what it asks for stays.
 		before, after := *c, decoded
 		before.cpu, after.cpu = ensemble.CPU{}, ensemble.CPU{}
+		// Coverage has an encoding of its own.
+		before.coverage = coverage{}
 		if diff := cmp.Diff(before, after, exported); diff != "" {
 			t.Errorf("encoding loses what is known (-want +got):\n%s", diff)
 		}
