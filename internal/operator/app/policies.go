@@ -70,7 +70,7 @@ func (check accessCheck) missingForPolicies(ctx context.Context, s Scope) (strin
 
 // policyAccess implements scalingpolicy.Rights.
 type policyAccess struct {
-	check   accessCheck
+	check   accessCheck // nil if the manager was set up by Setup
 	scope   Scope
 	granted func() // restarts the manager
 }
@@ -80,6 +80,9 @@ func (a policyAccess) Missing() string { return a.scope.PoliciesForbidden }
 
 // Recheck implements scalingpolicy.Rights.
 func (a policyAccess) Recheck(ctx context.Context) error {
+	if a.check == nil {
+		return nil // The manager is not ours to restart.
+	}
 	missing, err := a.check.missingForPolicies(ctx, a.scope)
 	if err == nil && missing == "" {
 		log.FromContext(ctx).Info("Restarting the manager because the operator has been granted the rights for policies")
