@@ -236,7 +236,7 @@ func TestFilesAreValid(t *testing.T) {
 			t.Errorf("by %s, a day is %g seconds in operator.yaml, want 5", name, got)
 		}
 	}
-	for name, object := range map[string]any{"scaler.yaml": &v1beta1.VerticalScaler{}, "owned.yaml": &v1beta1.ScaledDeployment{}, "workload.yaml": &appsv1.Deployment{}} {
+	for name, object := range map[string]any{"scaler.yaml": &v1beta1.VerticalScaler{}, "owned.yaml": &v1beta1.ScaledDeployment{}, "by-hand.yaml": &v1beta1.VerticalScaler{}, "workload.yaml": &appsv1.Deployment{}} {
 		if err := yaml.UnmarshalStrict(read(name), object); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,6 +10,7 @@
 //	make demo              a VerticalScaler; keeps running until Ctrl-C
 //	make demo DEMO=once    the same, but exits, with an error unless all checks pass
 //	make demo DEMO=owned   a ScaledDeployment; exits, with an error unless all checks pass
+//	make demo DEMO=fleet   a ClusterScalingPolicy; exits, with an error unless all checks pass
 package main
 
 import (
@@ -42,8 +43,11 @@ const (
 )
 
 // shown is the command whose output is printed after each step.
-func shown(s snapshot) string {
-	if s.scaler.Name == "" {
+func (d *demo) shown(s snapshot) string {
+	switch {
+	case d.observer.isFleet:
+		return "kubectl get clusterscalingpolicies"
+	case s.scaler.Name == "":
 		return "kubectl vscaler status"
 	}
 	return "kubectl vscaler top " + s.scaler.Name + " --once"
@@ -68,18 +72,22 @@ func init() { runtime.LockOSThread() }
 func main() {
 	once := flag.Bool("once", false, "exit after the checks")
 	owned := flag.Bool("owned", false, "show a ScaledDeployment, and exit after the checks")
+	fleet := flag.Bool("fleet", false, "show a ClusterScalingPolicy, and exit after the checks")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "Shows the operator at work in a local cluster. Use \"make demo\", which builds what is needed.\n\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	d := &demo{scenario: scalerScenario, began: time.Now()}
-	if *owned {
+	switch {
+	case *owned:
 		d.scenario = ownedScenario
+	case *fleet:
+		d.scenario = fleetScenario
 	}
 	ctrl.SetLogger(logr.Discard()) // the client returns its errors
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := d.run(ctx, !*once && !*owned)
+	err := d.run(ctx, !*once && !*owned && !*fleet)
 	cancel()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -137,8 +145,10 @@ func (d *demo) start(ctx context.Context) (err error) {
 	if err := d.env.Disarrange(ctx, testkit.World{Sidecar: true}); err != nil {
 		return err
 	}
-	if _, err := d.shell(ctx, fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)); err != nil {
-		return err
+	for _, script := range append([]string{fmt.Sprintf("hack/demo/setup.sh '%s'", d.without)}, d.setup...) {
+		if _, err := d.shell(ctx, script); err != nil {
+			return err
+		}
 	}
 	cmd := exec.Command("bin/demo/verticalscaler-operator", "-config=hack/demo/operator.yaml", "-zap-encoder=console", "-zap-log-level=debug")
 	// Nothing else of our environment, which could name another cluster or a proxy.
@@ -149,7 +159,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, d.without)
 	d.say("Time is compressed: see hack/demo/operator.yaml")
 	d.say("To use the cluster: export KUBECONFIG=%s", d.env.Kubeconfig())
-	d.observer, err = newObserver(d.env)
+	d.observer, err = newObserver(d.env, d.isFleet)
 	return err
 }
 
@@ -187,7 +197,7 @@ func (d *demo) takeStep(ctx context.Context, p *progress) error {
 	})
 	p.done = err == nil
 	d.say("After %.1fs:", p.took().Seconds())
-	return errors.Join(err, d.show(ctx, shown(d.last)))
+	return errors.Join(err, d.show(ctx, d.shown(d.last)))
 }
 
 // look takes a snapshot and prints the events that are new.

@@ -43,17 +43,19 @@ type snapshot struct {
 	events      []eventsv1.Event // about scaler and owner
 	lastWrite   time.Time        // of the operator
 	deletions   int              // of Deployments by the operator
+	fleet       fleet
 }
 
 // observer reads snapshots.
 type observer struct {
 	client  client.Client
+	isFleet bool // it looks at all namespaces
 	metrics *metricsapi.Source
 	audit   audit
 }
 
-func newObserver(env *testkit.Env) (*observer, error) {
-	o := &observer{client: env.Client, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
+func newObserver(env *testkit.Env, isFleet bool) (*observer, error) {
+	o := &observer{client: env.Client, isFleet: isFleet, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
 	file, err := os.Open(env.AuditLog())
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -65,6 +67,9 @@ func newObserver(env *testkit.Env) (*observer, error) {
 
 // look reads a snapshot.
 func (o *observer) look(ctx context.Context) (s snapshot, err error) {
+	if o.isFleet {
+		return o.lookAtFleet(ctx)
+	}
 	var (
 		scalers     v1beta1.VerticalScalerList
 		owners      v1beta1.ScaledDeploymentList

@@ -21,6 +21,8 @@ type scenario struct {
 	steps   []step
 	writes  []string // the kinds of writes
 	without string   // the roles of config/default that it does not need
+	setup   []string // commands before the operator starts
+	isFleet bool     // it is about all namespaces
 }
 
 // step changes something and waits for the effect.
@@ -60,6 +62,10 @@ type progress struct {
 	start, end snapshot
 	done       bool
 	mostAtOnce int // Deployments
+	// mostVerifying is the largest number of a policy's scalers that were being verified, and early are pods that were resized
+	// although the policy's scaler only recommends.
+	mostVerifying int
+	early         []string
 	// caused is when the operator could know the cause of a resize: the new usage in
 	// metrics.k8s.io, or the OOM kill in the pod's status. before are the pods' resources
 	// until then, and first and last are when pods were resized after that. The effect of
@@ -75,6 +81,8 @@ func (p *progress) add(s snapshot) {
 		previous[pod.UID] = resources(pod)
 	}
 	p.end, p.mostAtOnce = s, max(p.mostAtOnce, len(s.targets()))
+	p.mostVerifying = max(p.mostVerifying, s.fleet.verifying)
+	p.early = slices.Compact(slices.Sorted(slices.Values(append(p.early, s.fleet.early...))))
 	if p.caused.IsZero() {
 		if s.count(p.showsCause) == 0 {
 			return
