@@ -41,7 +41,7 @@ func TestEveryPolicyIsBound(t *testing.T) {
 		refusing++
 		denies(t, file)
 	}
-	if refusing != 8 || warning != 2 {
+	if refusing != 10 || warning != 2 {
 		t.Errorf("%d policies refuse, and %d warn", refusing, warning)
 	}
 }
@@ -93,7 +93,7 @@ func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 	t.Parallel()
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")
-	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 21 {
+	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 25 {
 		t.Errorf("%d objects in dist/admission-policies.yaml; those in dist/install.yaml (-installed +alone):\n%s", len(alone), diff)
 	}
 	if account != testkit.ServiceAccount || none != "" {

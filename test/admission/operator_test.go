@@ -6,6 +6,8 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -67,8 +69,186 @@ func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_scalers.yaml")
 	r := request{resource: "verticalscalers"}
-	everyField[v1beta1.VerticalScaler](t, p, r, written, 0, 1)
+	everyField[v1beta1.VerticalScaler](t, p, r, written, 0, 1, 3, 4, 5, 6, 7, 8)
 	everyNewField[v1beta1.VerticalScaler](t, p, r, ".metadata.managedFields")
+}
+
+// ofPolicy is the scaler of Deployment web that a policy called fleet controls, with variations.
+func ofPolicy(kind string, changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+	s := testkit.Scaler("shop", "web", "web")
+	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
+	s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: kind, Name: "fleet", UID: "1", Controller: ptr.To(true)}}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// noted sets an annotation.
+func noted(key, value string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		s.Annotations = maps.Clone(s.Annotations)
+		if s.Annotations == nil {
+			s.Annotations = map[string]string{}
+		}
+		s.Annotations[key] = value
+	}
+}
+
+// given gives a scaler to another policy.
+func given(kind, name string, uid types.UID) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		owner := &s.OwnerReferences[0]
+		owner.Kind, owner.Name, owner.UID = kind, name, uid
+		s.Labels = maps.Clone(s.Labels)
+		s.Labels[v1beta1.PolicyLabel] = name
+	}
+}
+
+// labelledBy sets a label of a scaler.
+func labelledBy(key, value string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Labels[key] = value }
+}
+
+// ownedToo adds an owner that does not control the scaler.
+func ownedToo(s *v1beta1.VerticalScaler) {
+	s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "7"})
+}
+
+// released removes the policy from a scaler.
+func released(s *v1beta1.VerticalScaler) {
+	delete(s.Labels, v1beta1.PolicyLabel)
+	s.OwnerReferences = slices.DeleteFunc(s.OwnerReferences, func(r metav1.OwnerReference) bool { return v1beta1.IsPolicy(&r) })
+}
+
+func finalizedBy(names ...string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Finalizers = names }
+}
+
+func targeting(deployment string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = deployment }
+}
+
+func inMode(mode v1beta1.UpdateMode) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = mode }
+}
+
+const own = "autoscaling.verticalscaler.io/restore-original-resources"
+
+// What a policy asks for is written for both kinds, and nothing that would outlive the policy.
+func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_scalers.yaml")
+	const (
+		createsOnly = "may only create and delete scalers"
+		mustDie     = "it must be deleted with the policy"
+		nothingElse = "may only change the spec, the policy that controls it"
+		label       = "must label the scaler of a policy"
+		name        = "must have the name of its Deployment"
+		ownerOnly   = "may only give the scaler of a policy to another policy"
+		finalizer   = "may only change its own finalizer"
+		promoted    = v1beta1.PromotedAnnotation
+	)
+	for _, kind := range []string{v1beta1.ScalingPolicyKind, v1beta1.ClusterScalingPolicyKind} {
+		s := func(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+			return ofPolicy(kind, changes...)
+		}
+		other := map[string]string{v1beta1.ScalingPolicyKind: v1beta1.ClusterScalingPolicyKind, v1beta1.ClusterScalingPolicyKind: v1beta1.ScalingPolicyKind}[kind]
+		ofUser := testkit.Scaler("shop", "web", "web")
+		detached, kept := noted(v1beta1.DetachedAnnotation, ""), noted(v1beta1.DetachedAnnotation, "false")
+		for what, c := range map[string]struct {
+			before, after *v1beta1.VerticalScaler
+			says          string // "" if it is accepted
+		}{
+			"creating one":                             {nil, s(), ""},
+			"creating one for its group":               {nil, s(func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "autoscaling.verticalscaler.io/v1" }), ""},
+			"creating one that a webhook has labelled": {nil, s(labelledBy("cost-center", "7"), noted("webhook", "was here")), ""},
+			"creating one for another Deployment":      {nil, s(targeting("api")), name},
+			"creating one with another label":          {nil, s(labelledBy(v1beta1.PolicyLabel, "other")), label},
+			"creating one without the label":           {nil, s(func(s *v1beta1.VerticalScaler) { s.Labels = nil }), label},
+			"creating one with another owner":          {nil, s(ownedToo), mustDie},
+			"creating one with its finalizer":          {nil, s(finalizedBy(own)), mustDie},
+			"creating one that is detached":            {nil, s(detached), mustDie},
+			"creating one that is not detached":        {nil, s(kept), ""},
+			"creating one that it does not control":    {nil, s(func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), createsOnly},
+			"creating one of another group":            {nil, s(func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "example.com/v1beta1" }), createsOnly},
+			"creating one of a group that begins alike": {nil, s(func(s *v1beta1.VerticalScaler) {
+				s.OwnerReferences[0].APIVersion = "autoscaling.verticalscaler.io.evil/v1"
+			}), createsOnly},
+			"creating one of another kind":                      {nil, s(given("VerticalScaler", "fleet", "1")), createsOnly},
+			"deleting one":                                      {s(), nil, ""},
+			"deleting one that a user has retargeted":           {s(targeting("api"), func(s *v1beta1.VerticalScaler) { s.Labels = nil }), nil, ""},
+			"deleting one that is released":                     {s(released), nil, createsOnly},
+			"deleting one of a user":                            {ofUser, nil, createsOnly},
+			"changing the spec":                                 {s(ownedToo, finalizedBy(own)), s(ownedToo, finalizedBy(own), inMode("InPlace")), ""},
+			"reverting another Deployment":                      {s(targeting("api")), s(), ""},
+			"reverting another label":                           {s(labelledBy(v1beta1.PolicyLabel, "other")), s(), ""},
+			"naming another Deployment":                         {s(), s(targeting("api")), name},
+			"changing the spec, which names another Deployment": {s(targeting("api")), s(targeting("api"), inMode("InPlace")), name},
+			"another label":                                     {s(), s(labelledBy(v1beta1.PolicyLabel, "other")), label},
+			"removing the label":                                {s(), s(func(s *v1beta1.VerticalScaler) { s.Labels = nil }), label},
+			"promoting":                                         {s(), s(noted(promoted, "2026-01-01T00:00:00Z"), inMode("InPlace")), ""},
+			"noting harm":                                       {s(noted(promoted, "a")), s(noted(promoted, "a"), noted(v1beta1.HarmedAnnotation, "b")), ""},
+			"beginning again":                                   {s(noted(promoted, "a")), s(), ""},
+			"detaching by itself":                               {s(), s(detached), nothingElse},
+			"pausing":                                           {s(), s(noted("autoscaling.verticalscaler.io/paused", "")), nothingElse},
+			"removing a user's annotation":                      {s(noted("a", "b")), s(), nothingElse},
+			"labelling":                                         {s(), s(labelledBy("a", "b")), nothingElse},
+			"adding an owner":                                   {s(), s(ownedToo), nothingElse},
+			"removing an owner":                                 {s(ownedToo), s(), nothingElse},
+			"setting its finalizer":                             {s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other")), s(targeting("api"), labelledBy(v1beta1.PolicyLabel, "other"), finalizedBy(own)), ""},
+			"removing its finalizer":                            {s(finalizedBy("example.com/a", own)), s(finalizedBy("example.com/a")), ""},
+			"setting another finalizer":                         {s(), s(finalizedBy("orphan")), nothingElse},
+			"giving it to another policy":                       {s(ownedToo), s(given(kind, "other", "2"), ownedToo), ""},
+			"giving it to another kind of policy, and promoted": {s(), s(given(other, "other", "2"), noted(promoted, "a"), inMode("InPlace")), ""},
+			"giving it to another policy, and not its label":    {s(), s(given(kind, "other", "2"), labelledBy(v1beta1.PolicyLabel, "fleet")), label},
+			"giving it to a ScaledDeployment":                   {s(), s(given("ScaledDeployment", "web", "3")), ownerOnly},
+			"giving it to nobody":                               {s(), s(released), ownerOnly},
+			"taking it from a user":                             {ofUser, s(), finalizer},
+			"taking it from a ScaledDeployment":                 {s(given("ScaledDeployment", "web", "3")), s(), "may not change the owner of a scaler of a ScaledDeployment"},
+			"releasing one that a user has detached":            {s(detached), s(detached, released), ""},
+			"releasing one with another owner":                  {s(detached, ownedToo, targeting("api")), s(detached, ownedToo, targeting("api"), released), ""},
+			"releasing one with other labels":                   {s(detached, labelledBy("a", "b")), s(detached, labelledBy("a", "b"), released), ""},
+			"releasing one that a user has not detached":        {s(kept), s(kept, released), ownerOnly},
+			"releasing one by its own annotation":               {s(), s(detached, released), ownerOnly},
+			"releasing it, and the owners of a user":            {s(detached, ownedToo), s(detached, released), ownerOnly},
+			"releasing it, and leaving the label":               {s(detached), s(detached, released, func(s *v1beta1.VerticalScaler) { s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"} }), ownerOnly},
+			"releasing it, with another label":                  {s(detached), s(detached, released, labelledBy("a", "b")), ownerOnly},
+			"releasing it, with another spec":                   {s(detached), s(detached, released, inMode("InPlace")), ownerOnly},
+			"releasing it, with another annotation":             {s(detached), s(detached, released, noted(promoted, "a")), ownerOnly},
+			"changing the spec of one that is detached":         {s(detached), s(detached, inMode("InPlace")), "may not change the spec of a scaler with the annotation"},
+		} {
+			t.Run(what+", "+kind, func(t *testing.T) {
+				r := request{resource: "verticalscalers"}
+				if c.before != nil {
+					r.before = c.before
+				}
+				if c.after != nil {
+					r.after = c.after
+				}
+				judgeBothForms(t, p, r, c.says)
+			})
+		}
+	}
+}
+
+// Nothing else of such a scaler can be changed, whatever the API has in the future.
+func TestTheOperatorChangesOnlyTheSpecOfAPolicysScaler(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "operator_scalers.yaml")
+	r := request{resource: "verticalscalers"}
+	before := filled[v1beta1.VerticalScaler](t)
+	before.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
+	before.OwnerReferences = ofPolicy(v1beta1.ScalingPolicyKind).OwnerReferences
+	before.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true)
+	free := slices.Clone(written)
+	for field := range reflect.TypeFor[v1beta1.Scaling]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		free = append(free, ".spec."+name)
+	}
+	free = append(free, ".metadata.ownerReferences[].uid", ".metadata.ownerReferences[].blockOwnerDeletion")
+	everyFieldOf(t, before, p, r, free, 0, 1, 2, 3, 6)
 }
 
 func TestTheOperatorEvictsOnlyTheObservedPod(t *testing.T) {

@@ -136,20 +136,26 @@ type request struct {
 	user, resource, subresource string
 	before, after               runtime.Object    // nil for none
 	params                      runtime.Object    // the policy's parameter; nil for none
-	namespace                   string            // "shop" if empty
+	namespace                   string            // "shop" if empty, and none for ClusterScalingPolicies
 	labels                      map[string]string // of the namespace
 	may                         may
 }
 
-// may lists the rights of the user: "patch deployments/web", "create deployments", or
-// "patch pods/resize".
+// may lists the rights of the user in the namespace shop: "patch deployments/web", "create
+// deployments", or "patch pods/resize". "patch deployments everywhere" is a right in all namespaces.
 type may []string
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (m may) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	right := a.GetVerb() + " " + path.Join(a.GetResource(), a.GetSubresource(), a.GetName())
-	group := map[string]string{"deployments": "apps", "pods": "", "validatingadmissionpolicies": "admissionregistration.k8s.io"}[a.GetResource()]
-	if a.GetAPIGroup() == group && (a.GetNamespace() == "shop" || group == "admissionregistration.k8s.io") && slices.Contains(m, right) {
+	const policies = "admissionregistration.k8s.io"
+	group := map[string]string{
+		"deployments": "apps", "pods": "", "verticalscalers": "autoscaling.verticalscaler.io", "validatingadmissionpolicies": policies,
+	}[a.GetResource()]
+	if a.GetNamespace() == "" && group != policies {
+		right += " everywhere"
+	}
+	if a.GetAPIGroup() == group && slices.Contains([]string{"", "shop"}, a.GetNamespace()) && slices.Contains(m, right) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -194,7 +200,11 @@ func (p *policy) evaluates(t testing.TB, r request) (looks bool, refuses []int, 
 	}
 	resource := schema.GroupVersionResource{Group: rule.APIGroups[0], Version: rule.APIVersions[0], Resource: r.resource}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(r.namespace, "shop"), Labels: r.labels}}
-	attributes := admission.NewAttributesRecord(r.after, r.before, schema.GroupVersionKind{}, namespace.Name, "web", resource, r.subresource,
+	where := namespace.Name
+	if r.resource == "clusterscalingpolicies" {
+		where, namespace = "", nil
+	}
+	attributes := admission.NewAttributesRecord(r.after, r.before, schema.GroupVersionKind{}, where, "web", resource, r.subresource,
 		operation, nil, false, &user.DefaultInfo{Name: who})
 	versioned := &admission.VersionedAttributes{Attributes: attributes}
 	if r.before != nil {
