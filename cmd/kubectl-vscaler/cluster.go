@@ -93,9 +93,11 @@ func (c *cluster) open() (client.Client, error) {
 		}
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	mapper.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
 	usage := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	mapper.AddSpecific(usage.WithKind("PodMetrics"), usage.WithResource("pods"), usage.WithResource("pod"), meta.RESTScopeNamespace)
 	mapper.Add(vpaKind, meta.RESTScopeNamespace)
@@ -105,6 +107,8 @@ func (c *cluster) open() (client.Client, error) {
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("VerticalScaler"), meta.RESTScopeNamespace)
 	mapper.Add(v1beta1.GroupVersion.WithKind("ScaledDeployment"), meta.RESTScopeNamespace)
+	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind), meta.RESTScopeNamespace)
+	mapper.Add(v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind), meta.RESTScopeRoot)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 }
 

@@ -30,15 +30,16 @@ import (
 )
 
 const explainLong = `Explain a scaler: how its numbers came about, whether they are applied, and if not, what blocks them and how to unblock
-it. Name the scaler, its Deployment or its ScaledDeployment.
+it. Name the scaler, its Deployment or its ScaledDeployment. Or explain a policy: what it selects, what it skips and why,
+and how far the promotion of its scalers is.
 
 The scaler's status holds the steps from usage to each number. The command calculates them again and reports a difference.
 It changes nothing and reads only from the API server.
 
 If a request waits until more usage has been observed, the command says in about how long it is lowered.
 
-The command requires the permission to get the VerticalScaler. It reads the Deployment, its pods and the operator's lease
-if it may, and lists at the end what it could not read.
+The command requires the permission to get the VerticalScaler or the policy. It reads the Deployment, its pods and the
+operator's lease if it may, and lists at the end what it could not read.
 
 Exit codes: 0: explained, 1: failure or not found, 2: invalid usage.`
 
@@ -48,13 +49,20 @@ const explainExample = `  # Why is the recommendation not applied?
   # The scaler of a Deployment
   %[1]s explain deployment/web
 
+  # Policies
+  %[1]s explain scalingpolicy/backends -n shop
+  %[1]s explain cspolicy/fleet
+
   # The same as data
   %[1]s explain web -o json | jq -r '.findings[0].advice'`
 
 var explainOutputs = []string{"text", "json", "yaml"}
 
 func newExplain(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "explain", func(e explain.Evidence) explanation { return explain.Of(e) })
+	c := newView(streams, cluster, "explain", views{
+		scaler: func(e explain.Evidence) explanation { return explain.Of(e) },
+		policy: func(e explain.PolicyEvidence) explanation { return explain.OfPolicy(e) },
+	})
 	c.Short, c.Long, c.Example = "Explain a scaler's numbers and what blocks them", explainLong, fmt.Sprintf(explainExample, commandName)
 	return c
 }
@@ -66,12 +74,13 @@ The command requires the permission to get the VerticalScaler.
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 
 func newHistory(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "history", func(e explain.Evidence) explanation { return explain.HistoryOf(e.Scaler) })
+	c := newView(streams, cluster, "history", views{scaler: func(e explain.Evidence) explanation { return explain.HistoryOf(e.Scaler) }})
 	c.Short, c.Long = "Show the last changes of a scaler", historyLong
 	return c
 }
 
-const treeLong = `Show the objects around a scaler: its ScaledDeployment, its Deployment, and the running pods with what they request.
+const treeLong = `Show the objects around a scaler: its ScaledDeployment or policy, its Deployment, and the running pods with what they
+request. Of a policy, show the scalers of the namespace that it has created, and their Deployments.
 
 The command requires the permission to get the VerticalScaler. It reads the Deployment, its pods and the operator's lease if it
 may.
@@ -79,13 +88,25 @@ may.
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage.`
 
 func newTree(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Command {
-	c := newView(streams, cluster, "tree", func(e explain.Evidence) explanation { return explain.TreeOf(e) })
+	c := newView(streams, cluster, "tree", views{
+		scaler:       func(e explain.Evidence) explanation { return explain.TreeOf(e) },
+		policy:       func(e explain.PolicyEvidence) explanation { return explain.PolicyTreeOf(e) },
+		needsScalers: true,
+	})
 	c.Short, c.Long = "Show the objects around a scaler", treeLong
 	return c
 }
 
-// newView creates a command that shows one scaler.
-func newView(streams genericiooptions.IOStreams, cluster *cluster, verb string, view func(explain.Evidence) explanation) *cobra.Command {
+// views are what a command shows.
+type views struct {
+	scaler func(explain.Evidence) explanation
+	// policy is nil if the command does not show policies. needsScalers says that it shows their scalers.
+	policy       func(explain.PolicyEvidence) explanation
+	needsScalers bool
+}
+
+// newView creates a command that shows one scaler or one policy.
+func newView(streams genericiooptions.IOStreams, cluster *cluster, verb string, view views) *cobra.Command {
 	output := "text"
 	c := &cobra.Command{
 		Use: verb + " NAME | TYPE/NAME",
@@ -132,7 +153,7 @@ type explanation interface {
 
 // explanationOf is the view of the scaler that the user names. A ScaledDeployment without a scaler is
 // explained.
-func explanationOf(ctx context.Context, cluster *cluster, name string, view func(explain.Evidence) explanation) (explanation, error) {
+func explanationOf(ctx context.Context, cluster *cluster, name string, view views) (explanation, error) {
 	names, err := references([]string{name})
 	if err != nil {
 		return nil, err
@@ -145,6 +166,13 @@ func explanationOf(ctx context.Context, cluster *cluster, name string, view func
 	if err != nil {
 		return nil, err
 	}
+	if names[0].isPolicy() && view.policy != nil {
+		evidence, err := policyEvidenceOf(ctx, cluster, reader, namespace, names[0], view.needsScalers)
+		if err != nil {
+			return nil, err
+		}
+		return view.policy(evidence), nil
+	}
 	evidence, owner, err := find(ctx, reader, namespace, names[0])
 	switch {
 	case err != nil:
@@ -156,7 +184,35 @@ func explanationOf(ctx context.Context, cluster *cluster, name string, view func
 		evidence.Missing = append(evidence.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
 	}
 	evidence.Now = cluster.time.Now(clock.RealClock{}.Now())
-	return view(evidence), nil
+	return view.scaler(evidence), nil
+}
+
+// policyEvidenceOf reads a policy, and if needed, the scalers of the namespace that it has created.
+func policyEvidenceOf(ctx context.Context, cluster *cluster, c client.Reader, namespace string, name reference, needsScalers bool) (e explain.PolicyEvidence, err error) {
+	var policy client.Object = &v1beta1.ClusterScalingPolicy{}
+	key := types.NamespacedName{Name: name.name}
+	if name.kind == policyKind {
+		policy, key.Namespace = &v1beta1.ScalingPolicy{}, namespace
+	}
+	switch err := c.Get(ctx, key, policy); {
+	case apierrors.IsNotFound(err):
+		return e, fmt.Errorf("%s %s not found", name.kind, strings.TrimPrefix(key.String(), "/"))
+	case err != nil:
+		return e, fmt.Errorf("reading %s %s: %w", name.kind, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	e.Policy = described(policy)
+	if needsScalers {
+		var scalers v1beta1.VerticalScalerList
+		if err := c.List(ctx, &scalers, client.InNamespace(namespace), client.MatchingLabels{v1beta1.PolicyLabel: name.name}); err != nil {
+			e.Missing = append(e.Missing, fmt.Sprintf("The scalers of namespace %s: %v", namespace, err))
+		}
+		e.Scalers = scalers.Items
+	}
+	if e.Operators, err = operatorsOf(ctx, c, cluster.operatorNamespace, namespace); err != nil {
+		e.Missing = append(e.Missing, fmt.Sprintf("Whether the operator runs: %v", err))
+	}
+	e.Now = cluster.time.Now(clock.RealClock{}.Now())
+	return e, nil
 }
 
 // write writes an explanation in the format that the user asks for.
@@ -178,6 +234,9 @@ func write(w io.Writer, x explanation, output string) error {
 // find reads what explains the scaler that the user names: by its name, else as that of the
 // ScaledDeployment or the Deployment by that name. If a ScaledDeployment has none, it is that.
 func find(ctx context.Context, c client.Reader, namespace string, name reference) (explain.Evidence, *v1beta1.ScaledDeployment, error) {
+	if name.isPolicy() {
+		return explain.Evidence{}, nil, usageError{fmt.Errorf("%s is a policy, and not a scaler: name one of its scalers, or see it with \"%s explain %s\"", name, commandName, name)}
+	}
 	if name.kind == "" || name.kind == scalerKind {
 		evidence, err := evidenceOf(ctx, c, types.NamespacedName{Namespace: namespace, Name: name.name})
 		if !errors.Is(err, errNoScaler) {
@@ -276,34 +335,6 @@ func evidenceFor(ctx context.Context, c client.Reader, scaler *v1beta1.VerticalS
 	}
 	return e
 }
-
-// completeNames completes the names of scalers. It returns quickly, to keep the shell responsive.
-func (c *cluster) completeNames(command *cobra.Command, args []string, word string) (names []string, _ cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, none
-	}
-	reader, err := c.open()
-	if err != nil {
-		return nil, none
-	}
-	ctx, cancel := context.WithTimeout(command.Context(), completeWithin)
-	defer cancel()
-	var scalers v1beta1.VerticalScalerList
-	if err := reader.List(ctx, &scalers, client.InNamespace(namespace)); err != nil {
-		return nil, none
-	}
-	for _, s := range scalers.Items {
-		if strings.HasPrefix(s.Name, word) && !slices.Contains(args, s.Name) {
-			names = append(names, cobra.CompletionWithDesc(s.Name, "Deployment "+s.Spec.DeploymentName))
-		}
-	}
-	return names, none
-}
-
-// completeWithin is how long a completion may take.
-const completeWithin = 3 * time.Second
 
 // warnOnce prints each warning once.
 func warnOnce(w io.Writer) func(what string, err error) {

@@ -19,6 +19,9 @@ const (
 	scalerKind     kind = "VerticalScaler"
 	ownerKind      kind = "ScaledDeployment"
 	deploymentKind kind = "Deployment"
+
+	policyKind        kind = v1beta1.ScalingPolicyKind
+	clusterPolicyKind kind = v1beta1.ClusterScalingPolicyKind
 )
 
 // kinds are the words for a kind, as kubectl accepts them.
@@ -27,6 +30,10 @@ var kinds = map[string]kind{
 	"verticalscaler.autoscaling.verticalscaler.io": scalerKind, "verticalscalers.autoscaling.verticalscaler.io": scalerKind,
 	"sdeploy": ownerKind, "sdeploys": ownerKind, "scaleddeployment": ownerKind, "scaleddeployments": ownerKind,
 	"scaleddeployment.autoscaling.verticalscaler.io": ownerKind, "scaleddeployments.autoscaling.verticalscaler.io": ownerKind,
+	"spolicy": policyKind, "spolicies": policyKind, "scalingpolicy": policyKind, "scalingpolicies": policyKind,
+	"scalingpolicy.autoscaling.verticalscaler.io": policyKind, "scalingpolicies.autoscaling.verticalscaler.io": policyKind,
+	"cspolicy": clusterPolicyKind, "cspolicies": clusterPolicyKind, "clusterscalingpolicy": clusterPolicyKind, "clusterscalingpolicies": clusterPolicyKind,
+	"clusterscalingpolicy.autoscaling.verticalscaler.io": clusterPolicyKind, "clusterscalingpolicies.autoscaling.verticalscaler.io": clusterPolicyKind,
 	"deploy": deploymentKind, "deployment": deploymentKind, "deployments": deploymentKind,
 	"deployment.apps": deploymentKind, "deployments.apps": deploymentKind,
 }
@@ -54,7 +61,7 @@ func references(args []string) (all []reference, err error) {
 		kind, ok := kinds[strings.ToLower(word)]
 		switch {
 		case isTyped && !ok:
-			return nil, usageError{fmt.Errorf("%q is not of a type that has a scaler: use vscaler/NAME, deployment/NAME or sdeploy/NAME", arg)}
+			return nil, usageError{fmt.Errorf("%q is not of a type that has a scaler: use vscaler/NAME, deployment/NAME, sdeploy/NAME, spolicy/NAME or cspolicy/NAME", arg)}
 		case name == "" || strings.Contains(name, "/"):
 			return nil, usageError{fmt.Errorf("%q is not a name: use NAME or TYPE/NAME", arg)}
 		}
@@ -63,8 +70,14 @@ func references(args []string) (all []reference, err error) {
 	return all, nil
 }
 
-// isScaler reports whether the reference names the scaler itself, its Deployment, or the
-// ScaledDeployment that it belongs to.
+// isPolicy reports whether the reference names a policy.
+func (r reference) isPolicy() bool { return r.kind == policyKind || r.kind == clusterPolicyKind }
+
+// isPolicyRow reports whether the reference names the policy. Without a type, it does not.
+func (r reference) isPolicyRow(row explain.PolicyRow) bool { return r.String() == row.ID() }
+
+// isScaler reports whether the reference names the scaler itself, its Deployment, the
+// ScaledDeployment that it belongs to, or the policy that has created it.
 func (r reference) isScaler(s *v1beta1.VerticalScaler) bool {
 	return r.isRow(explain.RowOf(explain.Evidence{Scaler: s}))
 }
@@ -75,6 +88,8 @@ func (r reference) isRow(row explain.Row) bool {
 		return row.Deployment == r.name
 	case ownerKind:
 		return row.Owner == r.name
+	case policyKind, clusterPolicyKind:
+		return row.Policy == r.String()
 	}
 	return row.Name == r.name
 }
@@ -88,7 +103,7 @@ func (r reference) isOwnedRow(row explain.OwnedRow) bool {
 	switch r.kind {
 	case deploymentKind:
 		return row.Deployment == r.name
-	case scalerKind:
+	case scalerKind, policyKind, clusterPolicyKind:
 		return false
 	}
 	return row.Name == r.name
@@ -114,6 +129,10 @@ func (r reference) notFound(namespace string) error {
 		return fmt.Errorf("no VerticalScaler of Deployment %s/%s found", namespace, r.name)
 	case ownerKind:
 		return fmt.Errorf("ScaledDeployment %s/%s not found", namespace, r.name)
+	case policyKind:
+		return fmt.Errorf("no ScalingPolicy %s/%s and no VerticalScaler of it found", namespace, r.name)
+	case clusterPolicyKind:
+		return fmt.Errorf("no ClusterScalingPolicy %s and no VerticalScaler of it found in namespace %s", r.name, namespace)
 	}
 	return fmt.Errorf("VerticalScaler %s/%s not found", namespace, r.name)
 }

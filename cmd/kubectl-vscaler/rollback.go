@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler/rollback"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -37,6 +38,10 @@ changes the pods. Usage and OOM kills still raise what was lowered. If the opera
 The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment that it belongs to. If Git is the source of
 the objects, change them there, or a GitOps tool reverts the rollback.
 
+A policy reverts the edits of its scalers, so a scaler that a policy has created is not rolled back. With --detach, it
+becomes one of its users first, and stays that: the policy does not change or delete it anymore. To give the Deployment
+back to the policy, delete the scaler.
+
 The command requires the permission to list VerticalScalers, to patch what it rolls back, and for --to=original to get the
 Deployment.
 
@@ -51,6 +56,9 @@ const rollbackExample = `  # See what would change, checked by the API server
   # To those of the pod template
   %[1]s rollback web -n shop --to=original
 
+  # A scaler of a policy
+  %[1]s rollback web -n shop --detach
+
   # Let the scaler decide again
   %[1]s rollback web -n shop --undo`
 
@@ -61,6 +69,7 @@ type rollingBack struct {
 
 	to     string
 	undo   bool
+	detach bool
 	dryRun string
 }
 
@@ -79,6 +88,7 @@ func newRollback(streams genericiooptions.IOStreams, cluster *cluster) *cobra.Co
 	flags := c.Flags()
 	flags.StringVar(&o.to, "to", string(rollback.Previous), "The requests to return to: previous or original.")
 	flags.BoolVar(&o.undo, "undo", false, "End a rollback: set the spec that was there before it.")
+	flags.BoolVar(&o.detach, "detach", false, "Detach scalers that a policy has created, so that it does not revert the rollback.")
 	addDryRun(c, &o.dryRun)
 	if err := c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{string(rollback.Previous), string(rollback.Original)}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // a flag that does not exist
@@ -97,6 +107,8 @@ func (o *rollingBack) run(ctx context.Context, args []string, saysTo bool) error
 		return usageError{fmt.Errorf("--to %q is not one of previous, original", o.to)}
 	case o.undo && saysTo:
 		return usageError{errors.New("--undo cannot be combined with --to")}
+	case o.undo && o.detach:
+		return usageError{errors.New("--undo cannot be combined with --detach")}
 	case !slices.Contains(dryRuns, o.dryRun):
 		return usageError{fmt.Errorf("--dry-run %q is not one of %s", o.dryRun, strings.Join(dryRuns, ", "))}
 	}
@@ -163,6 +175,9 @@ func (o *rollingBack) persist(ctx context.Context, c client.Client, s *v1beta1.V
 
 // roll rolls back one scaler, or undoes that.
 func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	if err := o.leavePolicy(ctx, c, s); err != nil {
+		return err
+	}
 	from, err := holderOf(ctx, c, s)
 	if err != nil {
 		return err
@@ -205,6 +220,28 @@ func (o *rollingBack) roll(ctx context.Context, c client.Client, s *v1beta1.Vert
 	}
 	fmt.Fprintf(o.Out, "%s rolled back%s\n", from.name, dryRunSuffix(o.dryRun))
 	o.warnOfRest(s)
+	return nil
+}
+
+// leavePolicy detaches a scaler that a policy has created, or says that its policy would revert the rollback.
+func (o *rollingBack) leavePolicy(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	origin := explain.OriginOf(s)
+	if origin == nil || origin.Detaching {
+		return nil
+	}
+	if !o.detach {
+		return fmt.Errorf("VerticalScaler %s/%s is not rolled back: %s has created it, and would revert the change. Detach it with --detach, or exclude Deployment %s with its annotation %s",
+			s.Namespace, s.Name, origin.ID(), s.Spec.DeploymentName, v1beta1.ExcludeAnnotation)
+	}
+	changed := s.DeepCopy() // the client writes the answer into it
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.DetachedAnnotation)
+	if err := patchAs(ctx, c, changed, patch, o.dryRun); err != nil {
+		return fmt.Errorf("detaching VerticalScaler %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	if o.dryRun == "none" {
+		*s = *changed
+	}
+	fmt.Fprintf(o.Out, "verticalscaler.%s/%s detached from %s%s\n", v1beta1.GroupVersion.Group, s.Name, origin.ID(), dryRunSuffix(o.dryRun))
 	return nil
 }
 

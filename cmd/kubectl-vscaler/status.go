@@ -26,7 +26,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 )
 
-const statusLong = `Show the status of scalers and ScaledDeployments, one line each.
+const statusLong = `Show the status of scalers, ScaledDeployments and policies, one line each.
 
   CPU, MEMORY   the request of a pod -> the decided one, while a pod has another one; in parentheses a request that is
                 only recommended
@@ -39,10 +39,16 @@ The outputs wide, csv, json and yaml also have:
   SAVED-CORES   the requests of the pod template minus the requests of the resized pods, summed over all pods.
   SAVED-GIB     Negative if the pods request more. A dash if there is no decision or the Deployment cannot be read
 
+A table of policies follows if there are any: ScalingPolicies of the namespace, and the ClusterScalingPolicies that have
+created a scaler shown, or all of them with --all-namespaces.
+
+  DEPLOYMENTS   Deployments with a scaler of the policy / all that it selects
+  PROMOTED      scalers with the update mode of the policy's template / all scalers of the policy
+
 If the operator has not renewed its lease for more than a minute, scalers that were Ready have the reason
 OperatorSilent.
 
-The command requires the permission to list VerticalScalers. It reads ScaledDeployments, Deployments and the
+The command requires the permission to list VerticalScalers. It reads ScaledDeployments, policies, Deployments and the
 operator's lease if it may.
 
 Exit codes: 0: success, 1: failure or not found, 2: invalid usage, 3: --check found an object that is not Ready, or
@@ -62,6 +68,9 @@ const statusExample = `  # All scalers of a namespace
 
   # Watch two scalers: a line for each change
   %[1]s status web api --watch
+
+  # A policy, and the scalers of the namespace that it has created
+  %[1]s status cspolicy/fleet -n shop
 
   # In a script
   %[1]s status web --check -o json`
@@ -152,7 +161,7 @@ func (o *statusOptions) run(ctx context.Context, args []string) error {
 	switch {
 	case o.watch:
 		return o.follow(ctx, r, overview)
-	case len(names) == 0 && len(overview.Scalers)+len(overview.ScaledDeployments) == 0 && !o.isData():
+	case len(names) == 0 && overview.IsEmpty() && !o.isData():
 		fmt.Fprintln(o.ErrOut, nothingIn(namespace))
 	case o.check && overview.NotReady():
 		return errors.Join(errNotReady, r.missing(overview))
@@ -259,6 +268,14 @@ func changed(last, now explain.Overview) (news explain.Overview) {
 			news.ScaledDeployments = append(news.ScaledDeployments, r)
 		}
 	}
+	for _, r := range last.Policies {
+		seen[said(r)] = true
+	}
+	for _, r := range now.Policies {
+		if !seen[said(r)] {
+			news.Policies = append(news.Policies, r)
+		}
+	}
 	return news
 }
 
@@ -323,13 +340,44 @@ func (r *statusReader) read(ctx context.Context) (out explain.Overview, err erro
 			out.ScaledDeployments = append(out.ScaledDeployments, explain.OwnedRowOf(&owners.Items[i]))
 		}
 	}
+	out.Policies = r.policies(ctx, out.Scalers)
 	out.Sort(r.sortBy)
 	return r.doubt(ctx, out, chosen), nil
 }
 
+// policies are the policies that are shown. They are optional: most users may not list those of the cluster, and older
+// operators have none.
+func (r *statusReader) policies(ctx context.Context, scalers []explain.Row) (rows []explain.PolicyRow) {
+	which := client.MatchingLabelsSelector{Selector: r.selector}
+	var all []explain.PolicyRow
+	var cluster v1beta1.ClusterScalingPolicyList
+	if err := r.client.List(ctx, &cluster, which); err == nil {
+		for i := range cluster.Items {
+			all = append(all, explain.PolicyRowOf(explain.ClusterPolicyOf(&cluster.Items[i])))
+		}
+	}
+	var namespaced v1beta1.ScalingPolicyList
+	if err := r.client.List(ctx, &namespaced, client.InNamespace(r.namespace), which); err == nil {
+		for i := range namespaced.Items {
+			all = append(all, explain.PolicyRowOf(explain.PolicyOf(&namespaced.Items[i])))
+		}
+	}
+	for _, row := range all {
+		isOfScaler := func(s explain.Row) bool { return s.Policy == row.ID() }
+		isShown := r.namespace == metav1.NamespaceAll || row.Namespace != "" || slices.ContainsFunc(scalers, isOfScaler)
+		if len(r.names) > 0 {
+			isShown = slices.ContainsFunc(r.names, func(name reference) bool { return name.isPolicyRow(row) })
+		}
+		if isShown {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
 // doubt adds the operators, and doubts what silent ones have reported.
 func (r *statusReader) doubt(ctx context.Context, out explain.Overview, scalers []v1beta1.VerticalScaler) explain.Overview {
-	if len(out.Scalers)+len(out.ScaledDeployments) == 0 {
+	if out.IsEmpty() {
 		return out
 	}
 	operators, err := operatorsOf(ctx, r.client, r.operatorNamespace, r.namespace)
@@ -344,6 +392,9 @@ func (r *statusReader) doubt(ctx context.Context, out explain.Overview, scalers 
 	}
 	for i := range out.ScaledDeployments {
 		out.ScaledDeployments[i] = out.ScaledDeployments[i].Doubt(operators, now)
+	}
+	for i := range out.Policies {
+		out.Policies[i] = out.Policies[i].Doubt(operators, now)
 	}
 	return out
 }
@@ -396,7 +447,7 @@ func (r *statusReader) readDeployments(ctx context.Context, scalers []v1beta1.Ve
 func (r *statusReader) missing(o explain.Overview) error {
 	var errs []error
 	for _, name := range r.names {
-		if !slices.ContainsFunc(o.Scalers, name.isRow) && !slices.ContainsFunc(o.ScaledDeployments, name.isOwnedRow) {
+		if !slices.ContainsFunc(o.Scalers, name.isRow) && !slices.ContainsFunc(o.ScaledDeployments, name.isOwnedRow) && !slices.ContainsFunc(o.Policies, name.isPolicyRow) {
 			errs = append(errs, name.notFound(r.namespace))
 		}
 	}

@@ -41,8 +41,9 @@ import (
 const supportBundleLong = `Write one archive with what is needed to find out why scalers of a namespace behave as they do. Nothing is changed, and
 nothing is sent anywhere.
 
-The archive has the scalers and their explanations, and the Deployments and pods that they size. It also has events, quotas,
-the result of "check", and the log of the operator.
+The archive has the scalers and policies with their explanations, and the Deployments and pods that scalers size. It also
+has events, quotas, the result of "check", and the log of the operator. ClusterScalingPolicies name Deployments of other
+namespaces as examples.
 
 Objects keep only the fields that sizing depends on, without environment variables, commands, images, labels and addresses.
 The command masks text in messages and logs that looks like a credential. Names stay: look through the archive before you
@@ -158,6 +159,7 @@ func (b *supportBundle) collect(ctx context.Context) error {
 		b.scaler(ctx, &scalers.Items[i], operators)
 	}
 	b.objects(ctx, v1beta1.GroupVersion.WithKind(string(ownerKind)))
+	b.policies(ctx, operators)
 	b.objects(ctx, vpaKind)
 	for _, kind := range bundled {
 		b.objects(ctx, kind)
@@ -250,6 +252,30 @@ func (b *supportBundle) scaler(ctx context.Context, s *v1beta1.VerticalScaler, o
 	}
 }
 
+// policies adds the policies of the namespace and those of the cluster, and their explanations. Without rights on the latter,
+// and from an operator that is older than policies, there are none.
+func (b *supportBundle) policies(ctx context.Context, operators explain.Operators) {
+	var namespaced v1beta1.ScalingPolicyList
+	b.note("ScalingPolicies", b.client.List(ctx, &namespaced, client.InNamespace(b.namespace)))
+	var cluster v1beta1.ClusterScalingPolicyList
+	b.note("ClusterScalingPolicies", b.client.List(ctx, &cluster))
+	explained := func(p explain.Policy) {
+		var text strings.Builder
+		b.note("the explanation of "+p.Object.GetName(), explain.OfPolicy(explain.PolicyEvidence{Policy: p, Operators: operators, Now: b.now}).WriteText(&text, b.now))
+		b.add("policies/"+p.Kind+"-"+p.Object.GetName()+".txt", support.Masked(text.String()))
+	}
+	var objects []map[string]any
+	for i := range namespaced.Items {
+		objects = append(objects, b.typed(&namespaced.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ScalingPolicyKind)))
+		explained(explain.PolicyOf(&namespaced.Items[i]))
+	}
+	for i := range cluster.Items {
+		objects = append(objects, b.typed(&cluster.Items[i], v1beta1.GroupVersion.WithKind(v1beta1.ClusterScalingPolicyKind)))
+		explained(explain.ClusterPolicyOf(&cluster.Items[i]))
+	}
+	b.addObjects("policies.yaml", objects...)
+}
+
 func (b *supportBundle) podsOf(ctx context.Context, file, namespace string, selector labels.Selector) []corev1.Pod {
 	var pods corev1.PodList
 	err := b.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
@@ -283,7 +309,7 @@ func (b *supportBundle) objects(ctx context.Context, kind schema.GroupVersionKin
 func (b *supportBundle) isAbout(event map[string]any) bool {
 	kind, _, _ := unstructured.NestedString(event, "involvedObject", "kind")
 	name, _, _ := unstructured.NestedString(event, "involvedObject", "name")
-	return kind == string(scalerKind) || kind == string(ownerKind) || b.sized[kind+"/"+name]
+	return kind == string(scalerKind) || kind == string(ownerKind) || kind == string(policyKind) || b.sized[kind+"/"+name]
 }
 
 // operatorLabels are those of the operator's pods.

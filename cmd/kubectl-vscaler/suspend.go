@@ -20,12 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 )
 
 const suspendLong = `Suspend scalers: the operator still recommends, but changes nothing until "resume". Pods keep their sizes.
 
 The command sets spec.suspend, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. If Git is the
 source of the objects, suspend them there, or a GitOps tool resumes them.
+
+A policy reverts the edits of its scalers. So of a scaler that a policy has created, the command sets the annotation
+autoscaling.verticalscaler.io/paused, which has the same effect. The policy goes on to size other Deployments.
 
 The command requires the permission to list VerticalScalers and to patch what it suspends.
 
@@ -39,8 +44,9 @@ const suspendExample = `  # One scaler, named by its Deployment
 
 const resumeLong = `Resume suspended scalers: waiting changes are then made.
 
-The command sets spec.suspend to false, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. It does
-not remove the annotation that pauses a scaler, and tells if a scaler has it.
+The command sets spec.suspend to false, or spec.scaling.suspend of the ScaledDeployment that a scaler belongs to. Of a
+scaler that a policy has created, it removes the annotation that "suspend" has set. It does not remove the annotation that
+pauses a scaler for another reason, and tells if a scaler has it.
 
 The command requires the permission to list VerticalScalers and to patch what it resumes.
 
@@ -176,6 +182,9 @@ func chosen(ctx context.Context, c client.Reader, namespace string, selector lab
 
 // set suspends or resumes one scaler, where its spec comes from.
 func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	if fleet.IsGenerated(s) && !fleet.IsDetached(s.Annotations) {
+		return o.pause(ctx, c, s)
+	}
 	var object client.Object = &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	resource, patch := "verticalscaler", fmt.Sprintf(`{"spec":{"suspend":%t}}`, o.suspend)
 	if owner := metav1.GetControllerOf(s); owner != nil && owner.Kind == string(ownerKind) {
@@ -192,6 +201,37 @@ func (o *suspension) set(ctx context.Context, c client.Client, s *v1beta1.Vertic
 		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), dryRunSuffix(o.dryRun))
 	}
 	o.warnOfPause(o.ErrOut, s)
+	return nil
+}
+
+// suspendedByPlugin is the value of the annotation by which suspend pauses a scaler, so that resume knows its own.
+const suspendedByPlugin = "suspended by kubectl vscaler"
+
+// pause suspends or resumes a scaler of a policy, which would revert a change of the spec.
+func (o *suspension) pause(ctx context.Context, c client.Client, s *v1beta1.VerticalScaler) error {
+	what := fmt.Sprintf("verticalscaler.%s/%s", v1beta1.GroupVersion.Group, s.Name)
+	value, isSet := s.Annotations[v1beta1.PausedAnnotation]
+	isPaused := isSet && value != "false"
+	patch := ""
+	switch {
+	case o.suspend && !isPaused && !s.Spec.Suspend:
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.PausedAnnotation, suspendedByPlugin)
+	case !o.suspend && value == suspendedByPlugin:
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1beta1.PausedAnnotation)
+	}
+	if patch == "" {
+		fmt.Fprintf(o.Out, "%s %s (unchanged)\n", what, o.past())
+		o.warnOfPause(o.ErrOut, s)
+	} else {
+		object := &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+		if err := patchAs(ctx, c, object, patch, o.dryRun); err != nil {
+			return fmt.Errorf("patching %s in namespace %s: %w", what, s.Namespace, err)
+		}
+		fmt.Fprintf(o.Out, "%s %s%s\n", what, o.past(), dryRunSuffix(o.dryRun))
+	}
+	if s.Spec.Suspend && !o.suspend {
+		fmt.Fprintf(o.ErrOut, "warning: VerticalScaler %s/%s is still suspended: set spec.template.suspend of %s to false\n", s.Namespace, s.Name, explain.OriginOf(s).ID())
+	}
 	return nil
 }
 
