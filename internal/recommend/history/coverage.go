@@ -65,9 +65,8 @@ type coverage struct {
 
 	// isRecording says that a goal is to be reached. The rest is not encoded.
 	isRecording bool
-	// lacksCPU says that a sample of Raise showed that CPU is short in the current interval, and lacksMemory that
-	// memory was short in it: then it does not count.
-	lacksCPU, lacksMemory bool
+	// lacksCPU says that a sample of Raise showed that CPU is short in the current interval.
+	lacksCPU bool
 	// recommended is what is recommended now, and least the least CPU in the current interval; 0 is none.
 	recommended quantity.Amounts
 	least       int64
@@ -83,7 +82,7 @@ func (c *Container) Expect(recommended quantity.Amounts, goal Goal) {
 	v := &c.coverage
 	v.least = min(v.least, recommended.CPUMillis)
 	if !v.isRecording {
-		v.least, v.lacksCPU, v.lacksMemory = recommended.CPUMillis, false, false
+		v.least, v.lacksCPU = recommended.CPUMillis, false
 	}
 	v.isRecording, v.recommended, v.goal = true, recommended, goal
 	v.limitStarved(c.newest)
@@ -136,11 +135,9 @@ func (c *Container) endInterval() {
 	case v.least == 0:
 		above = 0
 	}
-	if !v.lacksMemory {
-		v.time = min(v.time+age, c.observed)
-		v.starved = min(v.starved+time.Duration(float64(age)*above), v.time)
-	}
-	v.lacksCPU, v.lacksMemory, v.least = false, false, v.recommended.CPUMillis
+	v.time = min(v.time+age, c.observed)
+	v.starved = min(v.starved+time.Duration(float64(age)*above), v.time)
+	v.lacksCPU, v.least = false, v.recommended.CPUMillis
 	v.limitStarved(c.newest)
 }
 
@@ -155,7 +152,6 @@ func (v *coverage) limitStarved(at int64) {
 // useMemory takes a sample of memory into account.
 func (v *coverage) useMemory(bytes, at int64) {
 	if v.isRecording && v.recommended.MemoryBytes > 0 && bytes > v.recommended.MemoryBytes {
-		v.lacksMemory = true
 		v.beginAgain(ShortOfMemory, at)
 	}
 }

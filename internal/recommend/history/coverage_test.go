@@ -144,9 +144,6 @@ func TestAShortfallThatRepeatsKeepsItsTime(t *testing.T) {
 			}
 			c.Add(sample(at, 200, bytes), params)
 			times[c.Coverage().At] = true
-			if each == minute && c.Coverage().Time > 0 {
-				t.Fatalf("%s of an interval that is short of memory are covered", c.Coverage().Time)
-			}
 		}
 		delete(times, time.Time{})
 		if len(times) != 1 || c.Coverage().Time > time.Hour {

@@ -112,7 +112,6 @@ func (c *Container) RecordKill(k Kill, now time.Time, p Params) bool {
 	c.oom.set, c.oom.shown = c.observed, 0
 	c.oom.kill = max(at, c.oom.kill)
 	c.oom.need = max(short, c.oom.need)
-	c.coverage.lacksMemory = true
 	c.coverage.beginAgain(KilledForMemory, at)
 	return true
 }
