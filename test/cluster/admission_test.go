@@ -336,7 +336,7 @@ func TestAdmissionPoliciesTypeCheck(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	for _, name := range []string{
-		"checkpoints", "operator-deployments", "operator-objects", "operator-owned", "operator-pods", "operator-scalers", "users", "warnings", "warnings-target",
+		"checkpoints", "operator-deployments", "operator-evictions", "operator-objects", "operator-owned", "operator-pods", "operator-scalers", "promotions", "users", "users-policies", "warnings", "warnings-target",
 	} {
 		w.eventually(func() string {
 			var p admissionregistrationv1.ValidatingAdmissionPolicy
