@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -159,16 +160,11 @@ var fleetScenario = scenario{
 			claim:   "the scaler of a user wins", proof: absent("billing", "app-4"),
 		},
 		{
-			name: "revert",
-			do:   []string{`kubectl patch vscaler app-5 -n billing --type=merge -p '{"spec":{"updatePolicy":{"updateMode":"Initial"}}}'`},
-			missing: func(p *progress) string {
-				if s := p.end.fleet.scalers[types.NamespacedName{Namespace: "billing", Name: "app-5"}]; s == nil || s.Generation < 3 || s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeRecommend {
-					return "VerticalScaler billing/app-5 to recommend again"
-				}
-				return ""
-			},
-			story: "A user edits a VerticalScaler of the policy. The operator reverts that.",
-			claim: "an edit of a policy's scaler is reverted",
+			name:    "revert",
+			do:      []string{`kubectl patch vscaler app-5 -n billing --type=merge -p '{"spec":{"updatePolicy":{"cooldownSeconds":5}}}'`},
+			missing: reverted,
+			story:   "A user edits a VerticalScaler of the policy. The operator reverts that.",
+			claim:   "an edit of a policy's scaler is reverted",
 		},
 		{
 			name: "detach", do: []string{"kubectl annotate vscaler app-2 -n billing " + v1beta1.DetachedAnnotation + "=true"},
@@ -204,7 +200,7 @@ var fleetScenario = scenario{
 				}
 				return ""
 			},
-			story: "The policy is deleted. The garbage collector deletes its scalers, and no others. Pods stay.",
+			story: "The policy is deleted. Its scalers are deleted with it, and no others. Pods stay.",
 			claim: "the scalers of the policy are deleted, and no Deployment and no pod has changed", proof: onlyScalersAreGone,
 		},
 	},
@@ -239,6 +235,16 @@ func all(mode v1beta1.UpdateMode) func(*progress) (bool, string) {
 		return len(namespaces) == 3 && namespaces["legacy"] == 0,
 			fmt.Sprintf("%d VerticalScalers after %.1fs, by namespace: %s", len(f.generated()), p.took().Seconds(), list(namespaces))
 	}
+}
+
+// reverted waits for a scaler that was edited to be as it was.
+func reverted(p *progress) string {
+	key := types.NamespacedName{Namespace: "billing", Name: "app-5"}
+	before, after := p.start.fleet.scalers[key], p.end.fleet.scalers[key]
+	if before == nil || after == nil || after.Generation < before.Generation+2 || !equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return fmt.Sprintf("VerticalScaler %s to be as it was", key)
+	}
+	return ""
 }
 
 // absent proves that there is no scaler of that name.

@@ -102,8 +102,11 @@ func TestFleetStepsEndWithTheirEffect(t *testing.T) {
 			f.policy.Status.Summary.Deployments = "29/30"
 			delete(f.scalers, named("billing", "app-3"))
 		})},
-		"wrong one":      {step: "exclude", start: fleetAt(0, 30, 0), next: fleetAt(1, 29, 0), unproven: true},
-		"not reverted":   {step: "revert", start: fleetAt(0, 28, 0), next: fleetAt(1, 28, 0), want: "VerticalScaler billing/app-5 to recommend again"},
+		"wrong one":    {step: "exclude", start: fleetAt(0, 30, 0), next: fleetAt(1, 29, 0), unproven: true},
+		"not reverted": {step: "revert", start: fleetAt(0, 28, 0), next: fleetAt(1, 28, 0), want: "VerticalScaler billing/app-5 to be as it was"},
+		"edited": {step: "revert", start: fleetAt(0, 28, 0), want: "VerticalScaler billing/app-5 to be as it was", next: with(fleetAt(1, 28, 0), func(f *fleet) {
+			f.scalers[named("billing", "app-5")].Generation, f.scalers[named("billing", "app-5")].Spec.Suspend = 3, true
+		})},
 		"reverted":       {step: "revert", start: fleetAt(0, 28, 0), next: with(fleetAt(1, 28, 0), func(f *fleet) { f.scalers[named("billing", "app-5")].Generation = 3 })},
 		"none promoted":  {step: "first", start: fleetAt(0, 27, 0), next: fleetAt(1, 27, 0), want: "1 promoted scalers: "},
 		"a few promoted": {step: "first", start: fleetAt(0, 27, 0), next: with(fleetAt(1, 27, 6), func(f *fleet) { f.verifying = 6 })},
