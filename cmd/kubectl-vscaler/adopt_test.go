@@ -312,6 +312,7 @@ spec:
 		"another kind":        {strings.Replace(policy, "ScalingPolicy", "VerticalScaler", 1), "--yes", 1, `kind "VerticalScaler" is not ScalingPolicy or ClusterScalingPolicy`, 0},
 		"another version":     {strings.Replace(policy, "v1beta1", "v9", 1), "--yes", 1, `apiVersion "autoscaling.verticalscaler.io/v9" is not autoscaling.verticalscaler.io/v1beta1`, 0},
 		"no name":             {strings.Replace(policy, "name: web, ", "", 1), "--yes", 1, "metadata.name is missing", 0},
+		"an empty selector":   {strings.Replace(policy, "ScalingPolicy", "ClusterScalingPolicy", 1), "--yes", 1, "[{key: kubernetes.io/metadata.name, operator: Exists}]}", 0},
 		"no YAML":             {"{", "--yes", 1, "did not find expected node content", 0},
 		"a selector, refused": {strings.Replace(policy, "{tier: web}", `{"-": x}`, 1), "--dry-run=client", 1, "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')", 0},
 	} {

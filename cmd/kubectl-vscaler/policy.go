@@ -164,6 +164,10 @@ func readPolicy(text []byte) (client.Object, error) {
 	if policy.GetName() == "" {
 		return nil, errors.New("metadata.name is missing")
 	}
+	if p, ok := policy.(*v1beta1.ClusterScalingPolicy); ok && len(p.Spec.NamespaceSelector.MatchLabels)+len(p.Spec.NamespaceSelector.MatchExpressions) == 0 {
+		// An empty one is not sent, so the API server would say that the spec is missing.
+		return nil, errors.New("spec.namespaceSelector must not be empty: select namespaces by their labels, or all of them with {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}")
+	}
 	policy.SetResourceVersion("")
 	policy.SetUID("")
 	policy.SetManagedFields(nil)

@@ -107,7 +107,7 @@ func (r *reporter) scalers(ctx context.Context) (map[types.NamespacedName]*v1bet
 	case err != nil:
 		return nil, fmt.Errorf("listing VerticalScalers: %w", err)
 	case len(all) == 0:
-		return nil, fmt.Errorf("no VerticalScaler %s: create some with updateMode Recommend, or set --prometheus to report by past usage, without scalers", r.selection.where())
+		return nil, fmt.Errorf("no VerticalScaler %s: create some with updateMode Recommend (%s adopt), or set --prometheus to report by past usage, without scalers", r.selection.where(), commandName)
 	}
 	slices.SortFunc(all, func(a, b v1beta1.VerticalScaler) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -66,7 +66,9 @@ func newScaledCluster(t *testing.T, all []deployed) *apiServer {
 	scalers[2].Spec.UpdatePolicy.UpdateMode = "" // the default, InPlace
 	scalers[5].Spec.DeploymentName = "lone"      // the status still is about moved
 	scalers[6].Status.Recommendation.ContainerRecommendations[1].ObservedSeconds = 86399
-	scalers[9].Spec.DeploymentName, scalers[9].Status.Annotations = "web", nil // stands back
+	scalers[9].Spec.DeploymentName, scalers[9].Status.Annotations = "web", nil                                  // stands back
+	scalers[8].OwnerReferences = []metav1.OwnerReference{controller(v1beta1.ClusterScalingPolicyKind, "fleet")} // those of policies count, too
+	scalers[8].OwnerReferences[0].APIVersion = v1beta1.GroupVersion.String()
 	s := newClusterOf(t, all)
 	for path, namespace := range map[string]string{"": "", "/namespaces/shop": "shop", "/namespaces/bank": "bank"} {
 		s.set(ours+path+"/verticalscalers", func(r *http.Request) any {
@@ -218,7 +220,7 @@ func TestReportOfScalersRefuses(t *testing.T) {
 		}
 	}
 	s.set(ours+"/verticalscalers", v1beta1.VerticalScalerList{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "VerticalScalerList"}})
-	want := "no VerticalScaler in any namespace: create some with updateMode Recommend, or set --prometheus to report by past usage, without scalers"
+	want := "no VerticalScaler in any namespace: create some with updateMode Recommend (kubectl vscaler adopt), or set --prometheus to report by past usage, without scalers"
 	if _, errOut, code := run(t, nil, "report", "-A"); code != 1 || !strings.Contains(errOut, want) {
 		t.Errorf("without scalers: exit code %d: %s", code, errOut)
 	}

@@ -327,7 +327,7 @@ func TestStatus(t *testing.T) {
 		"a scaler that shares its name": {[]string{"vscaler/late"}, nil, 0, []string{header, late}, ""},
 		"an owner":                      {[]string{"sdeploy/late"}, nil, 0, []string{owners, owner}, ""},
 		"a Deployment without a scaler": {[]string{"deployment/who"}, nil, 1, nil, "no VerticalScaler of Deployment shop/who found"},
-		"another type":                  {[]string{"pod/web"}, nil, 2, nil, `"pod/web" is not of a type that has a scaler: use vscaler/NAME, deployment/NAME or sdeploy/NAME`},
+		"another type":                  {[]string{"pod/web"}, nil, 2, nil, `"pod/web" is not of a type that has a scaler: use vscaler/NAME, deployment/NAME, sdeploy/NAME, spolicy/NAME or cspolicy/NAME`},
 		"half a name":                   {[]string{"deploy/"}, nil, 2, nil, `"deploy/" is not a name: use NAME or TYPE/NAME`},
 		"labels":                        {[]string{"-l", "team=shop"}, nil, 0, []string{header, late, web, "", owners, owner}, ""},
 		"labels of no sense":            {[]string{"-l", "a==b==c"}, nil, 2, nil, "--selector: found '==', expected: ',' or 'end of string'"},

@@ -255,3 +255,28 @@ func TestThePreviewOfALargeFleetIsShort(t *testing.T) {
 		t.Errorf("requested: %+v", requested)
 	}
 }
+
+// docs/plugin.md shows the preview of a small fleet.
+func TestThePageShowsAPreview(t *testing.T) {
+	w := read(t, everywhere(func(s *v1beta1.ClusterScalingPolicySpec) {
+		s.NamespaceSelector, s.DeploymentSelector = metav1.LabelSelector{MatchLabels: map[string]string{"sizing": "auto"}}, nil
+	}))
+	for namespace, names := range map[string]string{"bank": "core ledger", "shop": "api cart checkout web", "lab": "old"} {
+		for i, d := range deploy(&w, 3, namespace, strings.Fields(names)...) {
+			d.Excluded = namespace == "lab" && i == 0
+		}
+		w.Namespaces[namespace].Labels["sizing"] = "auto"
+	}
+	scaler(&w, "shop", "web", "web", nil, false)
+	var text bytes.Buffer
+	if err := adoption.Of(w).WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := explain.Wrap(text.String(), 110); !strings.Contains(string(page), "```\n"+shown+"```\n") {
+		t.Errorf("docs/plugin.md does not show\n%s", shown)
+	}
+}
