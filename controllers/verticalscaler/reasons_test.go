@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/reasons"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
@@ -74,6 +76,11 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 			none,
 			found(func(p *scope) { p.access = scaler.ClusterAccess{Namespaces: []string{"shop"}} }),
 			found(func(p *scope) { p.access = scaler.ClusterAccess{NodesForbidden: true} }),
+			found(func(p *scope) { p.promotion.waits = true }),
+			found(func(p *scope) {
+				p.promotion = promotion{waits: true, isLearned: true, goal: history.Goal{Time: time.Hour}, covered: []coveredContainer{{"app", history.Coverage{Time: time.Hour}}}}
+			}),
+			found(func(p *scope) { p.promotion = promotion{waits: true, goal: history.Goal{Time: time.Hour}} }),
 		},
 		{
 			none,
@@ -110,7 +117,7 @@ func TestEveryReconcileGivesAReason(t *testing.T) {
 		t.Error("no place in internal/scaler gives a reason: the test looks for the wrong thing")
 	}
 	for _, site := range append(conditionsOfAccess, reasons.Sites(t, ".", api)...) {
-		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "names.go:") && !strings.HasPrefix(site.At, "../../internal/scaler/") {
+		if !strings.HasPrefix(site.At, "status.go:") && !strings.HasPrefix(site.At, "names.go:") && !strings.HasPrefix(site.At, "promotion.go:") && !strings.HasPrefix(site.At, "../../internal/scaler/") {
 			continue // steps that were tried; they have tests of their own
 		}
 		places++

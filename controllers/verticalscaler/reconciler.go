@@ -85,6 +85,8 @@ type Reconciler struct {
 	VPAs *inventory.VPAs
 	// Metrics has the state of the scalers, for Prometheus; nil for none.
 	Metrics *metrics.Scalers
+	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
+	Policies client.Reader
 
 	lookup     *lookup
 	contenders *contenders
@@ -118,6 +120,8 @@ type scope struct {
 	unreleased error
 	// unsaved says why the API server refuses the checkpoint; it has no reason if it does not.
 	unsaved apierror.Rejection
+	// promotion is what the scaler's policy asks of it before it is promoted.
+	promotion promotion
 	// observation is what the target and its surroundings are like.
 	observation observation
 	// policy is the spec in the terms of the plan.
@@ -202,6 +206,7 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 		name string
 		run  phase
 	}{
+		{"findPolicy", r.findPolicy},
 		{"restorePrevious", r.restorePrevious},
 		{"claim", r.claim},
 		{"observe", r.observe},
@@ -256,6 +261,7 @@ func (r *Reconciler) learn(ctx context.Context, s *scope) (done bool, err error)
 			r.Metrics.Count(client.ObjectKeyFromObject(s.scaler), killEvent(*situation, kill))
 		}
 		recs = scaler.Recommendations(s.scaler, situation.Deployment, situation.Pods, histories, s.status.Recommendation, r.Params)
+		s.promotion.record(histories, recs)
 	})
 	situation.Recommendations = recs
 	s.status.Recommendation = scaler.APIRecommendation(recs)

@@ -97,6 +97,9 @@ func conditionsOf(s *scope) []metav1.Condition {
 	if c, ok := s.access.Condition(); ok {
 		all = append(all, c)
 	}
+	if c, ok := readyForPromotion(s, provided); ok {
+		all = append(all, c)
+	}
 	return conditions.Merge(s.scaler.Status.Conditions, all, s.scaler.Generation, s.now)
 }
 
