@@ -404,6 +404,7 @@ func addScalers(
 		Ceilings:     c.Ceilings.Plan(),
 		VPAs:         vpas,
 		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
+		Policies:     mgr.GetCache(),
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		MaySweep:     !scope.BindingsForbidden,
 		Owns:         view.Owns,
