@@ -17,6 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 )
 
@@ -47,7 +48,7 @@ func (r members) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	case rejection.Reason == v1beta1.ReasonNamespaceTerminating:
 		return reconcile.Result{}, nil
 	case rejection.Reason != "":
-		if r.rejected.set(key, rejection.Message) {
+		if r.rejected.set(key, conditions.Truncated(rejection.Message)) {
 			r.notify(key.Namespace)
 		}
 		return reconcile.Result{RequeueAfter: rejectedRetry}, nil
@@ -91,6 +92,11 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 	if err != nil {
 		return nil, err
 	}
+	if wanted != nil {
+		if _, paused := wanted.PausedBy(); paused {
+			return nil, nil // A paused policy takes nothing over from another one, either.
+		}
+	}
 	switch {
 	case wanted != nil && named == nil:
 		deployment := r.Fleet.Get(key)
@@ -111,9 +117,6 @@ func (r members) decide(ctx context.Context, key types.NamespacedName) (write, e
 // mustLeave reports whether a scaler of a policy stays as it is: because of a pause, a selector that cannot be parsed,
 // or a deletion. What a deleted policy leaves behind is the garbage collector's to delete or to orphan.
 func (r members) mustLeave(all policies, s *v1beta1.VerticalScaler) bool {
-	if controller := metav1.GetControllerOfNoCopy(s); controller.Kind == v1beta1.ClusterScalingPolicyKind && !r.ServesCluster {
-		return true
-	}
 	policy, exists := all.of(s)
 	if !exists {
 		return false
@@ -135,18 +138,14 @@ func (r members) wanted(ctx context.Context, all policies, key types.NamespacedN
 	if err != nil || namespace.Terminating {
 		return nil, err
 	}
-	chosen := fleet.Choose(all.covering(key.Namespace), deployment, namespace)
-	if chosen == nil {
-		return nil, nil
-	}
-	if _, paused := chosen.PausedBy(); paused {
-		return nil, nil
-	}
-	return chosen, nil
+	return fleet.Choose(all.covering(key.Namespace), deployment, namespace), nil
 }
 
 // removal deletes a scaler that no policy wants. Its policy may be unknown only because the cache is old.
 func (r members) removal(ctx context.Context, all policies, s *v1beta1.VerticalScaler) (write, error) {
+	if metav1.GetControllerOfNoCopy(s).Kind == v1beta1.ClusterScalingPolicyKind && !r.ServesCluster {
+		return nil, nil // Another operator serves it.
+	}
 	if _, exists := all.of(s); !exists {
 		if exists, err := r.existsLive(ctx, s); err != nil || exists {
 			return nil, err

@@ -4,6 +4,7 @@
 package scalingpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 )
 
@@ -43,6 +46,26 @@ type scope struct {
 	promotion fleet.Promotion
 	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
 	requeueAfter time.Duration
+}
+
+// lookAgainIn asks for the next reconcile in that time, or before.
+func (s *scope) lookAgainIn(d time.Duration) {
+	if s.requeueAfter == 0 || d < s.requeueAfter {
+		s.requeueAfter = d
+	}
+}
+
+// tolerate is the error of a write to a scaler, unless that scaler alone is concerned: it is gone, or the API server
+// rejects the write, which the status reports. One such scaler does not stop the others.
+func (s *scope) tolerate(err error) error {
+	rejection := apierror.Of(err)
+	if rejection.Reason == "" {
+		return client.IgnoreNotFound(err)
+	}
+	message := conditions.Truncated(rejection.Message)
+	s.survey.Rejected = min(cmp.Or(s.survey.Rejected, message), message)
+	s.lookAgainIn(rejectedRetry)
+	return nil
 }
 
 // frozenRetry is when to look again whether promotions are still frozen.
@@ -119,7 +142,7 @@ func (r *Reconciler) checkRights(ctx context.Context, s *scope) (done bool, err 
 	if s.missing = r.Rights.Missing(); s.missing == "" {
 		return false, nil
 	}
-	s.requeueAfter = rightsRetry
+	s.lookAgainIn(rightsRetry)
 	if err := r.Rights.Recheck(ctx); err != nil {
 		log.FromContext(ctx).Error(err, "Checking the rights for policies failed")
 	}
@@ -139,6 +162,7 @@ func (r *Reconciler) count(ctx context.Context, s *scope) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
+	r.parsed.keep(all.byUID)
 	namespaces, err := r.allNamespaces(ctx)
 	if err != nil {
 		return false, err
@@ -226,7 +250,9 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 			continue
 		}
 		c.Harmed = at
-		errs = append(errs, r.update(ctx, fleet.Marked(scaler, v1beta1.HarmedAnnotation, at)))
+		if err := r.update(ctx, fleet.Marked(scaler, v1beta1.HarmedAnnotation, at)); err != nil {
+			errs = append(errs, s.tolerate(err))
+		}
 	}
 	return false, errors.Join(errs...)
 }
@@ -252,19 +278,25 @@ func (r *Reconciler) promote(ctx context.Context, s *scope) (done bool, err erro
 	}
 	s.promotion = fleet.Promote(fleet.RolloutOf(s.policy.Rules.Rollout), s.survey.Candidates, s.now)
 	var errs []error
+	promoted := 0
 	for _, key := range s.promotion.Promote {
+		if _, frozen := r.Freeze.Frozen(key.Namespace); frozen {
+			s.lookAgainIn(pause) // It is not known yet whether there is a freeze.
+			continue
+		}
 		if err := r.update(ctx, s.policy.Promoted(s.scalers[key], s.now)); err != nil {
-			errs = append(errs, client.IgnoreNotFound(err))
+			errs = append(errs, s.tolerate(err))
 			continue
 		}
 		r.promoted.add(key, s.now)
+		promoted++
 	}
 	if s.frozen != "" {
-		s.requeueAfter = frozenRetry // No event tells that the freeze has ended.
+		s.lookAgainIn(frozenRetry) // No event tells that the freeze has ended.
 	}
-	if len(s.promotion.Promote) > 0 {
-		log.FromContext(ctx).Info("Promoted scalers", "scalers", len(s.promotion.Promote), "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)
-		s.requeueAfter = pause // They count as verifying then.
+	if promoted > 0 {
+		log.FromContext(ctx).Info("Promoted scalers", "scalers", promoted, "updateMode", s.policy.Rules.Template.UpdatePolicy.UpdateMode)
+		s.lookAgainIn(pause) // They count as verifying then.
 	}
 	return false, errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ package scalingpolicy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -211,10 +212,14 @@ func (p *parsedPolicies) of(object client.Object, ownNamespace string) (*fleet.P
 	return now.policy, now.err
 }
 
-func (p *parsedPolicies) forget(uid types.UID) {
+// keep forgets all policies but these.
+func (p *parsedPolicies) keep(policies map[types.UID]*fleet.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.known, uid)
+	maps.DeleteFunc(p.known, func(uid types.UID, _ parsed) bool {
+		_, exists := policies[uid]
+		return !exists
+	})
 }
 
 // rejections remembers why the API server has rejected the scaler of a Deployment. The zero value is ready for

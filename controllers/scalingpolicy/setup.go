@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return nil
 }
 
-// allMembers adds all Deployments, and all scalers of policies: the Deployment of a scaler may be gone.
+// allMembers adds all Deployments. The watch of scalers adds those that are gone.
 func (r *Reconciler) allMembers(ctx context.Context, add func(types.NamespacedName)) error {
 	if err := r.Fleet.WaitForSync(ctx); err != nil {
 		return fmt.Errorf("waiting for the Deployments: %w", err)
@@ -130,6 +130,7 @@ func (r *Reconciler) setupPolicies(mgr ctrl.Manager) error {
 		}, statusPredicate()))
 	if r.ServesCluster {
 		building.WatchesRawSource(r.kind(&corev1.Namespace{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, _ requests) { r.notify(e.Object.GetName()) },
 			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ requests) { r.notify(e.ObjectNew.GetName()) },
 		}, namespacePredicate()))
 	}

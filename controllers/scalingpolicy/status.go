@@ -31,7 +31,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if wait := r.slowWait(s.object.GetUID(), before, status, s.now); wait > 0 {
-		s.requeueAfter = wait
+		s.lookAgainIn(wait)
 		return nil
 	}
 	*s.status = status

@@ -1,0 +1,525 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scalingpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
+)
+
+const aDay = 24 * time.Hour
+
+// graduated policies begin in Recommend and end in InPlace.
+func graduated(p *v1beta1.ClusterScalingPolicy) {
+	p.Spec.Template.UpdatePolicy.UpdateMode = v1beta1.UpdateModeInPlace
+}
+
+// isReady is the status of a scaler with enough evidence.
+func isReady(status *v1beta1.VerticalScalerStatus) {
+	status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReadyForPromotion, Status: metav1.ConditionTrue, Reason: "Any", LastTransitionTime: metav1.NewTime(noon)}}
+}
+
+// reverts is the status of a scaler that has reverted a change at that time.
+func reverts(at time.Time) func(*v1beta1.VerticalScalerStatus) {
+	return func(status *v1beta1.VerticalScalerStatus) {
+		status.RevertedChanges = append(status.RevertedChanges, v1beta1.RevertedChange{ContainerName: "app", Resource: "cpu", Time: metav1.NewTime(at)})
+	}
+}
+
+// aFleet has Deployments with scalers of policy "fleet" with enough evidence, half of them in each namespace, and no promotion yet.
+func aFleet(t *testing.T, size int, funcs interceptor.Funcs, changes ...func(*v1beta1.ClusterScalingPolicy)) *fixture {
+	t.Helper()
+	objects := []client.Object{aClusterPolicy("fleet", append(changes, graduated)...)}
+	for i := range size {
+		objects = append(objects, aDeployment([]string{"shop", "bank"}[i%2], fmt.Sprintf("web-%03d", i/2)))
+	}
+	s := newFixture(t, funcs, objects...)
+	s.settle()
+	for _, name := range s.scalers() {
+		s.says(name, isReady)
+	}
+	s.wrote()
+	return s
+}
+
+// promoted are the scalers that are promoted according to the API server.
+func (s *fixture) promoted() (names []string) {
+	s.Helper()
+	for _, name := range s.scalers() {
+		scaler := s.scaler(name)
+		if isPromoted, mode := fleet.IsPromoted(scaler), scaler.Spec.UpdatePolicy.UpdateMode; isPromoted != (mode == v1beta1.UpdateModeInPlace) {
+			s.Errorf("scaler %s in mode %s, promoted: %t", name, mode, isPromoted)
+		} else if isPromoted {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *fixture) advance(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+
+func TestAFewScalersArePromotedAtATime(t *testing.T) {
+	s := aFleet(t, 100, interceptor.Funcs{})
+	s.sync()
+	after, err := s.policy("fleet")
+	if err != nil || after != time.Second {
+		t.Errorf("Reconcile() = %s, %v", after, err)
+	}
+	if got := s.promoted(); len(got) != 5 {
+		t.Errorf("promoted %v", got)
+	}
+	s.settle()
+	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status; got.Rollout.Verifying != 5 || got.Rollout.Waiting != 95 || got.Summary.Promoted != "5/100" {
+		t.Errorf("status %+v, %+v", got.Rollout, got.Summary)
+	}
+	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True PromotionInProgress: 5 of 100 scalers are promoted; 5 are being verified; 95 wait for their turn") {
+		t.Errorf("Promoting %s", got)
+	}
+	s.wrote()
+	s.settle()
+	s.expectWrites("while they are verified")
+	// The next reconcile is when their verification ends.
+	s.advance(aDay - 5*time.Minute)
+	s.sync()
+	if after, err := s.policy("fleet"); err != nil || after > 5*time.Minute || after < 4*time.Minute {
+		t.Errorf("Reconcile() = %s, %v", after, err)
+	}
+	if got := s.promoted(); len(got) != 5 {
+		t.Errorf("promoted %v before the first are verified", got)
+	}
+	s.advance(5 * time.Minute)
+	s.settle()
+	if got := s.promoted(); len(got) != 10 {
+		t.Errorf("promoted %v", got)
+	}
+}
+
+// The cache does not show the last promotions yet: they count all the same.
+func TestPromotionsThatTheCacheDoesNotShowCount(t *testing.T) {
+	s := aFleet(t, 100, interceptor.Funcs{})
+	s.sync()
+	if _, err := s.policy("fleet"); err != nil {
+		t.Fatal(err)
+	}
+	// The policy itself is older than its last status: nothing is even tried.
+	tried := s.tried
+	if after, err := s.policy("fleet"); err != nil || after != 50*time.Millisecond {
+		t.Errorf("Reconcile() = %s, %v, want a retry", after, err)
+	}
+	if s.tried != tried {
+		t.Errorf("%d writes with an old cache", s.tried-tried)
+	}
+	for i := range 4 {
+		s.advance(10 * time.Second)
+		s.sync(&v1beta1.VerticalScalerList{})
+		if _, err := s.policy("fleet"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.promoted(); len(got) != 5 {
+			t.Fatalf("after %d more reconciles, %d scalers are promoted", i+1, len(got))
+		}
+	}
+	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Verifying != 5 || got.Waiting != 95 {
+		t.Errorf("rollout %+v", got)
+	}
+	s.wrote()
+	s.advance(2 * time.Minute) // The cache is taken for current then, and each write has the version that was read.
+	if after, err := s.policy("fleet"); err != nil || after > time.Second {
+		t.Errorf("Reconcile() = %s, %v, want a retry", after, err)
+	}
+	s.settle()
+	if got := s.promoted(); len(got) != 5 {
+		t.Errorf("promoted %v", got)
+	}
+}
+
+func TestAConflictOfOnePromotionIsRetriedSoon(t *testing.T) {
+	s := aFleet(t, 40, interceptor.Funcs{})
+	s.sync()
+	for _, name := range s.scalers() { // Users edit them all.
+		edit(s, name, &v1beta1.VerticalScaler{}, func(v *v1beta1.VerticalScaler) { v.Labels["team"] = "web" })
+	}
+	if after, err := s.policy("fleet"); err != nil || after != 50*time.Millisecond {
+		t.Errorf("Reconcile() = %s, %v", after, err)
+	}
+	s.expectWrites("with an old cache")
+	s.settle()
+	if got := s.promoted(); len(got) != 2 || s.scaler(got[0]).Labels["team"] != "web" {
+		t.Errorf("promoted %v", got)
+	}
+}
+
+func TestTooMuchHarmHaltsThePromotionUntilAUserContinuesIt(t *testing.T) {
+	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(20)) })
+	s.settle()
+	first := s.promoted()
+	if len(first) != 8 {
+		t.Fatalf("promoted %v", first)
+	}
+	s.advance(time.Hour)
+	s.says(first[0], reverts(s.clock.Now().Add(-10*time.Minute)))
+	s.says(first[1], reverts(s.clock.Now().Add(-20*time.Minute)))
+	s.wrote()
+	s.settle()
+	s.expectWrites("two do harm", "status fleet", "update "+first[0], "update "+first[1])
+	if got := fleet.HarmedAt(s.scaler(first[0])); !got.Equal(s.clock.Now().Add(-10 * time.Minute).Truncate(time.Second)) {
+		t.Errorf("harmed at %s", got)
+	}
+	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Harmed != 2 || got.HarmedExamples[0] != first[0] {
+		t.Errorf("rollout %+v", got)
+	}
+	s.advance(aDay - 30*time.Minute) // The verification of the first has not ended yet.
+	s.advance(-time.Hour)
+	s.says(first[2], reverts(s.clock.Now()))
+	s.settle()
+	s.advance(2 * aDay)
+	s.settle()
+	if got := s.promoted(); len(got) != 8 {
+		t.Errorf("promoted %v although the promotion has halted", got)
+	}
+	for kind, want := range map[string]string{"Ready": "False", "Stalled": "True", "Promoting": "False"} {
+		if got := s.condition("fleet", kind); !strings.HasPrefix(got, want+" PromotionHalted: 3 of the 8 scalers") {
+			t.Errorf("%s %s", kind, got)
+		}
+	}
+	s.wrote()
+	s.advance(time.Hour)
+	s.settle()
+	s.expectWrites("halted")
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) {
+		p.Spec.Rollout.ResumeTime = &metav1.Time{Time: s.clock.Now()}
+	})
+	s.settle()
+	if got := s.promoted(); len(got) != 16 {
+		t.Errorf("promoted %v after the promotion was continued", got)
+	}
+	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True") {
+		t.Errorf("Ready %s", got)
+	}
+	// An edit of the template reaches each scaler, in its own mode, and the marks stay.
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Template.UpdatePolicy.TolerancePercent = new(int32(20)) })
+	s.settle()
+	if got := s.promoted(); len(got) != 16 || fleet.HarmedAt(s.scaler(first[0])).IsZero() || *s.scaler(first[0]).Spec.UpdatePolicy.TolerancePercent != 20 {
+		t.Errorf("promoted %v after an edit", got)
+	}
+}
+
+// Harm that has just been found counts at once, also when there are free places.
+func TestNothingIsPromotedInTheReconcileThatFindsTheHarm(t *testing.T) {
+	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(7)) })
+	s.settle()
+	first := s.promoted()
+	s.advance(time.Hour)
+	for _, name := range first {
+		s.says(name, reverts(s.clock.Now().Add(-time.Minute)))
+	}
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
+	s.settle()
+	if got := s.promoted(); len(first) != 3 || len(got) != 3 {
+		t.Errorf("promoted %v, then %v", first, got)
+	}
+}
+
+// Nobody is promoted while a freeze lasts, and while it is not known whether there is one. No event tells its end.
+func TestNothingIsPromotedWhileFrozen(t *testing.T) {
+	s := aFleet(t, 40, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
+	s.reconciler.Freeze = freeze.New(types.NamespacedName{Namespace: "sizing", Name: "verticalscaler-freeze"})
+	s.sync()
+	if after, err := s.policy("fleet"); err != nil || after > time.Second || len(s.promoted()) > 0 {
+		t.Errorf("before the switch is known: Reconcile() = %s, %v, promoted %v", after, err, s.promoted())
+	}
+	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True") {
+		t.Errorf("before the switch is known: Promoting %s", got)
+	}
+	s.reconciler.Freeze.Set(freeze.State{Active: true, Namespaces: []string{"shop"}, Reason: "incident 42"})
+	s.settle()
+	if got := s.promoted(); len(got) != 20 || slices.ContainsFunc(got, func(name string) bool { return strings.HasPrefix(name, "shop/") }) {
+		t.Errorf("promoted %v", got)
+	}
+	if got := s.condition("fleet", "Promoting"); got != "False Frozen: ConfigMap sizing/verticalscaler-freeze freezes changes: incident 42" {
+		t.Errorf("Promoting %s", got)
+	}
+	s.wrote()
+	s.sync()
+	if after, err := s.policy("fleet"); err != nil || after != 15*time.Second {
+		t.Errorf("frozen: Reconcile() = %s, %v", after, err)
+	}
+	s.expectWrites("frozen")
+	s.reconciler.Freeze.Set(freeze.State{})
+	s.settle()
+	if got := s.promoted(); len(got) != 40 {
+		t.Errorf("promoted %v after the freeze", got)
+	}
+	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "True AllPromoted") {
+		t.Errorf("Promoting %s", got)
+	}
+}
+
+func TestAPausedPolicyPromotesNone(t *testing.T) {
+	s := aFleet(t, 10, interceptor.Funcs{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
+	s.settle()
+	for _, name := range s.scalers() {
+		s.says(name, isReady)
+	}
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
+	s.settle()
+	if got := s.promoted(); len(got) > 0 {
+		t.Errorf("promoted %v", got)
+	}
+	if got := s.condition("fleet", "Promoting"); !strings.HasPrefix(got, "False Paused: The annotation") {
+		t.Errorf("Promoting %s", got)
+	}
+}
+
+// A scaler that is about to be deleted is not promoted in the meantime.
+func TestWhatIsAboutToBeDeletedIsNotPromoted(t *testing.T) {
+	s := aFleet(t, 2, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
+	edit(s, "shop/web-000", &appsv1.Deployment{}, annotated[*appsv1.Deployment](v1beta1.ExcludeAnnotation, "true"))
+	s.sync()
+	if _, err := s.policy("fleet"); err != nil {
+		t.Fatal(err)
+	}
+	s.expectWrites("before the scaler is deleted", "status fleet", "update bank/web-000")
+}
+
+// The API server rejects changes of some scalers. The others are promoted, and the status says so.
+func TestARejectedPromotionStopsNoOther(t *testing.T) {
+	rejects := true
+	s := aFleet(t, 20, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+		if rejects && o.GetNamespace() == "shop" {
+			return apierrors.NewForbidden(resourceOfScalers, o.GetName(), errors.New("a policy of the cluster says no"))
+		}
+		return c.Update(ctx, o, options...)
+	}}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(50)) })
+	s.sync()
+	if after, err := s.policy("fleet"); err != nil || after != time.Second {
+		t.Errorf("Reconcile() = %s, %v", after, err)
+	}
+	if got := s.promoted(); len(got) != 5 {
+		t.Errorf("promoted %v", got)
+	}
+	if got := s.condition("fleet", "Stalled"); !strings.HasPrefix(got, "True ScalersRejected") || !strings.Contains(got, "a policy of the cluster says no") {
+		t.Errorf("Stalled %s", got)
+	}
+	s.sync()
+	if _, err := s.policy("fleet"); err != nil {
+		t.Fatal(err)
+	}
+	// It is not asked each second.
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) {
+		p.Spec.Exclude = &v1beta1.ClusterExclusions{Namespaces: []string{"bank"}}
+	})
+	s.sync()
+	if after, err := s.policy("fleet"); err != nil || after != rejectedRetry {
+		t.Errorf("Reconcile() = %s, %v", after, err)
+	}
+	rejects = false
+	s.settle()
+	if got := s.condition("fleet", "Ready"); !strings.HasPrefix(got, "True OperatingNormally") {
+		t.Errorf("Ready %s", got)
+	}
+}
+
+func TestAnErrorOfAPromotionIsRetried(t *testing.T) {
+	s := aFleet(t, 4, interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+		return errors.New("connection refused")
+	}})
+	s.sync()
+	if _, err := s.policy("fleet"); err == nil || !strings.Contains(err.Error(), "updating VerticalScaler ") {
+		t.Errorf("Reconcile() = %v", err)
+	}
+	s.expectWrites("without a connection")
+}
+
+// The states and savings of scalers follow each recommendation. They alone are written now and then.
+func TestSavingsAloneAreWrittenSeldom(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+	recommends := func(cpuMillis int64) {
+		t.Helper()
+		s.says("shop/web", func(status *v1beta1.VerticalScalerStatus) {
+			cpu, memory := quantity.CPU(cpuMillis), quantity.Memory(256<<20)
+			status.Summary = &v1beta1.Summary{Reason: fmt.Sprint("Reason", cpuMillis)}
+			status.Recommendation = &v1beta1.Recommendation{ContainerRecommendations: []v1beta1.ContainerRecommendation{{ContainerName: "app", Target: v1beta1.Amounts{CPU: &cpu, Memory: &memory}}}}
+		})
+		s.sync()
+	}
+	s.settle()
+	s.wrote()
+	for i := range int64(4) {
+		s.advance(slowPeriod / 5)
+		recommends(100 + 100*i)
+		if after, err := s.policy("shop/p"); err != nil || after != slowPeriod-time.Duration(i+1)*slowPeriod/5 {
+			t.Errorf("Reconcile() = %s, %v", after, err)
+		}
+	}
+	s.expectWrites("within the period")
+	// Anything else is written at once, and with it what they are now.
+	s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
+	s.sync()
+	if _, err := s.policy("shop/p"); err != nil {
+		t.Fatal(err)
+	}
+	s.expectWrites("another Deployment", "status shop/p")
+	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Savings.Recommended.CPU.String() != "200m" || got.States[0].Reason != "Reason400" {
+		t.Errorf("status %+v", got)
+	}
+	recommends(50)
+	s.advance(slowPeriod)
+	if _, err := s.policy("shop/p"); err != nil {
+		t.Fatal(err)
+	}
+	s.expectWrites("after the period", "status shop/p")
+	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Savings.Recommended.CPU.String() != "900m" {
+		t.Errorf("savings %+v", got.Savings)
+	}
+}
+
+func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+	s.settle()
+	s.must(s.api.Create(t.Context(), aDeployment("shop", "late")))
+	s.wrote()
+	s.rights.missing = "create verticalscalers.autoscaling.verticalscaler.io"
+	s.rights.err = errors.New("the API server does not answer")
+	s.sync()
+	for i := range 2 {
+		if after, err := s.policy("shop/p"); err != nil || after != 15*time.Second || s.rights.rechecked != i+1 {
+			t.Errorf("Reconcile() = %s, %v after %d rechecks", after, err, s.rights.rechecked)
+		}
+		if after, err := s.member("shop/late"); err != nil || after != 0 {
+			t.Errorf("Reconcile() = %s, %v", after, err)
+		}
+		s.sync()
+	}
+	s.expectWrites("without rights", "status shop/p")
+	const want = "False Forbidden: The operator may not create verticalscalers.autoscaling.verticalscaler.io, which policies need: apply dist/policies.yaml of this version"
+	if got := s.condition("shop/p", "Ready"); got != want {
+		t.Errorf("Ready %s", got)
+	}
+	if got := get(s, "shop/p", &v1beta1.ScalingPolicy{}).Status; got.Summary.Deployments != "1/1" {
+		t.Errorf("status %+v", got)
+	}
+	s.rights.missing = ""
+	s.settle()
+	s.expectWrites("with rights", "create shop/late", "status shop/p")
+}
+
+func TestEventsTellWhenAPolicyNeedsAUserAndWhenItDoesNotAnymore(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		for len(s.recorder.Events) > 0 {
+			got = append(got, <-s.recorder.Events)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("events %q, want %q", got, want)
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("event %q, want %q", got[i], want[i])
+			}
+		}
+	}
+	s.settle()
+	expect()
+	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) {
+		p.Spec.DeploymentSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Like"}}}
+	})
+	s.settle()
+	s.settle()
+	expect("Warning InvalidSelector spec.deploymentSelector")
+	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Spec.DeploymentSelector = nil })
+	s.settle()
+	expect("Normal OperatingNormally")
+	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, annotated[*v1beta1.ScalingPolicy](v1beta1.PausedAnnotation, "true"))
+	s.settle()
+	expect()
+}
+
+func TestAConflictOfTheStatusIsRetriedSoon(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+	edit(s, "shop/p", &v1beta1.ScalingPolicy{}, func(p *v1beta1.ScalingPolicy) { p.Labels = map[string]string{"a": "b"} })
+	for _, want := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond} {
+		if after, err := s.policy("shop/p"); err != nil || after != want {
+			t.Errorf("Reconcile() = %s, %v", after, err)
+		}
+	}
+	s.sync()
+	if after, err := s.policy("shop/p"); err != nil || after != 10*time.Minute {
+		t.Errorf("Reconcile() = %s, %v, want the resync", after, err)
+	}
+	s.must(s.api.Delete(t.Context(), aPolicy("p")))
+	if _, err := s.policy("shop/p"); err != nil {
+		t.Error(err)
+	}
+	s.sync()
+	if after, err := s.policy("shop/p"); err != nil || after != 0 {
+		t.Errorf("Reconcile() = %s, %v for a policy that is gone", after, err)
+	}
+}
+
+// Parsed selectors of deleted policies are forgotten.
+func TestDeletedPoliciesAreForgotten(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aClusterPolicy("fleet"), aDeployment("shop", "web"))
+	s.settle()
+	s.must(s.api.Delete(t.Context(), aPolicy("p")))
+	s.settle()
+	if n := len(s.reconciler.parsed.known); n != 1 {
+		t.Errorf("%d policies are known", n)
+	}
+}
+
+func TestAFailedReadIsAnError(t *testing.T) {
+	for _, fails := range []client.ObjectList{&v1beta1.ScalingPolicyList{}, &v1beta1.ClusterScalingPolicyList{}, &v1beta1.VerticalScalerList{}, &corev1.NamespaceList{}} {
+		t.Run(fmt.Sprintf("%T", fails), func(t *testing.T) {
+			s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+			withWatch, ok := s.reconciler.Cached.(cached).Reader.(client.WithWatch)
+			if !ok {
+				t.Fatal("the fake client cannot watch")
+			}
+			broken := errors.New("no cache")
+			s.reconciler.Cached = cached{Reader: interceptor.NewClient(withWatch, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if fmt.Sprintf("%T", list) == fmt.Sprintf("%T", fails) {
+						return broken
+					}
+					return c.List(ctx, list, options...)
+				},
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+					if _, ok := into.(*corev1.Namespace); ok && fmt.Sprintf("%T", fails) == "*v1.NamespaceList" {
+						return broken
+					}
+					return c.Get(ctx, key, into, options...)
+				},
+			})}
+			if _, err := s.policy("shop/p"); !errors.Is(err, broken) {
+				t.Errorf("Reconcile() of the policy = %v", err)
+			}
+			if _, err := s.member("shop/web"); !errors.Is(err, broken) {
+				t.Errorf("Reconcile() of the Deployment = %v", err)
+			}
+			s.expectWrites("without a cache")
+		})
+	}
+}
