@@ -110,7 +110,7 @@ func (o *adopting) run(c *cobra.Command) error {
 	case !slices.Contains(dryRuns, o.dryRun):
 		return usageError{fmt.Errorf("--dry-run %q is not one of %s", o.dryRun, strings.Join(dryRuns, ", "))}
 	case o.file == "-" && !o.yes && o.writes():
-		return usageError{errors.New("the standard input has the policy, so nobody can be asked: add --yes or --dry-run")}
+		return usageError{errors.New("the standard input has the policy, so there is no terminal to ask: add --yes or --dry-run")}
 	}
 	policy, err := o.read(c)
 	if err != nil {

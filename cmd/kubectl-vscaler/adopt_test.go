@@ -243,7 +243,7 @@ func TestAdopt(t *testing.T) {
 		"other namespaces of one":      {args: "--exclude-namespace bank", code: 2, err: "--exclude-namespace needs --namespaces: the policy of one namespace has no other"},
 		"a file and flags":             {args: "-f policy.yaml --mode InPlace", code: 2, err: "--mode cannot be combined with --filename: set it in the file"},
 		"a file that is not there":     {args: "-f " + "no-such-file.yaml", code: 1, err: "open no-such-file.yaml: no such file or directory"},
-		"a file and nobody to confirm": {args: "-f -", code: 2, err: "the standard input has the policy, so nobody can be asked: add --yes or --dry-run"},
+		"a file and nobody to confirm": {args: "-f -", code: 2, err: "the standard input has the policy, so there is no terminal to ask: add --yes or --dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := adoptable(t)
@@ -352,7 +352,7 @@ spec:
 
 // Only yes is a yes.
 func TestAdoptAsks(t *testing.T) {
-	for answer, want := range map[string]error{"y\n": nil, " YES \n": nil, "yes": nil, "\n": errNotConfirmed, "": errNotConfirmed, "no\n": errNotConfirmed, "yesterday\n": errNotConfirmed} {
+	for answer, want := range map[string]error{"y\n": nil, "YES \r\n": nil, "yes": nil, "\n": errNotConfirmed, "": errNotConfirmed, "no\n": errNotConfirmed, "yesterday\n": errNotConfirmed} {
 		var asks bytes.Buffer
 		if err := asked(strings.NewReader(answer), &asks, "Create ClusterScalingPolicy fleet?"); !errors.Is(err, want) || asks.String() != "Create ClusterScalingPolicy fleet? [y/N] " {
 			t.Errorf("%q: %v, want %v: %s", answer, err, want, asks.String())

@@ -60,17 +60,28 @@ func resourceOf(policy client.Object) string {
 	return strings.ToLower(described(policy).Kind) + "." + v1beta1.GroupVersion.Group + "/" + policy.GetName()
 }
 
+// policyCopy is a copy of a policy.
+func policyCopy(policy client.Object) client.Object {
+	out, ok := policy.DeepCopyObject().(client.Object)
+	if !ok {
+		panic(fmt.Sprintf("a copy of a %T is no object", policy)) // a mistake of this program
+	}
+	return out
+}
+
 // withSpecOf is a copy of a policy with the spec of another one of the same kind, and with its labels and annotations
 // in addition.
 func withSpecOf(existing, other client.Object) client.Object {
-	var out client.Object
-	switch p := existing.(type) {
+	out := policyCopy(existing)
+	switch from := other.(type) {
 	case *v1beta1.ScalingPolicy:
-		changed := p.DeepCopy()
-		changed.Spec, out = *other.(*v1beta1.ScalingPolicy).Spec.DeepCopy(), changed
+		if to, ok := out.(*v1beta1.ScalingPolicy); ok {
+			to.Spec = *from.Spec.DeepCopy()
+		}
 	case *v1beta1.ClusterScalingPolicy:
-		changed := p.DeepCopy()
-		changed.Spec, out = *other.(*v1beta1.ClusterScalingPolicy).Spec.DeepCopy(), changed
+		if to, ok := out.(*v1beta1.ClusterScalingPolicy); ok {
+			to.Spec = *from.Spec.DeepCopy()
+		}
 	}
 	out.SetLabels(merged(out.GetLabels(), other.GetLabels()))
 	out.SetAnnotations(merged(out.GetAnnotations(), other.GetAnnotations()))
@@ -94,9 +105,11 @@ func isSame(a, b client.Object) bool {
 	}
 	switch p := a.(type) {
 	case *v1beta1.ScalingPolicy:
-		return equality.Semantic.DeepEqual(p.Spec, b.(*v1beta1.ScalingPolicy).Spec)
+		q, ok := b.(*v1beta1.ScalingPolicy)
+		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
 	case *v1beta1.ClusterScalingPolicy:
-		return equality.Semantic.DeepEqual(p.Spec, b.(*v1beta1.ClusterScalingPolicy).Spec)
+		q, ok := b.(*v1beta1.ClusterScalingPolicy)
+		return ok && equality.Semantic.DeepEqual(p.Spec, q.Spec)
 	}
 	return false
 }

@@ -39,8 +39,8 @@ The spec is that of the VerticalScaler, or spec.scaling of the ScaledDeployment 
 the objects, change them there, or a GitOps tool reverts the rollback.
 
 A policy reverts the edits of its scalers, so a scaler that a policy has created is not rolled back. With --detach, it
-becomes one of its users first, and stays that: the policy does not change or delete it anymore. To give the Deployment
-back to the policy, delete the scaler.
+becomes one of yours first, and stays that: the policy does not change or delete it anymore. If you delete it, the policy
+creates a new one.
 
 The command requires the permission to list VerticalScalers, to patch what it rolls back, and for --to=original to get the
 Deployment.

@@ -81,11 +81,7 @@ func (s *surveyor) toWrite() client.Object {
 	if s.existing != nil {
 		return withSpecOf(s.existing, s.policy)
 	}
-	out, ok := s.policy.DeepCopyObject().(client.Object)
-	if !ok {
-		panic("a copy of a policy is no object") // a mistake of this program
-	}
-	return out
+	return policyCopy(s.policy)
 }
 
 // world reads what the policy may select. stored is the policy as the API server would store it.

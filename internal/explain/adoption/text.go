@@ -71,16 +71,16 @@ func (p Preview) writeNamespaces(b *strings.Builder, line func(string, ...any)) 
 
 func (f FirstDay) write(line func(string, ...any)) {
 	if f.Created > 0 {
-		line("  %s created in update mode %s: %s.", are(f.Created, "scaler"), f.Mode, f.ModeMeans)
+		line("  %s created in update mode %s: %s.", are(f.Created), f.Mode, f.ModeMeans)
 	}
 	if f.TakenOver > 0 {
-		line("  %s taken over from %s.", are(f.TakenOver, "scaler"), strings.Join(f.From, ", "))
+		line("  %s taken over from %s.", are(f.TakenOver), strings.Join(f.From, ", "))
 	}
 	if f.Changed > 0 {
-		line("  %s changed to the new template.", are(f.Changed, "scaler"))
+		line("  %s changed to the new template.", are(f.Changed))
 	}
 	if f.Deleted > 0 {
-		line("  %s deleted, because the policy no longer sizes what they size. A pod template that a scaler has changed gets its original values back.", are(f.Deleted, "scaler"))
+		line("  %s deleted, because the policy no longer sizes what they size. A pod template that a scaler has changed gets its original values back.", are(f.Deleted))
 	}
 	if f.Unchanged > 0 {
 		line("  %s.", stay(f.Unchanged))
@@ -98,7 +98,7 @@ func (p Preview) writeLater(line func(string, ...any)) {
 	for _, rule := range p.Later.Rules {
 		line("  %s", rule)
 	}
-	line("  So %s verified at the same time now.", are(p.Later.AtOnce, "scaler"))
+	line("  So %s verified at the same time now.", are(p.Later.AtOnce))
 	line("  Promoted scalers have update mode %s: %s.", p.Later.Mode, p.Later.ModeMeans)
 }
 
@@ -124,13 +124,15 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func are(n int, what string) string {
+// are begins a sentence about scalers.
+func are(n int) string {
 	if n == 1 {
-		return "1 " + what + " is"
+		return "1 scaler is"
 	}
-	return fmt.Sprintf("%d %ss are", n, what)
+	return fmt.Sprintf("%d scalers are", n)
 }
 
+// stay is a sentence about scalers that do not change.
 func stay(n int) string {
 	if n == 1 {
 		return "1 scaler of the policy stays as it is"
