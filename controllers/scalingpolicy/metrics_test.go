@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
@@ -45,5 +47,23 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 		if got := measured(key); got != want {
 			t.Errorf("%s is %+v", key, got)
 		}
+	}
+}
+
+func TestADeletedPolicyHasNoMetrics(t *testing.T) {
+	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aPolicy("p"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
+	s.reconciler.Metrics = &metrics.Policies{}
+	s.settle()
+	series := func() int { return testutil.CollectAndCount(s.reconciler.Metrics, "verticalscaler_policy_deployments") / 2 }
+	if n := series(); n != 2 {
+		t.Errorf("%d policies have metrics, want 2", n)
+	}
+	s.must(s.api.Delete(t.Context(), aPolicy("p")))
+	s.sync()
+	if _, err := s.policy("shop/p"); err != nil {
+		t.Fatal(err)
+	}
+	if n := series(); n != 1 {
+		t.Errorf("%d policies have metrics after one was deleted, want 1", n)
 	}
 }
