@@ -54,7 +54,9 @@ func TestADeletedPolicyHasNoMetrics(t *testing.T) {
 	s := newFixture(t, interceptor.Funcs{}, aClusterPolicy("fleet"), aPolicy("p"), aDeployment("shop", "web"), aDeployment("bank", "ledger"))
 	s.reconciler.Metrics = &metrics.Policies{}
 	s.settle()
-	series := func() int { return testutil.CollectAndCount(s.reconciler.Metrics, "verticalscaler_policy_deployments") / 2 }
+	series := func() int {
+		return testutil.CollectAndCount(s.reconciler.Metrics, "verticalscaler_policy_deployments") / 2
+	}
 	if n := series(); n != 2 {
 		t.Errorf("%d policies have metrics, want 2", n)
 	}
