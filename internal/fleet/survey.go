@@ -117,7 +117,7 @@ func Count(members []Member) (out Survey) {
 
 // countScalers sums up the scalers of the policy. One that is about to be deleted counts only as one that is not
 // promoted.
-func (out *Survey) countScalers(members []Member) {
+func (s *Survey) countScalers(members []Member) {
 	states := tally{}
 	var applied, recommended quantity.Amounts
 	known := false
@@ -127,11 +127,11 @@ func (out *Survey) countScalers(members []Member) {
 		}
 		c := candidate(m.Scaler)
 		c.Blocked = c.Blocked || m.Skipped != ""
-		out.Candidates = append(out.Candidates, c)
+		s.Candidates = append(s.Candidates, c)
 		if m.Skipped != "" && m.Skipped != v1beta1.ReasonScalersRejected {
 			continue
 		}
-		out.Scaled++
+		s.Scaled++
 		states.add(stateOf(m.Scaler), m.name(), "")
 		saved, ok := savedBy(m.Deployment, m.Scaler)
 		known = known || ok
@@ -141,9 +141,9 @@ func (out *Survey) countScalers(members []Member) {
 			recommended = sum(recommended, saved)
 		}
 	}
-	out.States = states.counts(maxStates)
+	s.States = states.counts(maxStates)
 	if known {
-		out.Savings = &v1beta1.PolicySavings{Applied: savings(applied), Recommended: savings(recommended)}
+		s.Savings = &v1beta1.PolicySavings{Applied: savings(applied), Recommended: savings(recommended)}
 	}
 }
 
