@@ -22,7 +22,7 @@ type Goal struct {
 
 // mostStarved is the longest starved time within an observed time.
 func (g Goal) mostStarved(observed time.Duration) time.Duration {
-	return observed / 100 * time.Duration(min(max(g.MaxStarvedPercent, 0), 100)) //nolint:durationcheck // a percentage
+	return observed / 100 * time.Duration(min(max(g.MaxStarvedPercent, 0), 100))
 }
 
 // Shortfall is why what was recommended was not enough.
