@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// ScalingPolicyKind and ClusterScalingPolicyKind are the kinds in owner references.
-	ScalingPolicyKind        = "ScalingPolicy"
+	// ScalingPolicyKind is the kind of a ScalingPolicy in owner references.
+	ScalingPolicyKind = "ScalingPolicy"
+	// ClusterScalingPolicyKind is the kind of a ClusterScalingPolicy in owner references.
 	ClusterScalingPolicyKind = "ClusterScalingPolicy"
 
 	// PolicyLabel is on every VerticalScaler that a policy has created. Its value is the name of
@@ -258,10 +259,11 @@ type PolicyRollout struct {
 	// +kubebuilder:validation:Maximum=2592000
 	AfterSeconds *int32 `json:"afterSeconds,omitempty"`
 
-	// maxStarvedPercent is the largest share of that time in which a container may have used more
-	// CPU than was recommended, in percent. With more, it begins again. Defaults to 10.
+	// maxStarvedPercent is the largest share of that time in which a pod may have used more CPU
+	// than was recommended, as the mean of the pods, in percent. With more, the container begins
+	// again. Defaults to 3.
 	// +optional
-	// +kubebuilder:default=10
+	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MaxStarvedPercent *int32 `json:"maxStarvedPercent,omitempty"`

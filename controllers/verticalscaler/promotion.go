@@ -28,7 +28,7 @@ import (
 // The schema has the same defaults.
 const (
 	defaultPromoteAfterSeconds = int32(7 * 24 * 60 * 60)
-	defaultMaxStarvedPercent   = int32(10)
+	defaultMaxStarvedPercent   = int32(3)
 )
 
 // promotion is what the policy of a scaler asks of it before it is promoted, and what is known about that. Whether the

@@ -118,7 +118,7 @@ func (p Policy) Promotes() bool {
 
 const (
 	defaultAfter      = 7 * 24 * time.Hour
-	defaultStarvedPct = 10
+	defaultStarvedPct = 3
 )
 
 // Rollout says when scalers are promoted, in sentences.
