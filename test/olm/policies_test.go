@@ -31,6 +31,7 @@ func (i *installation) servesPolicies(t *testing.T) {
 	namespaced(t, at, map[string]string{"sizing": "auto"})
 	deploy(t, at, name, 1)
 	policy := &v1beta1.ScalingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: "team"}}
+	policy.Spec.Rollout.Start = v1beta1.UpdateModeRecommend // An empty spec is not sent.
 	fleet := &v1beta1.ClusterScalingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
 	fleet.Spec.NamespaceSelector.MatchLabels = map[string]string{"sizing": "auto"}
 	create(t, policy)
