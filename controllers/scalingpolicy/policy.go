@@ -250,6 +250,9 @@ func (r *Reconciler) markHarm(ctx context.Context, s *scope) (done bool, err err
 			continue
 		}
 		c.Harmed = at
+		if s.isPaused {
+			continue // It counts already, and is noted after the pause.
+		}
 		if err := r.update(ctx, fleet.Marked(scaler, v1beta1.HarmedAnnotation, at)); err != nil {
 			errs = append(errs, s.tolerate(err))
 		}

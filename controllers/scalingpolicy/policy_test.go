@@ -291,6 +291,27 @@ func TestAPausedPolicyPromotesNone(t *testing.T) {
 	}
 }
 
+// A paused policy changes no scaler. It counts harm all the same, and notes it after the pause.
+func TestAPausedPolicyNotesHarmLater(t *testing.T) {
+	s := aFleet(t, 10, interceptor.Funcs{})
+	s.settle()
+	first := s.promoted()[0]
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, annotated[*v1beta1.ClusterScalingPolicy](v1beta1.PausedAnnotation, "true"))
+	s.advance(time.Hour)
+	s.says(first, reverts(s.clock.Now().Add(-time.Minute)))
+	s.wrote()
+	s.settle()
+	s.expectWrites("paused", "status fleet")
+	if got := get(s, "fleet", &v1beta1.ClusterScalingPolicy{}).Status.Rollout; got.Harmed != 1 {
+		t.Errorf("rollout %+v", got)
+	}
+	edit(s, "fleet", &v1beta1.ClusterScalingPolicy{}, func(p *v1beta1.ClusterScalingPolicy) { p.Annotations = nil })
+	s.settle()
+	if fleet.HarmedAt(s.scaler(first)).IsZero() {
+		t.Error("the harm is not noted after the pause")
+	}
+}
+
 // A scaler that is about to be deleted is not promoted in the meantime.
 func TestWhatIsAboutToBeDeletedIsNotPromoted(t *testing.T) {
 	s := aFleet(t, 2, interceptor.Funcs{}, func(p *v1beta1.ClusterScalingPolicy) { p.Spec.Rollout.MaxConcurrentPercent = new(int32(100)) })
