@@ -82,7 +82,7 @@ type ScalingPolicy struct {
 
 	// spec selects Deployments of this namespace and says how they are sized.
 	// +required
-	Spec ScalingPolicySpec `json:"spec,omitzero"`
+	Spec ScalingPolicySpec `json:"spec"`
 
 	// status is what the operator observed.
 	// +optional
@@ -133,7 +133,7 @@ type ClusterScalingPolicy struct {
 
 	// spec selects Deployments of all namespaces and says how they are sized.
 	// +required
-	Spec ClusterScalingPolicySpec `json:"spec,omitzero"`
+	Spec ClusterScalingPolicySpec `json:"spec"`
 
 	// status is what the operator observed.
 	// +optional
@@ -156,7 +156,7 @@ type ClusterScalingPolicySpec struct {
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="must not be empty: select namespaces by their labels, or all of them with {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Namespace"
-	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitzero"`
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
 	// systemNamespaces says whether namespaces that belong to the cluster itself are selected like
 	// others: those whose names begin with kube- or openshift-, the namespace openshift, and the
