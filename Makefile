@@ -33,7 +33,7 @@ TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
 PKG ?= ./...
 ARGS ?=
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 30m
 
 # The folder with the programs of the test cluster. They are built when they are needed, which takes minutes the first time.
 CLUSTER_DIR = $$(hack/cluster/build.sh)
