@@ -145,12 +145,13 @@ test-modules: ## Run the tests of the modules in hack/, as "make test" does.
 		(cd $$module && go test $(ARGS) $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)); \
 	done
 
-# The packages in test/ are left out: the code that they test has no goroutines, and it is ten times slower that way.
+# The packages in test/ and the simulations of promotions are left out: the code that they test has no goroutines, and it is
+# ten times slower that way.
 .PHONY: test-race
 test-race: ## Run the unit and one-step tests with the race detector.
 	@cc="$$(go env CC)"; command -v "$${cc%% *}" >/dev/null || { \
 		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
-	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./api/... ./cmd/... ./controllers/... ./internal/...)
+	CGO_ENABLED=1 go test -race -skip TestFleetPromotion -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./api/... ./cmd/... ./controllers/... ./internal/...)
 
 # In these, KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
 # Reconciles read the cache without copies: client-go ends the tests if one modifies it.
