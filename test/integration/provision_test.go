@@ -588,6 +588,7 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 	create(t, testkit.Deployment(s.namespace, "web"))
 	createScaler(t, s.namespace, "web", "web") // so that there has been a reconcile
 	sees(t, s.namespace, "web", present)
+	create(t, policyOf(s.namespace, "fleet")) // It promotes, so that there is a halt to ask for.
 
 	create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "reads-alerted-metrics-" + s.namespace},
@@ -600,6 +601,9 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 		var code int
 		if code, exposed = get(t, address, reader); code != http.StatusOK {
 			return http.StatusText(code) + " " + exposed
+		}
+		if !strings.Contains(exposed, "verticalscaler_policy_promotion_halted{") {
+			return "the policy was not reconciled yet"
 		}
 		return ""
 	})
