@@ -86,7 +86,7 @@ type Reconciler struct {
 type Rights interface {
 	// Missing lists the rights that the operator lacked when it started; empty if it has them all.
 	Missing() string
-	// Recheck asks again, and starts the operator's work anew if it has been granted all of them.
+	// Recheck asks the API server again, and restarts the manager if all missing rights have been granted.
 	Recheck(ctx context.Context) error
 }
 

@@ -154,7 +154,7 @@ func TestADetachedScalerIsTheSameWithoutAPolicy(t *testing.T) {
 	}
 }
 
-// A pod that was resized before its scaler was promoted is noticed, whoever the scaler belongs to.
+// A pod that was resized before its scaler was promoted is reported. Others are not.
 func TestEarlyResizesAreNoticed(t *testing.T) {
 	pod := func(namespace, app, cpu string) *corev1.Pod {
 		requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("256Mi")}

@@ -22,18 +22,18 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
-// TestWhoWouldBePromoted tells which share of recorded series would have enough evidence to be promoted, by
+// BenchmarkPromotion measures which share of recorded series would have enough evidence to be promoted, by
 // rollout.maxStarvedPercent:
 //
-//	TRACES=… go test ./test/replay -run TestWhoWouldBePromoted -v -timeout 30m
+//	TRACES=FOLDER go test ./test/replay -run '^$' -bench Promotion -timeout 30m
 //
 // TRACES is a folder of tables as in docs/record.md. Series of less than 7 days and 5 hours, and generated ones, are left out.
-func TestWhoWouldBePromoted(t *testing.T) {
+func BenchmarkPromotion(b *testing.B) {
 	folder := os.Getenv("TRACES")
 	if folder == "" {
-		t.Skip("TRACES names no folder of recorded usage")
+		b.Fatal("TRACES names no folder of recorded usage: see docs/record.md")
 	}
-	series := longSeries(t, folder)
+	series := longSeries(b, folder)
 	groups := map[string][]backtest.Trace{"all": series}
 	for _, one := range series {
 		if !strings.HasPrefix(one.Table, "bitbrains") && !strings.HasPrefix(one.Table, "nab") {
@@ -65,14 +65,14 @@ func TestWhoWouldBePromoted(t *testing.T) {
 						n++
 					}
 				}
-				t.Logf("%-10s %-10s maxStarvedPercent %3d: %3d of %3d series (%.0f %%)", world.name, group, percent, n, len(groups[group]), 100*float64(n)/float64(len(groups[group])))
+				b.Logf("%-10s %-10s maxStarvedPercent %3d: %3d of %3d series (%.0f %%)", world.name, group, percent, n, len(groups[group]), 100*float64(n)/float64(len(groups[group])))
 			}
 		}
 	}
 }
 
 // longSeries are the recorded series of more than a week. They have so much memory that none of it is capped.
-func longSeries(t *testing.T, folder string) []backtest.Trace {
+func longSeries(t testing.TB, folder string) []backtest.Trace {
 	t.Helper()
 	var reader backtest.Reader
 	tables, err := filepath.Glob(filepath.Join(folder, "*.csv*"))
