@@ -28,10 +28,10 @@ import (
 // (Reconciler.result).
 func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
 	all := ofNamespace(cached)
-	mapped := handler.EnqueueRequestsFromMapFunc
+	mapped := func(of find) handler.EventHandler { return queue.Mapped(clock.RealClock{}, of) }
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource{pods: r.Pods, requests: r.lookup.claimants})
+	building.WatchesRawSource(podSource{r.Pods, r.lookup.claimants, clock.RealClock{}})
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(hpaPredicate()))
 	if r.VPAs != nil {
-		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)}))
+		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
