@@ -46,8 +46,13 @@ quietly "$sdk" generate kustomize manifests -q --interactive=false
 # What the base repeats from elsewhere. The update graph is the catalog's; the range only says that every version can
 # be updated to this one.
 icon=$(base64 -w0 <config/manifests/icon.svg)
+# A cluster without a connection to our registry has the image in a mirror, where only its digest finds it. The operator's image
+# is the only one of the bundle.
+disconnected=false
+if [[ $image == *@sha256:* ]]; then disconnected=true; fi
 sed -i -E \
 	-e "s|^( *- base64data:).*|\1 $icon|" \
+	-e "s|^( *features.operators.openshift.io/disconnected:).*|\1 \"$disconnected\"|" \
 	-e "s|^( *containerImage:).*|\1 $image|" \
 	-e "s|^( *olm.skipRange:).*|\1 <$version|" "$base"
 (cd config/manager && quietly "$kustomize" edit set image "manager=$image")

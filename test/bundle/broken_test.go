@@ -132,6 +132,17 @@ var breakages = map[string]struct {
 		how:  func(b *broken) { b.annotate("features.operators.openshift.io/disconnected", "true") },
 		rule: "feature annotations", words: "disconnected needs digests",
 	},
+	"a feature annotation has a name that OpenShift does not know": {
+		how:  func(b *broken) { b.replace(csvFile, "features.operators.openshift.io/csi", "features.operators.openshift.io/csv") },
+		rule: "feature annotations", words: "csv: \"false\" is not an answer that OpenShift knows",
+	},
+	"a bundle with digests denies that it can be mirrored": {
+		how: func(b *broken) {
+			image := "ghcr.io/verticalscaler/verticalscaler-operator"
+			b.write(csvFile, strings.ReplaceAll(b.read(csvFile), image+":v0.1.0", image+"@sha256:"+strings.Repeat("0123abcd", 8)))
+		},
+		rule: "feature annotations", words: "all images have digests, but disconnected is false",
+	},
 	"the suggested namespace is not restricted": {
 		how: func(b *broken) {
 			b.annotate("operatorframework.io/suggested-namespace-template", `{"metadata":{"name":"verticalscaler-system"}}`)

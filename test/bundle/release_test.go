@@ -34,6 +34,9 @@ func TestAReleaseNamesItsImageByDigest(t *testing.T) {
 	if got := b.CSV.Annotations["containerImage"]; got != repository+"@"+digest {
 		t.Errorf("containerImage is %s", got)
 	}
+	if got := b.CSV.Annotations[featurePath+"disconnected"]; got != "true" {
+		t.Errorf("all images have digests, but disconnected is %q", got)
+	}
 	text, err := os.ReadFile(filepath.Join(folder, "install.yaml"))
 	if err != nil {
 		t.Fatal(err)
