@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -138,8 +139,8 @@ var breakages = map[string]struct {
 	},
 	"a bundle with digests denies that it can be mirrored": {
 		how: func(b *broken) {
-			image := "ghcr.io/verticalscaler/verticalscaler-operator"
-			b.write(csvFile, strings.ReplaceAll(b.read(csvFile), image+":v0.1.0", image+"@sha256:"+strings.Repeat("0123abcd", 8)))
+			tagged := regexp.MustCompile(`(ghcr.io/verticalscaler/verticalscaler-operator):v[0-9.]+`)
+			b.write(csvFile, tagged.ReplaceAllString(b.read(csvFile), "$1@sha256:"+strings.Repeat("0123abcd", 8)))
 		},
 		rule: "feature annotations", words: "all images have digests, but disconnected is false",
 	},
@@ -345,9 +346,9 @@ var breakages = map[string]struct {
 	},
 	"the name of the CSV is not a DNS name": {
 		how: func(b *broken) {
-			b.replace(csvFile, "  name: verticalscaler-operator.v0.1.0", "  name: VerticalScaler.v0.1.0")
+			b.replace(csvFile, "  name: verticalscaler-operator.v", "  name: VerticalScaler.v")
 		},
-		rule: "ClusterServiceVersionValidator", words: "VerticalScaler.v0.1.0", sdk: "VerticalScaler.v0.1.0",
+		rule: "ClusterServiceVersionValidator", words: "VerticalScaler.v", sdk: "VerticalScaler.v",
 	},
 	"there is no CSV": {
 		how:   func(b *broken) { b.remove(csvFile) },
