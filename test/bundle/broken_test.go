@@ -134,7 +134,9 @@ var breakages = map[string]struct {
 		rule: "feature annotations", words: "disconnected needs digests",
 	},
 	"a feature annotation has a name that OpenShift does not know": {
-		how:  func(b *broken) { b.replace(csvFile, "features.operators.openshift.io/csi", "features.operators.openshift.io/csv") },
+		how: func(b *broken) {
+			b.replace(csvFile, "features.operators.openshift.io/csi", "features.operators.openshift.io/csv")
+		},
 		rule: "feature annotations", words: "csv: \"false\" is not an answer that OpenShift knows",
 	},
 	"a bundle with digests denies that it can be mirrored": {

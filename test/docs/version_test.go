@@ -41,7 +41,7 @@ func (r releaseTree) write(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // scripts must be executable
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
 }
