@@ -13,6 +13,7 @@ WORKDIR /src
 
 # Modules change less often than code: they have a layer of their own.
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
 RUN go mod download
 
 COPY main.go ./

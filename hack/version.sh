@@ -2,8 +2,8 @@
 # usage: hack/version.sh <version>
 #
 # Makes this tree the given version, to be reviewed and committed: the version in config/manager, the time of the release, the
-# entry in CHANGELOG.md, and the channel candidate. The bundle of a released version before it is kept in catalog/bundles. "make
-# version" calls it, and then generates the other files.
+# entry in CHANGELOG.md, the channel candidate, and the version of the API that modules require. The bundle of a released version
+# before it is kept in catalog/bundles. "make version" calls it, and then generates the other files.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -39,6 +39,9 @@ if [[ $version != "$current" ]]; then
 fi
 
 sed -i "s/newTag: v$current\$/newTag: v$version/" "$kustomization"
+# The API is a module of its own, with the version of the operator.
+api=github.com/verticalscaler/verticalscaler-operator/api
+grep -rlE --include=go.mod --exclude-dir=bin "$api v" . | xargs -r sed -i -E "s|($api) v[^ ]+|\1 v$version|"
 sed -i -E "s|^( *createdAt:).*|\1 \"$(date -u +%Y-%m-%dT00:00:00Z)\"|" "$base"
 grep -q "$image:v$version\$" "$template" ||
 	sed -i -E "/^candidate:/,/^fast:/ s|^fast:|    - image: $image:v$version\nfast:|" "$template"

@@ -30,6 +30,7 @@ func newReleaseTree(t *testing.T) releaseTree {
 		"fast:\n  bundles:\n    - image: example.com/scaler-operator-bundle:v0.1.0\nstable:\n  bundles:\n    - image: example.com/scaler-operator-bundle:v0.1.0\n")
 	r.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n* A new thing.\n\n[Unreleased]: https://example.com/commits/main\n")
 	r.write("bundle/manifests/released.yaml", "kind: Released\n")
+	r.write("examples/one/go.mod", "module one\n\nrequire github.com/verticalscaler/verticalscaler-operator/api v0.1.0\n")
 	r.git("init", "-q", ".")
 	r.commit()
 	return r
@@ -115,6 +116,9 @@ func TestALaterVersionKeepsTheReleasedBundle(t *testing.T) {
 	}
 	if got := r.read("config/manager/kustomization.yaml"); !strings.HasSuffix(got, "newTag: v0.2.0\n") {
 		t.Errorf("the version is\n%s", got)
+	}
+	if got := r.read("examples/one/go.mod"); !strings.HasSuffix(got, "verticalscaler-operator/api v0.2.0\n") {
+		t.Errorf("the module is\n%s", got)
 	}
 	r.run("version.sh", "0.3.0", "CHANGELOG.md has no entry under Unreleased")
 }

@@ -223,7 +223,7 @@ func copySources(t *testing.T, to string) {
 func forgetOwnPackages(t *testing.T) []string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-trimpath", "-buildvcs=false",
-		"-f", "{{with .Module}}{{if .Main}}{{$.BuildID}}{{end}}{{end}}", ".")
+		"-f", "{{with .Module}}{{if or .Main .Replace}}{{$.BuildID}}{{end}}{{end}}", ".")
 	list.Dir = repository
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	ids, err := list.Output()
