@@ -70,6 +70,7 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=$(API) output:crd:dir=bin/crds
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_newpodsizes.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scalingpolicies.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml

@@ -36,11 +36,12 @@ cd "$tree"
 base=config/manifests/bases/verticalscaler-operator.clusterserviceversion.yaml
 generated=bundle/manifests/verticalscaler-operator.clusterserviceversion.yaml
 
-# Descriptors come from the markers in api/. The SDK fails on a kind without a status, as VerticalScalerCheckpoint is:
-# here it has one, without a field.
-checkpoint=api/v1beta1/verticalscalercheckpoint_types.go
-sed -i 's|^\tSpec VerticalScalerCheckpointSpec .*|&\n\tStatus struct{} `json:"status,omitempty"`|' "$checkpoint"
-grep -q '^	Status struct{}' "$checkpoint" || fail "the field spec is not where it is looked for in $checkpoint"
+# Descriptors come from the markers in api/. The SDK fails on a kind without a status: here it has one, without a field.
+for kind in VerticalScalerCheckpoint NewPodSizes; do
+	types=api/v1beta1/${kind,,}_types.go
+	sed -i "s|^\tSpec ${kind}Spec .*|&\n\tStatus struct{} \`json:\"status,omitempty\"\`|" "$types"
+	grep -q '^	Status struct{}' "$types" || fail "the field spec is not where it is looked for in $types"
+done
 quietly "$sdk" generate kustomize manifests -q --interactive=false
 
 # What the base repeats from elsewhere. The update graph is the catalog's; the range only says that every version can
