@@ -70,6 +70,7 @@ manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=$(API) output:crd:dir=bin/crds
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_newpodsizes.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scalingpolicies.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml
@@ -320,19 +321,54 @@ image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archi
 image-check: ## Build the operator's image twice and compare, check its contents, and run it. Needs root on Linux.
 	cd hack/images && VERSION=v$(VERSION) CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run OperatorImage ./test
 
-# The last step writes the checksums of all files to download.
+# VERSION on the command line must be that of the tree, which "make version" sets. The last step writes the checksums of all files
+# to download. The catalog's image has one platform: the first of PLATFORMS.
+REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
+
 .PHONY: release
-release: $(OPERATOR_SDK) $(KUSTOMIZE) ## Build all that a release publishes: image, install.yaml and bundle by digest, plugin: bin/release.
+release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Build all that a release publishes, and what the hubs get: bin/release. VERSION=0.2.0 must be the tree's.
+	@hack/releasable.sh "$(VERSION)"
+	rm -rf bin/release
 	IMAGE_ARCHIVE=$(CURDIR)/bin/release/operator.tar VERSION=v$(VERSION) hack/images/image.sh operator $(IMAGE)
-	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) \
-		hack/release.sh $(VERSION) $(firstword $(subst :v, ,$(IMAGE))) bin/release/operator.tar bin/release
+	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/release.sh $(VERSION) $(REPOSITORY) bin/release/operator.tar bin/release
 	IMAGE_ARCHIVE=$(CURDIR)/bin/release/bundle.tar BUNDLE=bin/release/bundle VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/scorecard.tar VERSION=v$(VERSION) hack/images/image.sh scorecard $(SCORECARD_IMG)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml bin/release/catalog \
+		$(filter-out %=$(BUNDLE),$(CATALOG_BUNDLES)) $(BUNDLE_IMAGE):v$(VERSION)=bin/release/bundle
+	PLATFORMS=$(firstword $(subst $(comma), ,$(PLATFORMS))) IMAGE_ARCHIVE=$(CURDIR)/bin/release/catalog.tar CATALOG=bin/release/catalog \
+		OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
+	go run ./hack/hub write -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
+	go run ./hack/hub check -catalog bin/release/catalog/basic.yaml bin/release/hub
 	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
 	$(MAKE) --no-print-directory release-plugin
 
+# PLUGIN_PLATFORMS=linux/amd64 builds it for these only.
+PLUGIN_PLATFORMS ?=
+
 .PHONY: release-plugin
 release-plugin: ## Build the plugin for all platforms, with SBOMs, checksums and a manifest for krew: bin/release.
-	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release
+	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release -platforms "$(PLUGIN_PLATFORMS)"
+
+.PHONY: version
+version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
+	@hack/version.sh "$(VERSION)"
+	$(MAKE) --no-print-directory dist bundle catalog
+
+.PHONY: release-check
+release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Release the next version in a copy of this tree, and check what would be pushed.
+	hack/release-check.sh
+
+# HUB=bin/release/hub checks what "make release" has written. HUB_PIPELINES names a checkout of operator-pipelines, whose own checks
+# then run, too.
+HUB ?=
+HUB_PIPELINES ?=
+
+.PHONY: hub-check
+hub-check: ## Check what OperatorHub.io and OpenShift's catalog would get of this tree against their rules. HUB=bin/release/hub: of a release.
+ifeq ($(HUB),)
+	@go run ./hack/hub write bin/hub >/dev/null
+endif
+	@go run ./hack/hub check -pipelines "$(HUB_PIPELINES)" $(if $(HUB),-catalog $(dir $(HUB:/=))catalog/basic.yaml) $(or $(HUB),bin/hub)
 
 .PHONY: sbom
 sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.

@@ -27,6 +27,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&VerticalScaler{}, &VerticalScalerList{},
 		&ScaledDeployment{}, &ScaledDeploymentList{},
 		&VerticalScalerCheckpoint{}, &VerticalScalerCheckpointList{},
+		&NewPodSizes{}, &NewPodSizesList{},
 		&ScalingPolicy{}, &ScalingPolicyList{},
 		&ClusterScalingPolicy{}, &ClusterScalingPolicyList{},
 	)

@@ -90,6 +90,12 @@ func TestOperatorImageHoldsTheProgramAndTheLicence(t *testing.T) {
 		}
 	}
 
+	for name, want := range map[string]string{"version": version, "vendor": config.Labels["org.opencontainers.image.vendor"]} {
+		if got := config.Labels[name]; got != want {
+			t.Errorf("the label %s is %q, want %q", name, got, want)
+		}
+	}
+
 	// The program runs as the image's user on a read-only root.
 	said := command(t, "unshare", "--mount", "sh", "-ec", `
 		mount --bind "$1" "$1"
