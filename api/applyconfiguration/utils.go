@@ -51,6 +51,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1beta1.NewPodContainerApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("NewPods"):
 		return &apiv1beta1.NewPodsApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NewPodSizes"):
+		return &apiv1beta1.NewPodSizesApplyConfiguration{}
+	case v1beta1.SchemeGroupVersion.WithKind("NewPodSizesSpec"):
+		return &apiv1beta1.NewPodSizesSpecApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("OriginalContainerResources"):
 		return &apiv1beta1.OriginalContainerResourcesApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("OriginalResources"):

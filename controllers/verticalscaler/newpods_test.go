@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -207,10 +206,9 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 	if !source.becomesAvailable(t.Context()) || source.becomesAvailable(t.Context()) {
 		t.Error("it is not seen once that the policy is installed")
 	}
-	queue := &addedRequests{}
-	source.triggerAll(t.Context(), queue)
-	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "shop", Name: "checkout"}}, queue.added); diff != "" {
-		t.Errorf("triggered (-want +got):\n%s", diff)
+	triggered, err := source.sizing(t.Context())
+	if diff := cmp.Diff([]reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "checkout"}}}, triggered); diff != "" || err != nil {
+		t.Errorf("triggered: %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -340,14 +338,4 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
 		t.Errorf("after that: told since %s", got)
 	}
-}
-
-// addedRequests is a queue that keeps what is added.
-type addedRequests struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
-	added []types.NamespacedName
-}
-
-func (q *addedRequests) Add(request reconcile.Request) {
-	q.added = append(q.added, request.NamespacedName)
 }

@@ -5,6 +5,7 @@ package verticalscaler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
@@ -152,7 +154,7 @@ type admissionSource struct {
 }
 
 // Start implements source.Source.
-func (t *admissionSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (t *admissionSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		ticker := t.clock.NewTicker(unavailableRetry)
 		defer ticker.Stop()
@@ -163,7 +165,7 @@ func (t *admissionSource) Start(ctx context.Context, queue workqueue.TypedRateLi
 			case <-ticker.C():
 			}
 			if t.becomesAvailable(ctx) {
-				t.triggerAll(ctx, queue)
+				queue.LookUp(ctx, t.clock, t.sizing, requests.Add)
 			}
 		}
 	}()
@@ -179,15 +181,16 @@ func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
 	return err == nil && now.reason == ""
 }
 
-func (t *admissionSource) triggerAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// sizing are the scalers that size new pods.
+func (t *admissionSource) sizing(ctx context.Context) (found []reconcile.Request, err error) {
 	var all v1beta1.VerticalScalerList
 	if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list scalers after the policy for new pods was installed: the next resync reconciles them")
-		return
+		return nil, fmt.Errorf("listing scalers after the policy for new pods was installed: %w", err)
 	}
 	for i := range all.Items {
 		if scaler.SizesNewPods(&all.Items[i].Spec) && !standsBack(&all.Items[i]) {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
 	}
+	return found, nil
 }

@@ -34,7 +34,7 @@ func TestThePageAboutGoShowsTheExample(t *testing.T) {
 	}
 }
 
-// The modules that use the API ask for the version that is released with the operator, and so does the page.
+// The modules that use the API ask for the version that is released with the operator.
 func TestTheAPIHasTheVersionOfTheOperator(t *testing.T) {
 	manager := read(t, filepath.Join(root, "config", "manager", "kustomization.yaml"))
 	version := regexp.MustCompile(`newTag: (v\S+)`).FindStringSubmatch(manager)[1]
@@ -43,9 +43,6 @@ func TestTheAPIHasTheVersionOfTheOperator(t *testing.T) {
 		if want := api + " " + version + "\n"; !strings.Contains(read(t, filepath.Join(root, module, "go.mod")), want) {
 			t.Errorf("%s/go.mod does not ask for %s: see docs/release.md", module, want)
 		}
-	}
-	if want := api + "@" + version; !strings.Contains(read(t, filepath.Join(root, "docs", "go-client.md")), want) {
-		t.Errorf("docs/go-client.md does not say: go get %s", want)
 	}
 }
 

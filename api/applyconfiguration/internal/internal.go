@@ -302,6 +302,29 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: requests
       type:
         namedType: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.Amounts
+- name: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPodPolicy
+  scalar: string
+- name: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPodSizes
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPodSizesSpec
+- name: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPodSizesSpec
+  map:
+    fields:
+    - name: deployments
+      type:
+        scalar: string
 - name: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPods
   map:
     fields:
@@ -766,6 +789,10 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 2
+    - name: newPods
+      type:
+        namedType: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.NewPodPolicy
+      default: Sized
     - name: scaleDown
       type:
         namedType: com.github.verticalscaler.verticalscaler-operator.api.v1beta1.DirectionPolicy

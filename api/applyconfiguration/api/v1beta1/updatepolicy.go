@@ -28,6 +28,12 @@ type UpdatePolicyApplyConfiguration struct {
 	// pod template, which replaces all pods. Other update modes ignore fallback. Defaults
 	// to Wait.
 	Fallback *apiv1beta1.Fallback `json:"fallback,omitempty"`
+	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided
+	// size when they are created, if the policy for that is installed (new-pods.yaml, Kubernetes
+	// 1.36). While a lower size is being verified, it gives them the size before. AsTemplate
+	// leaves them as in the pod template until they run. updateMode Initial and the fallback
+	// Recreate need Sized. Other update modes ignore newPods. Defaults to Sized.
+	NewPods *apiv1beta1.NewPodPolicy `json:"newPods,omitempty"`
 	// minReplicas is the number of replicas that a Deployment needs before the fallback
 	// Recreate evicts its pods. With 1, a Deployment of a single pod is unavailable until
 	// the replacement is ready. Defaults to 2.
@@ -76,6 +82,14 @@ func (b *UpdatePolicyApplyConfiguration) WithUpdateMode(value apiv1beta1.UpdateM
 // If called multiple times, the Fallback field is set to the value of the last call.
 func (b *UpdatePolicyApplyConfiguration) WithFallback(value apiv1beta1.Fallback) *UpdatePolicyApplyConfiguration {
 	b.Fallback = &value
+	return b
+}
+
+// WithNewPods sets the NewPods field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NewPods field is set to the value of the last call.
+func (b *UpdatePolicyApplyConfiguration) WithNewPods(value apiv1beta1.NewPodPolicy) *UpdatePolicyApplyConfiguration {
+	b.NewPods = &value
 	return b
 }
 

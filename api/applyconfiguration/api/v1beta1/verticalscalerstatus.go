@@ -40,7 +40,7 @@ type VerticalScalerStatusApplyConfiguration struct {
 	// retargeted, or when neither its mode nor its fallback is Rollout.
 	OriginalResources *OriginalResourcesApplyConfiguration `json:"originalResources,omitempty"`
 	// newPods is what the API server sets on new pods of the Deployment, in updateMode
-	// Initial or with the fallback Recreate.
+	// Initial, and in InPlace with newPods Sized. Unset if it sets nothing.
 	NewPods *NewPodsApplyConfiguration `json:"newPods,omitempty"`
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
 	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
