@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -150,4 +151,54 @@ func (t *freezeSource) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// admissionSource triggers a reconcile of the scalers that size new pods, once the API server can do it and could not
+// before. It asks only after a scaler has asked.
+type admissionSource struct {
+	check   *admissionCheck
+	live    client.Reader
+	scalers client.Reader
+	clock   clock.WithTicker
+}
+
+// Start implements source.Source.
+func (t *admissionSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		ticker := t.clock.NewTicker(unavailableRetry)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C():
+			}
+			if t.becomesAvailable(ctx) {
+				t.triggerAll(ctx, queue)
+			}
+		}
+	}()
+	return nil
+}
+
+// becomesAvailable reports whether the API server can size new pods, and could not when it was asked last.
+func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
+	if !t.check.isMissed() {
+		return false
+	}
+	now, err := t.check.check(ctx, t.live, t.clock.Now(), 0)
+	return err == nil && now.reason == ""
+}
+
+func (t *admissionSource) triggerAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	var all v1beta1.VerticalScalerList
+	if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot list scalers after the policy for new pods was installed: the next resync reconciles them")
+		return
+	}
+	for i := range all.Items {
+		if scaler.SizesNewPods(&all.Items[i].Spec) && !standsBack(&all.Items[i]) {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
 }
