@@ -60,7 +60,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 // scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
 // triggers a reconcile that sees all Deployment events from before the claim was in the index. A
-// status that was wiped is written again, with or without a claim.
+// status that was wiped is written again, with or without a claim. A restored checkpoint is loaded.
 func scalerPredicate() predicate.Predicate {
 	// A paused scaler is reconciled only if it was just paused, for another reason, or deleted.
 	notPaused := predicate.NewPredicateFuncs(func(o client.Object) bool {
@@ -69,6 +69,7 @@ func scalerPredicate() predicate.Predicate {
 	})
 	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||
+			before.Annotations[v1beta1.RestoredAnnotation] != after.Annotations[v1beta1.RestoredAnnotation] ||
 			after.Status.ObservedGeneration < before.Status.ObservedGeneration
 	})
 	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {

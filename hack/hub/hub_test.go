@@ -173,3 +173,33 @@ func write021(t *testing.T) string {
 	}
 	return path
 }
+
+// The hub's own checks are Python. Here a script stands for it.
+func TestTheHubsOwnChecksAreFindings(t *testing.T) {
+	f := newFolder(t, prod, smallBundle)
+	if err := os.RemoveAll(filepath.Join(filepath.Dir(f.root), upstream)); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	script := `#!/bin/sh
+[ "$1 $2 $3 $4" = "-m operatorcert.entrypoints.static_tests --repo-path ` + f.root + `" ] || exit 3
+case $PYTHONPATH in /checkout*) ;; *) exit 4 ;; esac
+echo '{"outputs": [{"type": "error", "check": "check_icon", "message": "no icon"}, {"type": "warning", "check": "check_using_fbc"}]}' >"$6"
+`
+	if err := os.WriteFile(filepath.Join(folder, "python3"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	var out bytes.Buffer
+	err := run([]string{"check", "-catalog", f.catalog, "-pipelines", "/checkout", filepath.Dir(f.root)}, &out)
+	if !errors.Is(err, errFindings) || !strings.Contains(out.String(), "- error: check_icon: no icon\n") || strings.Contains(out.String(), "check_using_fbc") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := os.WriteFile(filepath.Join(folder, "python3"), []byte("#!/bin/sh\necho no module >&2; exit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err = run([]string{"check", "-catalog", f.catalog, "-pipelines", "/checkout", filepath.Dir(f.root)}, &out)
+	if err == nil || errors.Is(err, errFindings) || !strings.Contains(err.Error(), "no module") {
+		t.Errorf("the error is %v", err)
+	}
+}
