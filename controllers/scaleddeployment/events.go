@@ -22,6 +22,7 @@ const (
 	eventUpdated = "Updated" // it was changed to what the owner asks for
 	eventDeleted = "Deleted" // it was deleted because the owner no longer asks for it
 	eventRefused = "Refused" // the owner's spec cannot be applied, and a user must act
+	eventReady   = "Ready"   // the owner becomes Ready: all pods are as it asks for, and available
 )
 
 // actionKeep is the action of all these events.
@@ -63,6 +64,13 @@ func (r *Reconciler) recordRejection(s *scope) {
 		related = s.deployment
 	}
 	r.Recorder.Eventf(s.owner, related, corev1.EventTypeWarning, eventRefused, actionKeep, "%s", note)
+}
+
+// recordReady records that the owner becomes Ready. It is called after the status that says so is written.
+func (r *Reconciler) recordReady(s *scope) {
+	if ready, ok := conditions.Became(s.owner.Status.Conditions, conditionsOf(s), v1beta1.ConditionReady); ok {
+		r.Recorder.Eventf(s.owner, s.deployment, corev1.EventTypeNormal, eventReady, actionKeep, "%s", conditions.Truncated(ready.Reason+": "+ready.Message))
+	}
 }
 
 // describeForeignObject tells a user which object has the name, and who controls it.

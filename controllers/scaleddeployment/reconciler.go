@@ -140,6 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.conflicts.Forget(request.NamespacedName)
 	r.recordRejection(s)
+	r.recordReady(s)
 	return r.result(s)
 }
 

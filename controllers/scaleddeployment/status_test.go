@@ -327,6 +327,40 @@ func TestARejectionIsRecordedOnce(t *testing.T) {
 	}
 }
 
+// Ready is recorded once, when all pods are available, and again after the next rollout. Neither the next reconcile nor one of
+// an operator that has restarted, nor one after a failed one, records it again.
+func TestReadyIsRecordedOnce(t *testing.T) {
+	owner, recorder := anOwner(), events.NewFakeRecorder(20)
+	r := &Reconciler{Recorder: recorder}
+	rollingOut := func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 0 }
+	for _, step := range []struct {
+		name string
+		now  scope
+		want int
+	}{
+		{"the first pods start", scope{deployment: aDeployment(rollingOut)}, 0},
+		{"they are available", scope{deployment: aDeployment()}, 1},
+		{"the next reconcile", scope{deployment: aDeployment()}, 0},
+		{"a failed one", scope{err: errors.New("timeout")}, 0},
+		{"one after a failed one", scope{deployment: aDeployment()}, 0},
+		{"the next rollout", scope{deployment: aDeployment(rollingOut)}, 0},
+		{"its end", scope{deployment: aDeployment()}, 1},
+	} {
+		step.now.owner, step.now.now = owner, noon
+		conditions := conditionsOf(&step.now)
+		r.recordReady(&step.now)
+		owner.Status.Conditions = conditions
+		if got := len(recorder.Events); got != step.want {
+			t.Errorf("%s: %d events, want %d", step.name, got, step.want)
+		}
+		for len(recorder.Events) > 0 {
+			if e := <-recorder.Events; !strings.HasPrefix(e, "Normal Ready Available: Deployment web: all ") {
+				t.Errorf("%s: %s", step.name, e)
+			}
+		}
+	}
+}
+
 // A failed reconcile in between knows nothing new and causes no second event.
 func TestARejectionSurvivesAFailedReconcile(t *testing.T) {
 	owner := anOwner()

@@ -5,6 +5,7 @@ package verticalscaler
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,6 +55,8 @@ func TestEvents(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
+			// None of them is new to the operator: that they become Ready is the next test.
+			tc.scaler.Status.Conditions = append(tc.scaler.Status.Conditions, metav1.Condition{Type: "Ready", Status: "True", Reason: "Learning"})
 			completeFor(tc.scaler, tc.scope)
 			(&Reconciler{Recorder: recorder}).recordEvents(tc.scope)
 			close(recorder.Events)
@@ -71,4 +74,35 @@ func TestEvents(t *testing.T) {
 	quiet := aScope()
 	completeFor(checkout(), quiet)
 	(&Reconciler{}).recordEvents(quiet) // without a recorder, no events
+}
+
+// Ready is recorded once, when a scaler becomes Ready: at first, and after a user has acted. Neither the next reconcile nor one of
+// an operator that has restarted, nor one after a failed one, records it again.
+func TestReadyIsRecordedOnce(t *testing.T) {
+	vs, recorder := checkout(), events.NewFakeRecorder(20)
+	for _, step := range []struct {
+		name  string
+		scope *scope
+		want  []string
+	}{
+		{"the first reconcile", aScope(), []string{"Normal Ready OperatingNormally: Operating normally"}},
+		{"the next reconcile", aScope(), nil},
+		{"a failed one", &scope{now: noon, err: errors.New("timeout")}, nil},
+		{"one after a failed one", aScope(), nil},
+		{"a user must act", aScope(planned("QoSChange", "pod a: …"), func(p *scope) { p.plan.Verdict.State = plan.Stalled }), nil},
+		{"a user has acted", aScope(), []string{"Normal Ready OperatingNormally: Operating normally"}},
+		{"after a restart", aScope(), nil},
+	} {
+		vs = reconciled(vs, step.scope)
+		(&Reconciler{Recorder: recorder}).recordEvents(step.scope)
+		var got []string
+		for len(recorder.Events) > 0 {
+			if e := <-recorder.Events; strings.HasPrefix(e, "Normal Ready ") {
+				got = append(got, e)
+			}
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
 }

@@ -86,7 +86,7 @@ func allNamespaces(t *testing.T) {
 	}
 	t.Log("pods in two namespaces are resized in place")
 	eventually(t, func() string {
-		if got := told(t, shop, "all"); !slices.Equal(got, []string{"Applied", "Decided"}) {
+		if got := told(t, shop, "all"); !slices.Equal(got, []string{"Applied", "Decided", "Ready"}) {
 			return fmt.Sprintf("the events on the scaler are %v", got)
 		}
 		return said(env.Client.Get(t.Context(), key(shop, "all"), &v1beta1.VerticalScalerCheckpoint{}))

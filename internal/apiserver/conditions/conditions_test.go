@@ -30,6 +30,23 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+func TestBecame(t *testing.T) {
+	of := func(status metav1.ConditionStatus) []metav1.Condition {
+		if status == "" {
+			return nil
+		}
+		return []metav1.Condition{{Type: "Other", Status: "True"}, {Type: "Ready", Status: status, Reason: "Learning"}}
+	}
+	for _, before := range []metav1.ConditionStatus{"", "False", "Unknown", "True"} {
+		for _, now := range []metav1.ConditionStatus{"", "False", "Unknown", "True"} {
+			c, ok := Became(of(before), of(now), "Ready")
+			if want := now == "True" && (before == "" || before == "False"); ok != want || ok != (c.Reason == "Learning") {
+				t.Errorf("%q to %q: %t, %+v", before, now, ok, c)
+			}
+		}
+	}
+}
+
 func TestTruncated(t *testing.T) {
 	long := strings.Repeat("é", 600) + "x"
 	got := Truncated(long)
