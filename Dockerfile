@@ -13,6 +13,7 @@ WORKDIR /src
 
 # Modules change less often than code: they have a layer of their own.
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
 RUN go mod download
 
 COPY main.go ./
@@ -33,6 +34,14 @@ LABEL org.opencontainers.image.title="VerticalScaler" \
       org.opencontainers.image.source="https://github.com/verticalscaler/verticalscaler-operator" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.vendor="VerticalScaler"
+# What Red Hat's certification asks for, and what OpenShift's console shows. A version is built once, so the release is always 1.
+LABEL name="verticalscaler-operator" \
+      vendor="VerticalScaler" \
+      maintainer="maintainers@verticalscaler.io" \
+      version=$VERSION \
+      release="1" \
+      summary="Keeps the CPU and memory of Deployments' pods at what they need." \
+      description="A Kubernetes operator that sizes the pods of Deployments: in place, without restarts, as their usage asks for."
 COPY --chmod=0644 LICENSE /licenses/LICENSE
 COPY --from=build --chmod=0755 /out/$TARGETARCH/manager /manager
 # A number, so that the kubelet can verify that it is not root. The user needs no name.

@@ -26,9 +26,10 @@ export PLATFORMS IMAGE_ARCHIVE
 export GOFLAGS := $(strip $(filter-out -buildvcs% -mod=%,$(shell go env GOFLAGS)) -buildvcs=false)
 export GOWORK := off
 
-# The modules of this repository, and those of them that have tests of their own.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard hack/*/go.mod hack/tools/*/go.mod))
+# The modules of this repository, those of them that have tests of their own, and those that others import or copy.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard api/go.mod examples/*/go.mod hack/*/go.mod hack/tools/*/go.mod))
 TESTED_MODULES := $(filter-out . hack/tools/%,$(MODULES))
+LINTED_MODULES := $(filter api examples/%,$(MODULES))
 
 # The packages to test and further flags: make test PKG=./internal/quantity ARGS='-run TestFormat -v'
 PKG ?= ./...
@@ -47,11 +48,18 @@ help: ## List the targets.
 		/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 
+# The package of the API, by its import path: it is loaded with the operator's version of Kubernetes, so that the CRD of
+# ScaledDeployments has the newest fields of pods. Its own module asks for the oldest version (ADR 58).
+API := $(shell sed -n 's|^module ||p' api/go.mod)/v1beta1
+POD_TEMPLATES := k8s.io/api/core/v1.PodTemplateSpec@k8s.io/client-go/applyconfigurations/core/v1
+
 .PHONY: generate
-generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
-	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, apply configurations, CRDs, docs/api.md, docs/metrics.md and the Grafana dashboards from Go code.
+	@rm -rf api/applyconfiguration
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
+		applyconfiguration:headerFile=hack/boilerplate.go.txt,externalApplyConfigurations=$(POD_TEMPLATES) paths=$(API)
 	@mkdir -p docs
-	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api --config=hack/tools/docs/config.yaml \
+	$(CRD_REF_DOCS) --log-level=ERROR --max-depth=20 --source-path=api/v1beta1 --config=hack/tools/docs/config.yaml \
 		--renderer=markdown --templates-dir=hack/tools/docs/templates --output-path=docs/api.md
 	go run ./hack/metrics >docs/metrics.md
 	cd hack/grafana && go run . ../../config/components/grafana
@@ -59,9 +67,10 @@ generate: manifests $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, C
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Generate the CRDs in config/crd/bases.
 	@rm -rf bin/crds
-	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=bin/crds
+	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=$(API) output:crd:dir=bin/crds
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalers.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_verticalscalercheckpoints.yaml
+	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_newpodsizes.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scaleddeployments.yaml spec.template
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_scalingpolicies.yaml
 	go run ./hack/crd bin/crds/autoscaling.verticalscaler.io_clusterscalingpolicies.yaml
@@ -88,17 +97,25 @@ lint-prose: $(VALE) ## Check the language of documentation, CRDs and messages.
 lint: $(GOLANGCI_LINT) ## Check the rules for code, including which package may import which.
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run
+	@for module in $(LINTED_MODULES); do \
+		echo "golangci-lint in $$module"; \
+		(cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml); \
+	done
 
 lint: lint-api
 
 .PHONY: lint-api
 lint-api: $(KUBE_API_LINTER) ## Check the API types with kube-api-linter (.golangci-kal.yml).
-	$(KUBE_API_LINTER) run --config .golangci-kal.yml ./api/...
+	cd api && $(CURDIR)/$(KUBE_API_LINTER) run --config $(CURDIR)/.golangci-kal.yml ./v1beta1/...
 
 .PHONY: vet
 vet: ## Run go vet in every module.
 	go vet -tags $(TEST_TAGS) ./...
-	@for module in $(TESTED_MODULES); do \
+	@for module in $(LINTED_MODULES); do \
+		echo "go vet in $$module"; \
+		(cd $$module && go vet ./...); \
+	done
+	@for module in $(filter hack/%,$(TESTED_MODULES)); do \
 		echo "go vet in $$module"; \
 		(cd $$module && CGO_ENABLED=0 go vet -tags images -trimpath ./...); \
 	done
@@ -140,7 +157,7 @@ test: ## Run all tests that need no cluster, cached: unit, replay, one step. PKG
 
 # Packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
 .PHONY: test-modules
-test-modules: ## Run the tests of the modules in hack/, as "make test" does.
+test-modules: ## Run the tests of the other modules, as "make test" does.
 	@for module in $(TESTED_MODULES); do \
 		(cd $$module && go test $(ARGS) $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)); \
 	done
@@ -151,7 +168,7 @@ test-modules: ## Run the tests of the modules in hack/, as "make test" does.
 test-race: ## Run the unit and one-step tests with the race detector.
 	@cc="$$(go env CC)"; command -v "$${cc%% *}" >/dev/null || { \
 		echo "The race detector needs a C compiler: install gcc and libc6-dev, or set CC." >&2; exit 1; }
-	CGO_ENABLED=1 go test -race -skip TestFleetPromotion -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./api/... ./cmd/... ./controllers/... ./internal/...)
+	CGO_ENABLED=1 go test -race -skip TestFleetPromotion -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,$(API) ./cmd/... ./controllers/... ./internal/...)
 
 # In these, KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver of your own.
 # Reconciles read the cache without copies: client-go ends the tests if one modifies it.
@@ -249,7 +266,7 @@ scorecard: $(SCORECARD_TEST) ## Run the scorecard tests of the bundle against a 
 # FUZZTIME=2000x runs each target so often, and repeats what is kept in testdata/fuzz. A failed target does not stop the others.
 .PHONY: fuzz
 fuzz: ## Look for counterexamples with every fuzz target, FUZZTIME=1m each, or FUZZTIME=2000x inputs each.
-	@grep -rlE --include='*_test.go' '^func Fuzz' api cmd controllers internal test | xargs -r -n1 dirname | sort -u | { \
+	@grep -rlE --include='*_test.go' '^func Fuzz' cmd controllers internal test | xargs -r -n1 dirname | sort -u | { \
 	failed=; while read -r dir; do \
 		binary="$$(mktemp)"; \
 		go test -c -o "$$binary" -fuzz . "./$$dir" </dev/null || failed="$$failed $$dir"; \
@@ -313,19 +330,54 @@ image: ## Build the operator's image, IMG: bin/images/operator.tar, an OCI archi
 image-check: ## Build the operator's image twice and compare, check its contents, and run it. Needs root on Linux.
 	cd hack/images && VERSION=v$(VERSION) CGO_ENABLED=0 go test -trimpath -count=1 -tags images -v -run OperatorImage ./test
 
-# The last step writes the checksums of all files to download.
+# VERSION on the command line must be that of the tree, which "make version" sets. The last step writes the checksums of all files
+# to download. The catalog's image has one platform: the first of PLATFORMS.
+REPOSITORY := $(firstword $(subst :v, ,$(IMAGE)))
+
 .PHONY: release
-release: $(OPERATOR_SDK) $(KUSTOMIZE) ## Build all that a release publishes: image, install.yaml and bundle by digest, plugin: bin/release.
+release: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Build all that a release publishes, and what the hubs get: bin/release. VERSION=0.2.0 must be the tree's.
+	@hack/releasable.sh "$(VERSION)"
+	rm -rf bin/release
 	IMAGE_ARCHIVE=$(CURDIR)/bin/release/operator.tar VERSION=v$(VERSION) hack/images/image.sh operator $(IMAGE)
-	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) \
-		hack/release.sh $(VERSION) $(firstword $(subst :v, ,$(IMAGE))) bin/release/operator.tar bin/release
+	OPERATOR_SDK=$(OPERATOR_SDK) KUSTOMIZE=$(KUSTOMIZE) hack/release.sh $(VERSION) $(REPOSITORY) bin/release/operator.tar bin/release
 	IMAGE_ARCHIVE=$(CURDIR)/bin/release/bundle.tar BUNDLE=bin/release/bundle VERSION=v$(VERSION) hack/images/image.sh bundle $(BUNDLE_IMG)
+	IMAGE_ARCHIVE=$(CURDIR)/bin/release/scorecard.tar VERSION=v$(VERSION) hack/images/image.sh scorecard $(SCORECARD_IMG)
+	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml bin/release/catalog \
+		$(filter-out %=$(BUNDLE),$(CATALOG_BUNDLES)) $(BUNDLE_IMAGE):v$(VERSION)=bin/release/bundle
+	PLATFORMS=$(firstword $(subst $(comma), ,$(PLATFORMS))) IMAGE_ARCHIVE=$(CURDIR)/bin/release/catalog.tar CATALOG=bin/release/catalog \
+		OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) VERSION=v$(VERSION) hack/images/image.sh catalog $(CATALOG_IMG)
+	go run ./hack/hub write -bundle bin/release/bundle -catalog bin/release/catalog/basic.yaml bin/release/hub
+	go run ./hack/hub check -catalog bin/release/catalog/basic.yaml bin/release/hub
 	cp $(filter-out dist/install.yaml,$(wildcard dist/*.yaml)) bin/release/
 	$(MAKE) --no-print-directory release-plugin
 
+# PLUGIN_PLATFORMS=linux/amd64 builds it for these only.
+PLUGIN_PLATFORMS ?=
+
 .PHONY: release-plugin
 release-plugin: ## Build the plugin for all platforms, with SBOMs, checksums and a manifest for krew: bin/release.
-	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release
+	cd hack/release && go run -trimpath . -version v$(VERSION) -folder $(CURDIR)/bin/release -platforms "$(PLUGIN_PLATFORMS)"
+
+.PHONY: version
+version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
+	@hack/version.sh "$(VERSION)"
+	$(MAKE) --no-print-directory dist bundle catalog
+
+.PHONY: release-check
+release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Release the next version in a copy of this tree, and check what would be pushed.
+	hack/release-check.sh
+
+# HUB=bin/release/hub checks what "make release" has written. HUB_PIPELINES names a checkout of operator-pipelines, whose own checks
+# then run, too.
+HUB ?=
+HUB_PIPELINES ?=
+
+.PHONY: hub-check
+hub-check: ## Check what OperatorHub.io and OpenShift's catalog would get of this tree against their rules. HUB=bin/release/hub: of a release.
+ifeq ($(HUB),)
+	@go run ./hack/hub write bin/hub >/dev/null
+endif
+	@go run ./hack/hub check -pipelines "$(HUB_PIPELINES)" $(if $(HUB),-catalog $(dir $(HUB:/=))catalog/basic.yaml) $(or $(HUB),bin/hub)
 
 .PHONY: sbom
 sbom: $(CYCLONEDX_GOMOD) ## Write what the operator's program is made of to bin/images, in CycloneDX's format.

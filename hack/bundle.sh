@@ -36,18 +36,24 @@ cd "$tree"
 base=config/manifests/bases/verticalscaler-operator.clusterserviceversion.yaml
 generated=bundle/manifests/verticalscaler-operator.clusterserviceversion.yaml
 
-# Descriptors come from the markers in api/. The SDK fails on a kind without a status, as VerticalScalerCheckpoint is:
-# here it has one, without a field.
-checkpoint=api/v1beta1/verticalscalercheckpoint_types.go
-sed -i 's|^\tSpec VerticalScalerCheckpointSpec .*|&\n\tStatus struct{} `json:"status,omitempty"`|' "$checkpoint"
-grep -q '^	Status struct{}' "$checkpoint" || fail "the field spec is not where it is looked for in $checkpoint"
+# Descriptors come from the markers in api/. The SDK fails on a kind without a status: here it has one, without a field.
+for kind in VerticalScalerCheckpoint NewPodSizes; do
+	types=api/v1beta1/${kind,,}_types.go
+	sed -i "s|^\tSpec ${kind}Spec .*|&\n\tStatus struct{} \`json:\"status,omitempty\"\`|" "$types"
+	grep -q '^	Status struct{}' "$types" || fail "the field spec is not where it is looked for in $types"
+done
 quietly "$sdk" generate kustomize manifests -q --interactive=false
 
 # What the base repeats from elsewhere. The update graph is the catalog's; the range only says that every version can
 # be updated to this one.
 icon=$(base64 -w0 <config/manifests/icon.svg)
+# A cluster without a connection to our registry has the image in a mirror, where only its digest finds it. The operator's image
+# is the only one of the bundle.
+disconnected=false
+if [[ $image == *@sha256:* ]]; then disconnected=true; fi
 sed -i -E \
 	-e "s|^( *- base64data:).*|\1 $icon|" \
+	-e "s|^( *features.operators.openshift.io/disconnected:).*|\1 \"$disconnected\"|" \
 	-e "s|^( *containerImage:).*|\1 $image|" \
 	-e "s|^( *olm.skipRange:).*|\1 <$version|" "$base"
 (cd config/manager && quietly "$kustomize" edit set image "manager=$image")

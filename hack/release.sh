@@ -4,7 +4,7 @@
 # Renders what a release publishes, with the operator's image by digest: <folder>/install.yaml, and <folder>/bundle with its
 # Dockerfile beside it. The archive is that of the image, as "make image" writes it; its digest is that of the pushed image,
 # too. Nothing in the tree is changed: the digest depends on the commit, so that it cannot be committed there. "make release"
-# sets OPERATOR_SDK and KUSTOMIZE.
+# sets OPERATOR_SDK and KUSTOMIZE, and builds the rest.
 set -euo pipefail
 export LC_ALL=C
 

@@ -40,6 +40,11 @@ const (
 	// have been enough, for as long as the policy that has created it asks for. It is absent
 	// unless the scaler waits to be promoted. Reasons: EnoughEvidence, CollectingEvidence.
 	ConditionReadyForPromotion = "ReadyForPromotion"
+	// ConditionNewPodsSized is True if the API server gives new pods the decided size, and False
+	// if they start as in the pod template. It is absent if the scaler does not size new pods, and
+	// while nothing is decided. Ready does not depend on it. Reasons: Applied,
+	// AdmissionUnavailable, or that of what forbids the size.
+	ConditionNewPodsSized = "NewPodsSized"
 )
 
 // The reasons of ReadyForPromotion.

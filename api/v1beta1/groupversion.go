@@ -8,6 +8,8 @@
 // VerticalPodAutoscaler where the concept is the same.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:ac:generate=true
+// +kubebuilder:ac:output:package="../applyconfiguration"
 // +groupName=autoscaling.verticalscaler.io
 package v1beta1
 
@@ -25,6 +27,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 		&VerticalScaler{}, &VerticalScalerList{},
 		&ScaledDeployment{}, &ScaledDeploymentList{},
 		&VerticalScalerCheckpoint{}, &VerticalScalerCheckpointList{},
+		&NewPodSizes{}, &NewPodSizesList{},
 		&ScalingPolicy{}, &ScalingPolicyList{},
 		&ClusterScalingPolicy{}, &ClusterScalingPolicyList{},
 	)
@@ -34,3 +37,6 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error 
 
 // AddToScheme registers the kinds of this package.
 var AddToScheme = schemeBuilder.AddToScheme
+
+// SchemeGroupVersion is GroupVersion under the name that generated code of Kubernetes uses.
+var SchemeGroupVersion = GroupVersion

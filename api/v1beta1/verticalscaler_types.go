@@ -84,6 +84,17 @@ const (
 	FallbackRollout Fallback = "Rollout"
 )
 
+// NewPodPolicy is what new pods start with in the mode InPlace.
+// +kubebuilder:validation:Enum=Sized;AsTemplate
+type NewPodPolicy string
+
+const (
+	// NewPodsSized gives new pods the decided size when they are created.
+	NewPodsSized NewPodPolicy = "Sized"
+	// NewPodsAsTemplate leaves new pods as in the pod template until they run.
+	NewPodsAsTemplate NewPodPolicy = "AsTemplate"
+)
+
 // ContainerMode says whether the operator manages a container's resources.
 // +kubebuilder:validation:Enum=Auto;Off
 type ContainerMode string
@@ -207,6 +218,8 @@ type Scaling struct {
 }
 
 // UpdatePolicy is how and when recommendations are applied.
+// +kubebuilder:validation:XValidation:rule="!has(self.newPods) || self.newPods == 'Sized' || !has(self.updateMode) || self.updateMode != 'Initial'",message="must be Sized with updateMode Initial, which sizes new pods only",fieldPath=".newPods"
+// +kubebuilder:validation:XValidation:rule="!has(self.newPods) || self.newPods == 'Sized' || !has(self.updateMode) || self.updateMode != 'InPlace' || !has(self.fallback) || self.fallback != 'Recreate'",message="must be Sized with fallback Recreate, which evicts a pod so that the next one has the size",fieldPath=".newPods"
 type UpdatePolicy struct {
 	// updateMode is how recommendations are applied. Recommend changes nothing. Initial
 	// sizes new pods and leaves running pods alone. InPlace resizes running pods without
@@ -229,6 +242,16 @@ type UpdatePolicy struct {
 	// +kubebuilder:default=Wait
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Fallback",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Wait","urn:alm:descriptor:com.tectonic.ui:select:Recreate","urn:alm:descriptor:com.tectonic.ui:select:Rollout"}
 	Fallback Fallback `json:"fallback,omitempty"`
+
+	// newPods is what new pods start with in updateMode InPlace. Sized gives them the decided
+	// size when they are created, if the policy for that is installed (new-pods.yaml, Kubernetes
+	// 1.36). While a lower size is being verified, it gives them the size before. AsTemplate
+	// leaves them as in the pod template until they run. updateMode Initial and the fallback
+	// Recreate need Sized. Other update modes ignore newPods. Defaults to Sized.
+	// +optional
+	// +kubebuilder:default=Sized
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="New pods",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Sized","urn:alm:descriptor:com.tectonic.ui:select:AsTemplate"}
+	NewPods NewPodPolicy `json:"newPods,omitempty"`
 
 	// minReplicas is the number of replicas that a Deployment needs before the fallback
 	// Recreate evicts its pods. With 1, a Deployment of a single pod is unavailable until
@@ -664,7 +687,7 @@ type VerticalScalerStatus struct {
 	OriginalResources *OriginalResources `json:"originalResources,omitempty"`
 
 	// newPods is what the API server sets on new pods of the Deployment, in updateMode
-	// Initial or with the fallback Recreate.
+	// Initial, and in InPlace with newPods Sized. Unset if it sets nothing.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New pods"
 	NewPods *NewPods `json:"newPods,omitempty"`

@@ -7,6 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// RestoredAnnotation is on a VerticalScaler whose checkpoint was restored from a backup. A new value makes
+// the operator load the checkpoint again. "kubectl vscaler restore" sets it to a digest of the checkpoint.
+const RestoredAnnotation = "autoscaling.verticalscaler.io/restored"
+
 // VerticalScalerCheckpoint stores what a scaler has learned about its containers, so that
 // a restart of the operator does not lose it. It has the name of the scaler and is
 // deleted with it. The operator creates it; users should not edit it.

@@ -25,9 +25,11 @@ type claims struct {
 
 var _ inventory.Claims = claims{}
 
-// IsClaimed implements inventory.Claims.
+// IsClaimed implements inventory.Claims. A Deployment whose owners cannot be looked up counts as claimed: what is not stored
+// would be missing.
 func (c claims) IsClaimed(deployment types.NamespacedName) bool {
-	return len(ownersOf(context.Background(), c.cached, deployment)) > 0
+	owners, err := ownersOf(context.Background(), c.cached, deployment)
+	return err != nil || len(owners) > 0
 }
 
 // AllClaimed implements inventory.Claims.

@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -64,7 +63,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// Each event has its class in the queue. What a watch lists when it starts is Routine. A retry has the class of
 	// what is retried, and a resync is Routine (Reconciler.result).
-	mapped := handler.EnqueueRequestsFromMapFunc
+	mapped := func(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
+		return queue.Mapped(clock.RealClock{}, find)
+	}
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1beta1.ScaledDeployment{}, handler.OnlyControllerOwner())
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -89,37 +90,35 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 }
 
 // ownersByDeploymentName maps a Deployment to the owners that ask for its name.
-func ownersByDeploymentName(cached client.Reader) handler.MapFunc {
-	return func(ctx context.Context, deployment client.Object) []reconcile.Request {
+func ownersByDeploymentName(cached client.Reader) func(context.Context, client.Object) ([]reconcile.Request, error) {
+	return func(ctx context.Context, deployment client.Object) ([]reconcile.Request, error) {
 		return ownersOf(ctx, cached, client.ObjectKeyFromObject(deployment))
 	}
 }
 
 // ownersByHPA maps an HPA to the owners that ask for the Deployment it targets.
-func ownersByHPA(cached client.Reader) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+func ownersByHPA(cached client.Reader) func(context.Context, client.Object) ([]reconcile.Request, error) {
+	return func(ctx context.Context, obj client.Object) ([]reconcile.Request, error) {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok || hpa.Spec.ScaleTargetRef.Kind != "Deployment" {
-			return nil
+			return nil, nil
 		}
 		return ownersOf(ctx, cached, types.NamespacedName{Namespace: hpa.Namespace, Name: hpa.Spec.ScaleTargetRef.Name})
 	}
 }
 
 // ownersOf are the owners that ask for a Deployment with that name.
-func ownersOf(ctx context.Context, cached client.Reader, deployment types.NamespacedName) []reconcile.Request {
+func ownersOf(ctx context.Context, cached client.Reader, deployment types.NamespacedName) ([]reconcile.Request, error) {
 	var owners v1beta1.ScaledDeploymentList
 	if err := cached.List(ctx, &owners, client.InNamespace(deployment.Namespace),
 		client.MatchingFields{deploymentIndex: deployment.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		// A lost event only costs time: the resync reconciles the owners.
-		log.FromContext(ctx).Error(err, "Cannot look up ScaledDeployments", "Deployment", deployment)
-		return nil
+		return nil, fmt.Errorf("listing the ScaledDeployments of Deployment %s: %w", deployment, err)
 	}
 	requests := make([]reconcile.Request, len(owners.Items))
 	for i := range owners.Items {
 		requests[i].NamespacedName = client.ObjectKeyFromObject(&owners.Items[i])
 	}
-	return requests
+	return requests, nil
 }
 
 // controllerChangedPredicate accepts events that may free a name or take it: an object is

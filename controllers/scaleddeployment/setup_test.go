@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -102,14 +103,26 @@ func TestOwnersByDeploymentName(t *testing.T) {
 	}
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}}}
-	if diff := cmp.Diff(want, ownersByDeploymentName(build(interceptor.Funcs{}))(t.Context(), web)); diff != "" {
-		t.Errorf("ownersByDeploymentName (-want +got):\n%s", diff)
+	got, err := ownersByDeploymentName(build(interceptor.Funcs{}))(t.Context(), web)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("ownersByDeploymentName: %v (-want +got):\n%s", err, diff)
 	}
 	broken := build(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("no cache")
 	}})
-	if got := ownersByDeploymentName(broken)(t.Context(), web); got != nil {
-		t.Errorf("ownersByDeploymentName without a cache: %v", got)
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: web.ObjectMeta, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"},
+	}}
+	for of, find := range map[client.Object]func(context.Context, client.Object) ([]reconcile.Request, error){
+		web: ownersByDeploymentName(broken), hpa: ownersByHPA(broken),
+	} {
+		if got, err := find(t.Context(), of); err == nil {
+			t.Errorf("%T: without a cache, the owners are %v, and nothing is retried", of, got)
+		}
+	}
+	unnamed := types.NamespacedName{Namespace: "shop", Name: "unnamed"}
+	if !(claims{cached: broken}).IsClaimed(unnamed) || (claims{cached: build(interceptor.Funcs{})}).IsClaimed(unnamed) {
+		t.Error("a Deployment is stored unless no owner asks for it")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
@@ -31,12 +32,17 @@ type outlet struct {
 
 	mu    sync.RWMutex
 	queue requests
+	// lookUp adds what is found, at last; nil before the controller starts.
+	lookUp func(queue.Find)
 }
 
 // Start implements source.Source.
 func (o *outlet) Start(ctx context.Context, q requests) error {
 	o.mu.Lock()
 	o.queue = queue.InClass(q, o.class)
+	o.lookUp = func(find queue.Find) {
+		queue.LookUp(ctx, clock.RealClock{}, find, func(request reconcile.Request) { o.add(request.NamespacedName) })
+	}
 	o.mu.Unlock()
 	if o.all == nil {
 		return nil
@@ -55,5 +61,15 @@ func (o *outlet) add(key types.NamespacedName) {
 		o.queue.AddAfter(reconcile.Request{NamespacedName: key}, o.after)
 	default:
 		o.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// addFound adds the requests that are found. A look-up that fails is repeated while the controller runs.
+func (o *outlet) addFound(find queue.Find) {
+	o.mu.RLock()
+	lookUp := o.lookUp
+	o.mu.RUnlock()
+	if lookUp != nil {
+		lookUp(find)
 	}
 }

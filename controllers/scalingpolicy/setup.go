@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -97,10 +96,12 @@ func (r *Reconciler) allMembers(ctx context.Context, add func(types.NamespacedNa
 
 // setupMembers builds the controller that has a request for each Deployment.
 func (r *Reconciler) setupMembers(mgr ctrl.Manager) error {
-	mapped := handler.EnqueueRequestsFromMapFunc
+	mapped := func(find func(context.Context, client.Object) ([]reconcile.Request, error)) handler.EventHandler {
+		return queue.Mapped(clock.RealClock{}, find)
+	}
 	building := ctrl.NewControllerManagedBy(mgr).Named(membersName).WithOptions(queue.Options(r.Workers)).
 		WatchesRawSource(&r.changedMembers).
-		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, mapped(membersOfScaler)), memberPredicate())).
+		WatchesRawSource(r.kind(&v1beta1.VerticalScaler{}, queue.In(queue.Edit, handler.EnqueueRequestsFromMapFunc(membersOfScaler)), memberPredicate())).
 		WatchesRawSource(r.kind(&v1beta1.ScalingPolicy{}, queue.In(queue.Edit, mapped(r.membersOfPolicy)), policyPredicate()))
 	if r.ServesCluster {
 		building.
@@ -157,16 +158,18 @@ func membersOfScaler(_ context.Context, object client.Object) []reconcile.Reques
 }
 
 // membersOfPolicy maps a policy to all Deployments that it may select, and to those of its scalers.
-func (r *Reconciler) membersOfPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+func (r *Reconciler) membersOfPolicy(ctx context.Context, policy client.Object) ([]reconcile.Request, error) {
 	return r.membersIn(ctx, policy.GetNamespace())
 }
 
 // membersOfNamespace maps a namespace to its Deployments and to those of its scalers.
-func (r *Reconciler) membersOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (r *Reconciler) membersOfNamespace(ctx context.Context, namespace client.Object) ([]reconcile.Request, error) {
 	return r.membersIn(ctx, namespace.GetName())
 }
 
-func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []reconcile.Request) {
+// membersIn are the Deployments of a namespace, and those of its scalers that are gone. If the scalers cannot be listed, it
+// returns the Deployments with the error.
+func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []reconcile.Request, err error) {
 	added := map[types.NamespacedName]bool{}
 	for _, d := range r.Fleet.All(namespace) {
 		added[d.Key()] = true
@@ -174,8 +177,7 @@ func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []rec
 	}
 	var scalers v1beta1.VerticalScalerList
 	if err := r.Cached.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot list VerticalScalers: those of deleted Deployments are found later")
-		return out
+		return out, fmt.Errorf("listing the VerticalScalers of deleted Deployments: %w", err)
 	}
 	for i := range scalers.Items {
 		s := &scalers.Items[i]
@@ -183,7 +185,7 @@ func (r *Reconciler) membersIn(ctx context.Context, namespace string) (out []rec
 			out = append(out, reconcile.Request{NamespacedName: key})
 		}
 	}
-	return out
+	return out, nil
 }
 
 func request(namespace, name string) reconcile.Request {
@@ -192,15 +194,15 @@ func request(namespace, name string) reconcile.Request {
 
 // notify triggers the policies that may select Deployments of a namespace.
 func (r *Reconciler) notify(namespace string) {
-	all, err := r.policyKeys(context.Background())
-	if err != nil {
-		return // The resync triggers them.
-	}
-	for _, key := range all {
-		if key.Namespace == "" || key.Namespace == namespace {
-			r.changedPolicies.add(key)
+	r.changedPolicies.addFound(func(ctx context.Context) (found []reconcile.Request, err error) {
+		all, err := r.policyKeys(ctx)
+		for _, key := range all {
+			if key.Namespace == "" || key.Namespace == namespace {
+				found = append(found, reconcile.Request{NamespacedName: key})
+			}
 		}
-	}
+		return found, err
+	})
 }
 
 // notifyOf triggers the policies that may be concerned by scalers.

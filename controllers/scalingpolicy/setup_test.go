@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,31 +148,58 @@ func TestEventsAreMappedToDeployments(t *testing.T) {
 		"a scaler":                        {names(membersOfScaler(t.Context(), s.scaler("shop/web"))), []string{"shop/web"}},
 		"a scaler of another Deployment":  {names(membersOfScaler(t.Context(), byHand("shop", "mine", "web"))), []string{"shop/mine", "shop/web"}},
 		"another kind":                    {names(membersOfScaler(t.Context(), &corev1.Pod{})), nil},
-		"a ScalingPolicy":                 {names(s.reconciler.membersOfPolicy(t.Context(), aPolicy("p"))), []string{"shop/old", "shop/web"}},
-		"a ClusterScalingPolicy":          {names(s.reconciler.membersOfPolicy(t.Context(), aClusterPolicy("fleet"))), []string{"bank/ledger", "shop/old", "shop/web"}},
-		"a namespace":                     {names(s.reconciler.membersOfNamespace(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}})), []string{"bank/ledger"}},
-		"a namespace without Deployments": {names(s.reconciler.membersOfNamespace(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})), nil},
+		"a ScalingPolicy":                 {found(s.reconciler.membersOfPolicy(t.Context(), aPolicy("p"))), []string{"shop/old", "shop/web"}},
+		"a ClusterScalingPolicy":          {found(s.reconciler.membersOfPolicy(t.Context(), aClusterPolicy("fleet"))), []string{"bank/ledger", "shop/old", "shop/web"}},
+		"a namespace":                     {found(s.reconciler.membersOfNamespace(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}})), []string{"bank/ledger"}},
+		"a namespace without Deployments": {found(s.reconciler.membersOfNamespace(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})), nil},
 	} {
 		if !slices.Equal(tc.got, tc.want) {
 			t.Errorf("%s: %q, want %q", what, tc.got, tc.want)
 		}
 	}
-	// Without the list of scalers, the Deployments are reconciled all the same.
-	withWatch, ok := s.reconciler.Cached.(cached).Reader.(client.WithWatch)
-	if !ok {
-		t.Fatal("the fake client cannot watch")
+}
+
+// found are the names of what is found, without an error.
+func found(requests []reconcile.Request, err error) []string {
+	if err != nil {
+		return []string{err.Error()}
 	}
-	s.reconciler.Cached = cached{Reader: interceptor.NewClient(withWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-		return errors.New("no cache")
-	}})}
-	if got := names(s.reconciler.membersOfPolicy(t.Context(), aPolicy("p"))); !slices.Equal(got, []string{"shop/web"}) {
-		t.Errorf("without a cache: %q", got)
-	}
-	told := s.listen(&s.reconciler.changedPolicies)
-	s.reconciler.notify("shop")
-	if got := told(); got != nil {
-		t.Errorf("without a cache, %q are triggered", got)
-	}
+	return names(requests)
+}
+
+// Without the list of scalers, the Deployments are reconciled all the same, and the look-up is repeated.
+func TestWithoutACacheNoEventIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t, interceptor.Funcs{}, aPolicy("p"), aDeployment("shop", "web"))
+		s.settle()
+		withWatch, ok := s.reconciler.Cached.(cached).Reader.(client.WithWatch)
+		if !ok {
+			t.Fatal("the fake client cannot watch")
+		}
+		failures := 1
+		s.reconciler.Cached = cached{Reader: interceptor.NewClient(withWatch, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+				if failures--; failures >= 0 {
+					return errors.New("no cache")
+				}
+				return c.List(ctx, list, o...)
+			},
+		})}
+		if got, err := s.reconciler.membersOfPolicy(t.Context(), aPolicy("p")); err == nil || !slices.Equal(names(got), []string{"shop/web"}) {
+			t.Errorf("without a cache: %q, %v", got, err)
+		}
+		told := s.listen(&s.reconciler.changedPolicies)
+		failures = 2
+		s.reconciler.notify("shop")
+		if got := told(); got != nil {
+			t.Errorf("without a cache, %q are triggered", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := told(); !slices.Equal(got, []string{"shop/p"}) {
+			t.Errorf("with a cache again, %q are triggered", got)
+		}
+	})
 }
 
 // Only the policies that may select Deployments of the namespace are triggered, each once.

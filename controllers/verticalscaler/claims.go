@@ -32,8 +32,7 @@ var _ inventory.Claims = claims{}
 
 // IsClaimed implements inventory.Claims.
 func (c claims) IsClaimed(deployment types.NamespacedName) bool {
-	ctx := context.Background()
-	return len(c.lookup.claimants(ctx, deployment)) > 0 || c.lookup.isExpected(ctx, deployment)
+	return c.lookup.isClaimed(context.Background(), deployment)
 }
 
 // AllClaimed implements inventory.Claims.

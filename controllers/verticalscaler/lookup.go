@@ -16,8 +16,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -104,23 +102,19 @@ func expectedClaims(s *v1beta1.VerticalScaler) []string {
 
 // claimants are the scalers whose status claims the Deployment. At rest, that is the one that
 // sizes it.
-func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) []reconcile.Request {
-	found, err := l.lookUp(ctx, claimIndex, deployment)
-	if err != nil {
-		// The resync makes up for a lost event.
-		log.FromContext(ctx).Error(err, "Cannot look up scalers", "Deployment", deployment)
-		return nil
-	}
-	return found
+func (l *lookup) claimants(ctx context.Context, deployment types.NamespacedName) ([]reconcile.Request, error) {
+	return l.lookUp(ctx, claimIndex, deployment)
 }
 
-// isExpected says whether the first reconcile of a new scaler will claim the Deployment, unless another scaler does.
-func (l *lookup) isExpected(ctx context.Context, deployment types.NamespacedName) bool {
-	found, err := l.lookUp(ctx, expectedIndex, deployment)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot look up new scalers", "Deployment", deployment)
+// isClaimed says whether a scaler claims the Deployment, or the first reconcile of a new scaler will, unless another scaler
+// does. If that cannot be looked up, the Deployment counts as claimed: what is not stored would be missing.
+func (l *lookup) isClaimed(ctx context.Context, deployment types.NamespacedName) bool {
+	for _, index := range []string{claimIndex, expectedIndex} {
+		if found, err := l.lookUp(ctx, index, deployment); err != nil || len(found) > 0 {
+			return true
+		}
 	}
-	return len(found) > 0
+	return false
 }
 
 func (l *lookup) lookUp(ctx context.Context, index string, deployment types.NamespacedName) ([]reconcile.Request, error) {
@@ -149,18 +143,21 @@ func (l *lookup) lookUp(ctx context.Context, index string, deployment types.Name
 	return requests, nil
 }
 
+// A find maps an object to scalers.
+type find = func(context.Context, client.Object) ([]reconcile.Request, error)
+
 // ofDeployment maps a Deployment to the scalers that claim it.
-func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
+func (l *lookup) ofDeployment(ctx context.Context, deployment client.Object) ([]reconcile.Request, error) {
 	return l.claimants(ctx, client.ObjectKeyFromObject(deployment))
 }
 
 // ofHPA maps an HPA to the scalers that claim the Deployment that it scales. An HPA of a
 // ScaledDeployment does not name the Deployment, and is mapped to all scalers of the namespace.
-func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+func (l *lookup) ofHPA(all find) find {
+	return func(ctx context.Context, obj client.Object) ([]reconcile.Request, error) {
 		hpa, ok := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok {
-			return nil
+			return nil, nil
 		}
 		switch target := hpa.Spec.ScaleTargetRef; target.Kind {
 		case "Deployment":
@@ -168,26 +165,30 @@ func (l *lookup) ofHPA(all handler.MapFunc) handler.MapFunc {
 		case v1beta1.ScaledDeploymentKind:
 			return all(ctx, hpa)
 		}
-		return nil
+		return nil, nil
 	}
 }
 
-// ofNamespace maps an object to the scalers of its namespace, except those that stand back.
-func ofNamespace(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+// ofNamespace maps an object to the scalers of its namespace, or of all namespaces if it has none, except those that stand
+// back.
+func ofNamespace(reader client.Reader) find {
+	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request, err error) {
 		var scalers v1beta1.VerticalScalerList
 		if err := reader.List(ctx, &scalers, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list scalers", "namespace", obj.GetNamespace())
-			return nil
+			return nil, fmt.Errorf("listing scalers: %w", err)
 		}
-		var requests []reconcile.Request
 		for i := range scalers.Items {
 			if !standsBack(&scalers.Items[i]) {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&scalers.Items[i])})
 			}
 		}
-		return requests
+		return requests, nil
 	}
+}
+
+// inNamespace is an object of a namespace, for ofNamespace.
+func inNamespace(name string) client.Object {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name}}
 }
 
 // standsBack reports whether what surrounds its Deployment does not concern the scaler: it claims
@@ -198,22 +199,23 @@ func standsBack(vs *v1beta1.VerticalScaler) bool {
 }
 
 // ofQuota maps a ResourceQuota to the scalers of its namespace that may wait for one.
-func ofQuota(all handler.MapFunc, mayWait func(types.NamespacedName) bool) handler.MapFunc {
-	return func(ctx context.Context, quota client.Object) []reconcile.Request {
-		return slices.DeleteFunc(all(ctx, quota), func(request reconcile.Request) bool { return !mayWait(request.NamespacedName) })
+func ofQuota(all find, mayWait func(types.NamespacedName) bool) find {
+	return func(ctx context.Context, quota client.Object) ([]reconcile.Request, error) {
+		found, err := all(ctx, quota)
+		return slices.DeleteFunc(found, func(request reconcile.Request) bool { return !mayWait(request.NamespacedName) }), err
 	}
 }
 
 // ofVPA maps a VerticalPodAutoscaler to the scalers that claim what it sizes, as ofHPA
 // does.
-func (l *lookup) ofVPA(all handler.MapFunc) func(context.Context, workload.VPA) []reconcile.Request {
-	return func(ctx context.Context, vpa workload.VPA) []reconcile.Request {
+func (l *lookup) ofVPA(all find) func(context.Context, workload.VPA) ([]reconcile.Request, error) {
+	return func(ctx context.Context, vpa workload.VPA) ([]reconcile.Request, error) {
 		switch vpa.Target.Kind {
 		case "Deployment":
 			return l.claimants(ctx, types.NamespacedName{Namespace: vpa.Namespace, Name: vpa.Target.Name})
 		case v1beta1.ScaledDeploymentKind:
-			return all(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: vpa.Namespace}})
+			return all(ctx, inNamespace(vpa.Namespace))
 		}
-		return nil
+		return nil, nil
 	}
 }

@@ -21,14 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
@@ -366,7 +369,6 @@ func (w *world) deliver(kind string) {
 }
 
 func (w *world) handle(e watchEvent) {
-	ctx := context.Background()
 	l := w.lookup()
 	subject := e.after
 	if subject == nil {
@@ -383,13 +385,16 @@ func (w *world) handle(e watchEvent) {
 			w.rank(e)
 		}
 	case *appsv1.Deployment:
-		w.handleMapped(e, deploymentPredicate(), func(obj client.Object) []reconcile.Request { return l.ofDeployment(ctx, obj) })
+		w.handleMapped(e, deploymentPredicate(), queue.Mapped(clock.RealClock{}, l.ofDeployment))
 	}
 }
 
 // rank brings an event to the real handler that keeps the order of the scalers.
-func (w *world) rank(e watchEvent) {
-	ctx, q, h := context.Background(), worldQueue{w: w}, w.contenders.handler()
+func (w *world) rank(e watchEvent) { w.bring(e, w.contenders.handler()) }
+
+// bring brings an event to a handler.
+func (w *world) bring(e watchEvent, h handler.EventHandler) {
+	ctx, q := context.Background(), worldQueue{w: w}
 	switch {
 	case e.before == nil:
 		h.Create(ctx, event.CreateEvent{Object: e.after}, q)
@@ -408,18 +413,10 @@ type worldQueue struct {
 
 func (q worldQueue) Add(request reconcile.Request) { q.w.enqueue(request.NamespacedName) }
 
-// handleMapped maps the old and the new object, as EnqueueRequestsFromMapFunc does.
-func (w *world) handleMapped(e watchEvent, p predicate.Predicate, mapped func(client.Object) []reconcile.Request) {
-	if !passes(p, e) {
-		return
-	}
-	for _, obj := range []client.Object{e.before, e.after} {
-		if obj == nil {
-			continue
-		}
-		for _, request := range mapped(obj) {
-			w.enqueue(request.NamespacedName)
-		}
+// handleMapped brings the events that pass to a real handler.
+func (w *world) handleMapped(e watchEvent, p predicate.Predicate, h handler.EventHandler) {
+	if passes(p, e) {
+		w.bring(e, h)
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -183,73 +181,32 @@ func (r *Reconciler) acknowledge(scaler types.NamespacedName, undone map[types.U
 	}
 }
 
-// admissionMemory remembers which bindings were found to be right, and when.
-type admissionMemory struct {
-	perScaler[admitted]
+// admissionMemory remembers since when the API server has been told the sizes of new pods.
+type admissionMemory struct{ perScaler[admitted] }
 
-	// swept says that bindings of deleted scalers have been looked for.
-	swept atomic.Bool
-}
-
-// admitted is what is known of one scaler's binding.
+// admitted is what the API server has been told of one Deployment.
 type admitted struct {
-	// selector is that of the binding when it was last read; nil if there is no binding.
-	selector *metav1.LabelSelector
-	// readAt is when that was.
-	readAt time.Time
-	// sizes are what the status asks the API server for.
 	sizes []v1beta1.NewPodContainer
-	// isBound says that there is, or may be, a binding.
-	isBound bool
-	// askedSince is since when there has been a binding beside them; zero if it is unknown.
-	askedSince time.Time
+	since time.Time
 }
 
-// ask notes that the status and a binding ask for these sizes. A changed binding asks again.
-func (m *admissionMemory) ask(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time, changed bool) {
+// told notes that the sizes in the status are written down for the API server.
+func (m *admissionMemory) told(scaler types.NamespacedName, sizes []v1beta1.NewPodContainer, now time.Time) {
 	m.replace(scaler, func(last admitted) admitted {
-		if last.askedSince.IsZero() || changed || !equality.Semantic.DeepEqual(last.sizes, sizes) {
-			last.sizes, last.askedSince = slices.Clone(sizes), now
+		if last.since.IsZero() || !equality.Semantic.DeepEqual(last.sizes, sizes) {
+			last = admitted{sizes: slices.Clone(sizes), since: now}
 		}
 		return last
 	})
 }
 
-// asked is since when the API server has been asked for the sizes in the status; zero if it
-// has not.
-func (m *admissionMemory) asked(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
+// toldSince is since when the API server has been told the sizes in the status; zero if it has not.
+func (m *admissionMemory) toldSince(scaler types.NamespacedName, status *v1beta1.NewPods) time.Time {
 	last, _ := m.get(scaler)
 	if status == nil || !equality.Semantic.DeepEqual(last.sizes, status.Containers) {
 		return time.Time{}
 	}
-	return last.askedSince
-}
-
-// isFresh reports whether a binding with that selector was read a short time ago.
-func (m *admissionMemory) isFresh(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time, longest time.Duration) bool {
-	last, _ := m.get(scaler)
-	return last.selector != nil && now.Sub(last.readAt) < longest && equality.Semantic.DeepEqual(last.selector, selector)
-}
-
-// remember notes that the binding is right.
-func (m *admissionMemory) remember(scaler types.NamespacedName, selector *metav1.LabelSelector, now time.Time) {
-	m.replace(scaler, func(last admitted) admitted {
-		last.selector, last.readAt, last.isBound = selector.DeepCopy(), now, true
-		return last
-	})
-}
-
-// exists notes that there is a binding, right or not.
-func (m *admissionMemory) exists(scaler types.NamespacedName) {
-	m.replace(scaler, func(last admitted) admitted {
-		last.isBound = true
-		return last
-	})
-}
-
-func (m *admissionMemory) isBound(scaler types.NamespacedName) bool {
-	last, _ := m.get(scaler)
-	return last.isBound
+	return last.since
 }
 
 // quotaMemory remembers which scalers wait for a ResourceQuota.

@@ -5,14 +5,12 @@ package verticalscaler
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,224 +28,314 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownwrites"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
-	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-func sizeFor(t *testing.T, r *Reconciler, vs *v1beta1.VerticalScaler, s *scope) error {
-	t.Helper()
-	s.scaler = vs
-	_, err := r.sizeNewPods(t.Context(), s)
-	return err
+// newPodSize is what the plan gives new pods in these tests.
+var newPodSize = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 100}}}}
+
+// withUpdate is a scaler with that update policy, whose new pods get what the plan gives them.
+func withUpdate(update v1beta1.UpdatePolicy) *v1beta1.VerticalScaler {
+	return checkout(func(s *v1beta1.VerticalScaler) {
+		s.Spec.UpdatePolicy = update
+		s.Status.NewPods = scaler.APINewPods(plan.NewPods{Sizes: newPodSize})
+	})
 }
 
-var bindingResource = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}
+var (
+	inPlace  = v1beta1.UpdatePolicy{UpdateMode: "InPlace", NewPods: "Sized"}
+	atFirst  = v1beta1.UpdatePolicy{UpdateMode: "Initial"}
+	evicting = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
+)
 
-func TestBindingsAreMadeAndRemoved(t *testing.T) {
+// sizing is a reconcile that has come as far as a plan.
+func sizing(vs *v1beta1.VerticalScaler, step plan.Step) *scope {
+	verdict := plan.Applied.Because("Applied", "All pods have the decided size")
+	if step != nil {
+		verdict = plan.Changing.Because("Recreating", "Evicting pods one at a time")
+	}
+	s := &scope{scaler: vs, now: noon, status: *vs.Status.DeepCopy()}
+	s.plan = plan.Plan{Decision: &plan.Decision{}, Step: step, Verdict: verdict, NewPods: plan.NewPods{Sizes: newPodSize, EffectiveSince: noon}}
+	if !scaler.EvictsPods(&vs.Spec) {
+		s.plan.NewPods.EffectiveSince = time.Time{}
+	}
+	s.observation.deployment = &appsv1.Deployment{}
+	return s
+}
+
+// apiServer is a reconciler whose API server has these objects.
+func apiServer(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	vs := checkout(withMode("Initial"), func(s *v1beta1.VerticalScaler) { s.Status.NewPods = &v1beta1.NewPods{} })
-	key := client.ObjectKeyFromObject(vs)
-	gone := types.NamespacedName{Namespace: key.Namespace, Name: "gone"}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	newPass := func() *scope {
-		p := &scope{now: noon, plan: plan.Plan{Verdict: plan.Waiting.Because("NewPodsOnly", ""), NewPods: plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}}}
-		p.observation.deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: selector}}
-		return p
-	}
-	reconciler := func(funcs interceptor.Funcs, objects ...client.Object) *Reconciler {
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, vs.DeepCopy())...).WithInterceptorFuncs(funcs).Build()
-		return &Reconciler{Client: c, Live: c, ResyncPeriod: time.Minute}
-	}
-	bindings := func(r *Reconciler) (names []string) {
-		var list admissionv1.MutatingAdmissionPolicyBindingList
-		if err := r.Client.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Spec.ParamRef.Name)
-		}
-		return names
-	}
-	t.Run("not before the status says that there may be one", func(t *testing.T) {
-		r, p, first := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
-		first.Status.NewPods = nil
-		if err := sizeFor(t, r, first, p); err != nil || p.status.NewPods == nil || p.requeueAfter == 0 || len(bindings(r)) > 0 {
-			t.Errorf("%v, admission %v, again in %s, bindings of %v", err, p.status.NewPods, p.requeueAfter, bindings(r))
-		}
-	})
-	t.Run("and removed with the mode; what was left behind is swept up", func(t *testing.T) {
-		r, p := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(gone, selector)), newPass()
-		if err := sizeFor(t, r, vs, p); err != nil || p.plan.Verdict.State.IsStalled() {
-			t.Fatal(err, p.plan.Verdict.Message)
-		}
-		if got := strings.Join(bindings(r), " "); got != vs.Name {
-			t.Errorf("bindings of %s", got)
-		}
-		off, status := vs.DeepCopy(), vs.Status.DeepCopy()
-		off.Spec.UpdatePolicy.UpdateMode = "Recommend"
-		if err := r.deleteUnusedBinding(t.Context(), off, status); err != nil || status.NewPods != nil || len(bindings(r)) > 0 {
-			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
-		}
-	})
-	t.Run("what was left behind is swept up at the start, and the others go with their scalers", func(t *testing.T) {
-		failures := 1
-		r := reconciler(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if list.GetObjectKind().GroupVersionKind() == bindingKind && failures > 0 {
-				failures--
-				return apierrors.NewTooManyRequestsError("busy")
-			}
-			return c.List(ctx, list, options...)
-		}}, admission.Policy(), admission.Binding(gone, selector), admission.Binding(key, selector))
-		r.Histories, r.written = &checkpoint.Store{}, &ownwrites.Memory{}
-		synctest.Test(t, func(t *testing.T) {
-			if err := (sweeper{r}).Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
-		if got := strings.Join(bindings(r), " "); got != vs.Name {
-			t.Errorf("after the start: bindings of %q, want that of %s", got, vs.Name)
-		}
-		if err := r.forget(t.Context(), key); err != nil || len(bindings(r)) > 0 {
-			t.Errorf("after the deletion of a scaler that was not reconciled: %v, bindings of %v", err, bindings(r))
-		}
-	})
-	t.Run("several reconciles sweep at the same time, and leave alone what is not ours", func(t *testing.T) {
-		foreign, alike := admission.Binding(gone, selector), admission.Binding(gone, selector)
-		foreign.Name, foreign.Spec.ParamRef.Name = "foreign", "foreign"
-		foreign.Labels = nil
-		alike.Name, alike.Spec.ParamRef.Name = "alike", "alike" // a copy with our labels
-		faster := 0
-		r := reconciler(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
-			if faster++; faster == 1 { // another reconcile deletes it first
-				if err := c.Delete(ctx, obj.DeepCopyObject().(client.Object)); err != nil {
-					return err
-				}
-			}
-			return c.Delete(ctx, obj, options...)
-		}}, admission.Policy(), foreign, alike, admission.Binding(gone, selector), admission.Binding(types.NamespacedName{Namespace: "shop", Name: "gone-too"}, selector), admission.Binding(key, selector))
-		if err := r.sweepBindings(t.Context()); err != nil || !r.admitted.swept.Load() {
-			t.Errorf("swept %t, %v", r.admitted.swept.Load(), err)
-		}
-		got := bindings(r)
-		slices.Sort(got)
-		if diff := cmp.Diff([]string{"alike", vs.Name, "foreign"}, got); diff != "" {
-			t.Errorf("bindings of (-want +got):\n%s", diff)
-		}
-		if !r.admitted.isBound(key) || r.admitted.isBound(gone) {
-			t.Error("it remembers the wrong bindings")
-		}
-	})
-	t.Run("those of other replicas' namespaces are left alone, also when they hand a namespace over", func(t *testing.T) {
-		theirs := types.NamespacedName{Namespace: "theirs", Name: "web"} // not in the cache, which does not mean that it is gone
-		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(theirs, selector), admission.Binding(gone, selector), admission.Binding(key, selector))
-		r.Histories, r.written = &checkpoint.Store{}, &ownwrites.Memory{}
-		r.Owns = func(namespace string) bool { return namespace != theirs.Namespace }
-		if err := r.sweepBindings(t.Context()); err != nil || len(bindings(r)) != 2 {
-			t.Errorf("swept: %v, bindings of %v, want theirs and that of %s", err, bindings(r), vs.Name)
-		}
-		r.admitted.exists(theirs) // It was served here before.
-		if result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: theirs}); err != nil || !result.IsZero() || len(bindings(r)) != 2 {
-			t.Errorf("Reconcile() = %+v, %v, bindings of %v", result, err, bindings(r))
-		}
-	})
-	t.Run("what may not be deleted is left for later, and blocks nothing", func(t *testing.T) {
-		r := reconciler(interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-			return apierrors.NewForbidden(bindingResource, "x", nil)
-		}}, admission.Policy(), admission.Binding(gone, selector))
-		if err := r.sweepBindings(t.Context()); err != nil || r.admitted.swept.Load() {
-			t.Errorf("swept %t, %v", r.admitted.swept.Load(), err)
-		}
-	})
-	t.Run("while changes are frozen, new pods get what they have been getting", func(t *testing.T) {
-		for name, tc := range map[string]struct {
-			admission *v1beta1.NewPods
-			waits     bool
-		}{
-			"where nothing is asked for yet": {nil, true},
-			"where they got something else":  {&v1beta1.NewPods{}, true},
-			"where nothing changes":          {scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "app"}}}), false},
-		} {
-			r, p, before := reconciler(interceptor.Funcs{}, admission.Policy()), newPass(), vs.DeepCopy()
-			r.Freeze = freeze.New(types.NamespacedName{})
-			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
-			before.Status.NewPods = tc.admission
-			p.status = *before.Status.DeepCopy()
-			if err := sizeFor(t, r, before, p); err != nil || len(bindings(r)) > 0 {
-				t.Errorf("%s: %v, bindings of %v", name, err, bindings(r))
-			}
-			if got := p.plan.Verdict.Reason == "Frozen"; got != tc.waits {
-				t.Errorf("%s: %s", name, p.plan.Verdict.Reason)
-			}
-			if completeFor(before, p); !equality.Semantic.DeepEqual(p.status.NewPods, tc.admission) {
-				t.Errorf("%s: new pods get %+v", name, p.status.NewPods)
-			}
-		}
-	})
-	t.Run("nor is a binding removed while the scaler is paused", func(t *testing.T) {
-		r := reconciler(interceptor.Funcs{}, admission.Policy(), admission.Binding(key, selector))
-		off := vs.DeepCopy()
-		off.Spec.UpdatePolicy.UpdateMode, off.Annotations = "Recommend", map[string]string{v1beta1.PausedAnnotation: "true"}
-		status := off.Status.DeepCopy()
-		if err := r.deleteUnusedBinding(t.Context(), off, status); err != nil || status.NewPods == nil || len(bindings(r)) != 1 {
-			t.Errorf("%v, admission %v, bindings of %v", err, status.NewPods, bindings(r))
-		}
-	})
-	t.Run("no pod is evicted but with a binding and a policy that have been there", func(t *testing.T) {
-		recreate, other := vs.DeepCopy(), selector.DeepCopy()
-		recreate.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "InPlace", Fallback: "Recreate"}
-		recreate.Status.NewPods = scaler.APINewPods(newPass().plan.NewPods)
-		other.MatchLabels["tier"] = "front"
-		for name, tc := range map[string]struct {
-			objects []client.Object
-			evicts  bool
-			reason  string
-		}{
-			"both are":            {[]client.Object{admission.Policy(), admission.Binding(key, selector)}, true, "Recreating"},
-			"the binding is gone": {[]client.Object{admission.Policy()}, false, "Recreating"},
-			"it is another one":   {[]client.Object{admission.Policy(), admission.Binding(key, other)}, false, "Recreating"},
-			"the policy is gone":  {[]client.Object{admission.Binding(key, selector)}, false, "AdmissionUnavailable"},
-		} {
-			r, p := reconciler(interceptor.Funcs{}, tc.objects...), newPass()
-			r.admitted.remember(key, selector, noon) // as it was a moment ago
-			p.plan.Verdict.Reason, p.plan.Step, p.plan.NewPods.EffectiveSince = "Recreating", plan.Evict{Pod: "web-1"}, noon
-			if err := sizeFor(t, r, recreate, p); err != nil {
-				t.Fatal(err)
-			}
-			if _, got := p.plan.Step.(plan.Evict); got != tc.evicts || p.plan.Verdict.Reason != tc.reason || p.plan.NewPods.EffectiveSince.IsZero() == tc.evicts {
-				t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, p.plan.Verdict.Reason, p.plan.NewPods.EffectiveSince)
-			}
-		}
-	})
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	return &Reconciler{Client: c, Live: c, ResyncPeriod: 10 * time.Minute}
+}
+
+func sizes(text string) *v1beta1.NewPodSizes {
+	return &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1beta1.NewPodSizesName}, Spec: v1beta1.NewPodSizesSpec{Deployments: text}}
+}
+
+// A scaler that cannot do without sized new pods says so and changes nothing. The default mode resizes pods in any case,
+// and says what becomes of new ones.
+func TestWithoutThePolicyForNewPods(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", errors.New("no right"))
 	for name, tc := range map[string]struct {
 		answer error
 		reason string
+		says   string
 	}{
-		"no policy":     {nil, "AdmissionUnavailable"},
-		"no such kind":  {&meta.NoKindMatchError{}, "AdmissionUnavailable"},
-		"no such right": {forbidden, "Rejected"},
+		"not installed": {apierrors.NewNotFound(schema.GroupResource{}, "x"), "AdmissionUnavailable", "kubectl apply --server-side -f https://"},
+		"no such kind":  {&meta.NoKindMatchError{}, "AdmissionUnavailable", "Kubernetes 1.36"},
+		"no such right": {forbidden, "Rejected", "may not read"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, p := reconciler(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
-				if tc.answer != nil {
+		for mode, update := range map[string]v1beta1.UpdatePolicy{"InPlace": inPlace, "Initial": atFirst, "Recreate": evicting} {
+			t.Run(name+" in "+mode, func(t *testing.T) {
+				r := apiServer(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return tc.answer
+				}})
+				s := sizing(withUpdate(update), nil)
+				if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+					t.Fatal(err)
 				}
-				return c.Get(ctx, key, obj, options...)
-			}}), newPass()
-			if err := sizeFor(t, r, vs, p); err != nil {
+				if got := recordedNewPods(s); got != nil {
+					t.Errorf("new pods get %+v", got)
+				}
+				condition, ok := newPodsSized(s)
+				if !ok || condition.Status != "False" || condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.says) {
+					t.Errorf("%s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
+				}
+				if stalls := s.plan.Verdict.State.IsStalled(); stalls != (mode == "Initial") {
+					t.Errorf("stalled %t, %s: %s", stalls, s.plan.Verdict.Reason, s.plan.Verdict.Message)
+				}
+			})
+		}
+	}
+}
+
+// With the policy and without its binding, nothing is sized.
+func TestThePolicyNeedsItsBinding(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    metav1.ConditionStatus
+	}{
+		"both":        {[]client.Object{admission.Policy(), admission.Binding()}, "True"},
+		"the policy":  {[]client.Object{admission.Policy()}, "False"},
+		"the binding": {[]client.Object{admission.Binding()}, "False"},
+	} {
+		r, s := apiServer(t, interceptor.Funcs{}, tc.objects...), sizing(withUpdate(inPlace), nil)
+		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if condition, ok := newPodsSized(s); !ok || condition.Status != tc.want {
+			t.Errorf("%s: %+v", name, condition)
+		}
+	}
+}
+
+// All scalers share one answer: it costs two requests in ten minutes, and one in half a minute while nothing is
+// installed.
+func TestScalersShareTheAnswer(t *testing.T) {
+	var asked int
+	count := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		asked++
+		return c.Get(ctx, key, o, options...)
+	}}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    []int // requests at first, 20 seconds, 40 seconds and 15 minutes later
+	}{
+		"installed":     {[]client.Object{admission.Policy(), admission.Binding()}, []int{2, 2, 2, 4}},
+		"not installed": {nil, []int{1, 1, 2, 3}},
+	} {
+		asked = 0
+		r := apiServer(t, count, tc.objects...)
+		for i, later := range []time.Duration{0, 20 * time.Second, 40 * time.Second, 15 * time.Minute} {
+			for range 100 {
+				s := sizing(withUpdate(inPlace), nil)
+				s.now = noon.Add(later)
+				if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if asked != tc.want[i] {
+				t.Errorf("%s, after %s: %d requests, want %d", name, later, asked, tc.want[i])
+			}
+		}
+	}
+	asked = 0
+	s := sizing(withUpdate(inPlace), nil)
+	s.plan.NewPods = plan.NewPods{}
+	if _, err := apiServer(t, count).sizeNewPods(t.Context(), s); err != nil || asked > 0 {
+		t.Errorf("a scaler without sizes has sent %d requests: %v", asked, err)
+	}
+}
+
+// Once the policy is installed, the scalers that size new pods are reconciled within half a minute.
+func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
+	now := testingclock.NewFakeClock(noon)
+	off := withUpdate(v1beta1.UpdatePolicy{UpdateMode: "Recommend"})
+	off.Name = "off"
+	claiming := withUpdate(inPlace)
+	scaler.RecordClaim(&claiming.Status, scaler.Claim(claiming))
+	scaler.RecordClaim(&off.Status, scaler.Claim(off))
+	r := apiServer(t, interceptor.Funcs{}, claiming, off)
+	source := &admissionSource{&r.admission, r.Live, r.Client, now}
+	if source.becomesAvailable(t.Context()) {
+		t.Error("nobody has asked")
+	}
+	if why, err := r.admission.check(t.Context(), r.Live, noon, 0); err != nil || why.reason == "" {
+		t.Fatal(why, err)
+	}
+	if source.becomesAvailable(t.Context()) {
+		t.Error("it is not installed")
+	}
+	for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
+		if err := r.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !source.becomesAvailable(t.Context()) || source.becomesAvailable(t.Context()) {
+		t.Error("it is not seen once that the policy is installed")
+	}
+	triggered, err := source.sizing(t.Context())
+	if diff := cmp.Diff([]reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "checkout"}}}, triggered); diff != "" || err != nil {
+		t.Errorf("triggered: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// While changes are frozen, new pods get what they have been getting. Only a scaler that is there for new pods says so.
+func TestFrozenNewPods(t *testing.T) {
+	for mode, update := range map[string]v1beta1.UpdatePolicy{"InPlace": inPlace, "Initial": atFirst} {
+		for name, before := range map[string]*v1beta1.NewPods{
+			"nothing yet": nil,
+			"other sizes": {Containers: []v1beta1.NewPodContainer{{ContainerName: "old"}}},
+			"the same":    scaler.APINewPods(plan.NewPods{Sizes: newPodSize}),
+		} {
+			r, vs := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding()), withUpdate(update)
+			vs.Status.NewPods = before
+			r.Freeze = freeze.New(types.NamespacedName{})
+			r.Freeze.Set(freeze.State{Active: true, Reason: "incident"})
+			s := sizing(vs, nil)
+			if _, err := r.sizeNewPods(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			if p.plan.Verdict.Reason != tc.reason || !p.plan.Verdict.State.IsStalled() || p.plan.NewPods.Sizes != nil {
-				t.Errorf("%s: %s, stalled %t, new pods get %v", p.plan.Verdict.Reason, p.plan.Verdict.Message, p.plan.Verdict.State.IsStalled(), p.plan.NewPods)
+			if got := recordedNewPods(s); !equality.Semantic.DeepEqual(got, before) {
+				t.Errorf("%s, %s: new pods get %+v", mode, name, got)
 			}
-		})
+			if waits := s.plan.Verdict.Reason == "Frozen"; waits != (mode == "Initial" && name != "the same") {
+				t.Errorf("%s, %s: %s", mode, name, s.plan.Verdict.Reason)
+			}
+		}
+	}
+}
+
+// What the status records when the mode, a pause or an error says otherwise than the plan.
+func TestRecordedNewPods(t *testing.T) {
+	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "before"}}})
+	for name, tc := range map[string]struct {
+		change func(*scope)
+		want   string
+	}{
+		"as planned":            {func(*scope) {}, "app"},
+		"nothing planned":       {func(s *scope) { s.plan.NewPods = plan.NewPods{} }, ""},
+		"suspended":             {func(s *scope) { s.keepsNewPods = true }, "before"},
+		"left as the template":  {func(s *scope) { s.scaler.Spec.UpdatePolicy.NewPods = "AsTemplate" }, ""},
+		"only recommends":       {func(s *scope) { s.scaler.Spec.UpdatePolicy.UpdateMode = "Recommend" }, ""},
+		"suspended, recommends": {func(s *scope) { s.keepsNewPods, s.scaler.Spec.UpdatePolicy.UpdateMode = true, "Recommend" }, ""},
+		"paused, recommends": {func(s *scope) {
+			s.scaler.Annotations, s.scaler.Spec.UpdatePolicy.UpdateMode = map[string]string{v1beta1.PausedAnnotation: "true"}, "Recommend"
+		}, "before"},
+		"failed before a plan": {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "before"},
+	} {
+		vs := withUpdate(inPlace)
+		vs.Status.NewPods = before
+		s := sizing(vs, nil)
+		tc.change(s)
+		got := ""
+		if recorded := recordedNewPods(s); recorded != nil {
+			got = recorded.Containers[0].ContainerName
+		}
+		if got != tc.want {
+			t.Errorf("%s: new pods get %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// No pod is evicted unless the policy, its binding and the size are there, and the API server is asked again before.
+func TestAnEvictionNeedsTheSizeOfTheNextPod(t *testing.T) {
+	const line = "\ncheckout app,100m,,,\n"
+	both := []client.Object{admission.Policy(), admission.Binding()}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		evicts  bool
+		reason  string
+	}{
+		"all is there":        {append(both[:2:2], sizes(line)), true, "Recreating"},
+		"the size is gone":    {both, false, "Recreating"},
+		"it is another one":   {append(both[:2:2], sizes("\ncheckout app,200m,,,\n")), false, "Recreating"},
+		"the policy is gone":  {[]client.Object{admission.Binding(), sizes(line)}, false, "AdmissionUnavailable"},
+		"the binding is gone": {[]client.Object{admission.Policy(), sizes(line)}, false, "AdmissionUnavailable"},
+	} {
+		r := apiServer(t, interceptor.Funcs{}, tc.objects...)
+		r.admission.readAt = noon.Add(-time.Second) // All was there a moment ago.
+		s := sizing(withUpdate(evicting), plan.Evict{Pod: "web-1"})
+		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if _, got := s.plan.Step.(plan.Evict); got != tc.evicts || s.plan.Verdict.Reason != tc.reason || s.plan.NewPods.EffectiveSince.IsZero() == tc.evicts {
+			t.Errorf("%s: evicts %t, %s, the newest pod is of %s", name, got, s.plan.Verdict.Reason, s.plan.NewPods.EffectiveSince)
+		}
+		told := r.admitted.toldSince(client.ObjectKeyFromObject(s.scaler), s.scaler.Status.NewPods)
+		if told.IsZero() == tc.evicts {
+			t.Errorf("%s: told since %s", name, told)
+		}
+	}
+}
+
+// The time that the API server has had begins when the size is written down, and again with another size.
+func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
+	r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes("\ncheckout app,100m,,,\n"))
+	pass := func(at time.Time, cpu int64) (since time.Time) {
+		t.Helper()
+		vs := withUpdate(evicting)
+		s := sizing(vs, nil)
+		s.now = at
+		s.plan.NewPods.Sizes = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: cpu}}}}
+		vs.Status.NewPods = newPodsStatus(s.plan.NewPods)
+		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		since = r.admitted.toldSince(client.ObjectKeyFromObject(vs), vs.Status.NewPods)
+		if since.IsZero() != (s.requeueAfter == untoldRetry) {
+			t.Errorf("told since %s, again in %s", since, s.requeueAfter)
+		}
+		return since
+	}
+	if got := pass(noon, 100); !got.Equal(noon) {
+		t.Errorf("told since %s", got)
+	}
+	if got := pass(noon.Add(time.Minute), 100); !got.Equal(noon) {
+		t.Errorf("a minute later: told since %s", got)
+	}
+	if got := pass(noon.Add(2*time.Minute), 200); !got.IsZero() {
+		t.Errorf("before another size is written down: told since %s", got)
+	}
+	if err := r.Client.Delete(t.Context(), sizes("")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Create(t.Context(), sizes("\ncheckout app,200m,,,\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
+		t.Errorf("after that: told since %s", got)
 	}
 }

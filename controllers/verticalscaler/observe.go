@@ -136,7 +136,7 @@ func (r *Reconciler) addRecorded(s *scope, situation *plan.Situation) {
 	if scaler.EvictsPods(&s.scaler.Spec) {
 		newPods := s.scaler.Status.NewPods
 		situation.NewPods = scaler.NewPods(newPods)
-		situation.NewPods.AskedSince = r.admitted.asked(client.ObjectKeyFromObject(s.scaler), newPods)
+		situation.NewPods.AskedSince = r.admitted.toldSince(client.ObjectKeyFromObject(s.scaler), newPods)
 	}
 	situation.Decision = scaler.Decision(s.status.Decision)
 	situation.RevertedChanges = scaler.RevertedChanges(s.status.RevertedChanges)

@@ -77,7 +77,10 @@ func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 	memory.remember(key("applied"), "Applied")
 	memory.remember(key("failed"), "Applied")
 	memory.forget(key("failed")) // as at the start of a reconcile
-	got := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
+	got, err := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("restoring")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

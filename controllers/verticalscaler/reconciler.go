@@ -66,8 +66,6 @@ type Reconciler struct {
 	Workers int
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
-	// MaySweep says that we may list the bindings for new pods, and delete leftover ones at the start.
-	MaySweep bool
 	// Owns reports whether this process serves a namespace, and not another replica; nil for all.
 	Owns func(namespace string) bool
 	// Budget limits how much may change at once; nil for no limit. It outlives a
@@ -91,6 +89,7 @@ type Reconciler struct {
 	lookup     *lookup
 	contenders *contenders
 	pods       podMemory
+	admission  admissionCheck
 	admitted   admissionMemory
 	quotas     quotaMemory
 	written    *ownwrites.Memory
@@ -132,6 +131,8 @@ type scope struct {
 	postponed *plan.Decision
 	// keepsNewPods says that new pods get the same sizes as before.
 	keepsNewPods bool
+	// unsized says why the API server does not size new pods; it has no reason if it does.
+	unsized unsized
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string
 
@@ -165,7 +166,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	var vs v1beta1.VerticalScaler
 	if err := r.Client.Get(ctx, request.NamespacedName, &vs, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, r.forget(ctx, request.NamespacedName)
+			r.leave(request.NamespacedName)
+			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, err
 	}
@@ -228,10 +230,7 @@ func (r *Reconciler) run(ctx context.Context, s *scope) error {
 // on a Deployment changes before the status claims it, so that a restarted operator finds
 // what it has changed. A scaler behind another one claims nothing, once it has restored
 // what it has changed before: no event of the Deployment concerns it.
-func (r *Reconciler) claim(ctx context.Context, s *scope) (done bool, err error) {
-	if err := r.deleteUnusedBinding(ctx, s.scaler, &s.status); err != nil {
-		return false, err
-	}
+func (r *Reconciler) claim(_ context.Context, s *scope) (done bool, err error) {
 	if s.scaler.Status.OriginalResources != nil && s.status.OriginalResources == nil {
 		s.requeueAfter = staleCacheRetry // The finalizer is removed after the status is written.
 	}
@@ -422,25 +421,14 @@ func (r *Reconciler) retryPeriod(uid types.UID) time.Duration {
 // mean that they are deleted.
 func (r *Reconciler) owns(namespace string) bool { return r.Owns == nil || r.Owns(namespace) }
 
-// forget drops what is remembered of a deleted scaler, and its binding.
-func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error {
-	r.leave(key)
-	if !r.admitted.isBound(key) {
-		return nil
-	}
-	if err := r.deleteBinding(ctx, key); apierror.Of(err).Reason == "" {
-		return err
-	}
-	return nil
-}
-
-// leave drops what is remembered of a scaler that this process no longer serves.
+// leave drops what is remembered of a scaler that is deleted, or that this process no longer serves.
 func (r *Reconciler) leave(key types.NamespacedName) {
 	r.Histories.Forget(key)
 	r.written.Forget(key)
 	r.Metrics.Forget(key)
 	r.pods.forget(key)
 	r.quotas.forget(key)
+	r.admitted.forget(key)
 	r.conflicts.Forget(key)
 	r.forgetBudget(key)
 }

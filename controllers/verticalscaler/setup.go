@@ -47,11 +47,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, col
 	if r.Freeze != nil {
 		r.Client = freeze.Guard(r.Client, r.Freeze)
 	}
-	if r.MaySweep {
-		if err := mgr.Add(sweeper{r}); err != nil {
-			return fmt.Errorf("adding the sweep of bindings: %w", err)
-		}
-	}
 	if r.Metrics != nil {
 		if err := mgr.Add(r.Metrics); err != nil {
 			return fmt.Errorf("adding the metrics about scalers: %w", err)

@@ -5,6 +5,7 @@ package verticalscaler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -27,18 +29,17 @@ import (
 // vpaSource triggers a reconcile of the scalers whose Deployments a VerticalPodAutoscaler
 // starts or stops to size. The controller starts after the VerticalPodAutoscalers are known.
 type vpaSource struct {
-	vpas     *inventory.VPAs
-	requests func(context.Context, workload.VPA) []reconcile.Request
+	vpas  *inventory.VPAs
+	of    func(context.Context, workload.VPA) ([]reconcile.Request, error)
+	clock clock.Clock
 }
 
 var _ source.SyncingSource = vpaSource{}
 
 // Start implements source.Source.
-func (s vpaSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (s vpaSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s.vpas.Follow(ctx, func(vpa workload.VPA) {
-		for _, request := range s.requests(ctx, vpa) {
-			queue.Add(request)
-		}
+		queue.LookUp(ctx, s.clock, func(ctx context.Context) ([]reconcile.Request, error) { return s.of(ctx, vpa) }, requests.Add)
 	})
 	return nil
 }
@@ -52,8 +53,9 @@ func (s vpaSource) String() string { return "VerticalPodAutoscalers" }
 // podSource triggers a reconcile of the scaler that claims a Deployment when something changes that is read
 // of the Deployment's pods. After an OOM kill it is urgent.
 type podSource struct {
-	pods     *inventory.Pods
-	requests func(context.Context, types.NamespacedName) []reconcile.Request
+	pods  interface{ OnChange(inventory.PodHandler) }
+	of    func(context.Context, types.NamespacedName) ([]reconcile.Request, error)
+	clock clock.Clock
 }
 
 // Start implements source.Source.
@@ -64,9 +66,7 @@ func (s podSource) Start(ctx context.Context, requests workqueue.TypedRateLimiti
 		if after != nil && workload.IsKilledSince(before, after) {
 			add = urgent.Add
 		}
-		for _, request := range s.requests(ctx, deployment) {
-			add(request)
-		}
+		queue.LookUp(ctx, s.clock, func(ctx context.Context) ([]reconcile.Request, error) { return s.of(ctx, deployment) }, add)
 	})
 	return nil
 }
@@ -124,18 +124,10 @@ type freezeSource struct {
 const firstLook = 10 * time.Second
 
 // Start implements source.Source.
-func (t *freezeSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (t *freezeSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	all := ofNamespace(t.scalers)
 	return t.freeze.Watch(ctx, t.api, func() {
-		var all v1beta1.VerticalScalerList
-		if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot list scalers after a change of the freeze switch: the next resync reconciles them")
-			return
-		}
-		for i := range all.Items {
-			if !standsBack(&all.Items[i]) {
-				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-			}
-		}
+		queue.LookUp(ctx, t.clock, func(ctx context.Context) ([]reconcile.Request, error) { return all(ctx, inNamespace("")) }, requests.Add)
 	})
 }
 
@@ -150,4 +142,55 @@ func (t *freezeSource) WaitForSync(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// admissionSource triggers a reconcile of the scalers that size new pods, once the API server can do it and could not
+// before. It asks only after a scaler has asked.
+type admissionSource struct {
+	check   *admissionCheck
+	live    client.Reader
+	scalers client.Reader
+	clock   clock.WithTicker
+}
+
+// Start implements source.Source.
+func (t *admissionSource) Start(ctx context.Context, requests workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		ticker := t.clock.NewTicker(unavailableRetry)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C():
+			}
+			if t.becomesAvailable(ctx) {
+				queue.LookUp(ctx, t.clock, t.sizing, requests.Add)
+			}
+		}
+	}()
+	return nil
+}
+
+// becomesAvailable reports whether the API server can size new pods, and could not when it was asked last.
+func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
+	if !t.check.isMissed() {
+		return false
+	}
+	now, err := t.check.check(ctx, t.live, t.clock.Now(), 0)
+	return err == nil && now.reason == ""
+}
+
+// sizing are the scalers that size new pods.
+func (t *admissionSource) sizing(ctx context.Context) (found []reconcile.Request, err error) {
+	var all v1beta1.VerticalScalerList
+	if err := t.scalers.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing scalers after the policy for new pods was installed: %w", err)
+	}
+	for i := range all.Items {
+		if scaler.SizesNewPods(&all.Items[i].Spec) && !standsBack(&all.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return found, nil
 }

@@ -62,12 +62,7 @@ func completeStatus(s *scope) {
 			status.Summary = summaryOf(s)
 		}
 	}
-	if status.NewPods != nil { // none while there is nothing to size, and none of another Deployment
-		status.NewPods = scaler.APINewPods(s.plan.NewPods)
-		if s.keepsNewPods && s.scaler.Status.NewPods != nil || s.err != nil && !s.isPlanned() {
-			status.NewPods = s.scaler.Status.NewPods
-		}
-	}
+	status.NewPods = recordedNewPods(s)
 	if s.plan.Decided && s.plan.Decision != nil {
 		status.History = append([]v1beta1.HistoryEntry{{
 			Time:    metav1.NewTime(s.plan.Decision.Time.Truncate(time.Second)),
@@ -95,6 +90,9 @@ func conditionsOf(s *scope) []metav1.Condition {
 		all = append(all, containers)
 	}
 	if c, ok := s.access.Condition(); ok {
+		all = append(all, c)
+	}
+	if c, ok := newPodsSized(s); ok {
 		all = append(all, c)
 	}
 	if c, ok := readyForPromotion(s, provided); ok {

@@ -28,10 +28,10 @@ import (
 // (Reconciler.result).
 func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, collected <-chan event.GenericEvent) {
 	all := ofNamespace(cached)
-	mapped := handler.EnqueueRequestsFromMapFunc
+	mapped := func(of find) handler.EventHandler { return queue.Mapped(clock.RealClock{}, of) }
 
 	// An OOM kill is Urgent, and so is a scaler that may have a slot of the budget: the slot waits for it.
-	building.WatchesRawSource(podSource{pods: r.Pods, requests: r.lookup.claimants})
+	building.WatchesRawSource(podSource{r.Pods, r.lookup.claimants, clock.RealClock{}})
 	if r.Budget != nil {
 		building.WatchesRawSource(queue.From(queue.Urgent, &budgetSource{r.Budget, clock.RealClock{}}))
 	}
@@ -47,11 +47,12 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 		Watches(&corev1.ResourceQuota{}, queue.In(queue.Workload, mapped(ofQuota(all, r.quotas.mayWait))), builder.WithPredicates(quotaPredicate())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, queue.In(queue.Workload, mapped(r.lookup.ofHPA(all))), builder.WithPredicates(hpaPredicate()))
 	if r.VPAs != nil {
-		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{vpas: r.VPAs, requests: r.lookup.ofVPA(all)}))
+		building.WatchesRawSource(queue.From(queue.Workload, vpaSource{r.VPAs, r.lookup.ofVPA(all), clock.RealClock{}}))
 	}
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
+	building.WatchesRawSource(queue.From(queue.Routine, &admissionSource{&r.admission, r.Live, cached, clock.RealClock{}}))
 	if r.Freeze != nil {
 		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
 	}
@@ -59,7 +60,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 // scalerPredicate passes the changes of a user, and one change of our own: a new claim. It
 // triggers a reconcile that sees all Deployment events from before the claim was in the index. A
-// status that was wiped is written again, with or without a claim.
+// status that was wiped is written again, with or without a claim. A restored checkpoint is loaded.
 func scalerPredicate() predicate.Predicate {
 	// A paused scaler is reconciled only if it was just paused, for another reason, or deleted.
 	notPaused := predicate.NewPredicateFuncs(func(o client.Object) bool {
@@ -68,6 +69,7 @@ func scalerPredicate() predicate.Predicate {
 	})
 	changed := updates(func(before, after *v1beta1.VerticalScaler) bool {
 		return before.Generation != after.Generation || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||
+			before.Annotations[v1beta1.RestoredAnnotation] != after.Annotations[v1beta1.RestoredAnnotation] ||
 			after.Status.ObservedGeneration < before.Status.ObservedGeneration
 	})
 	urgent := updates(func(before, after *v1beta1.VerticalScaler) bool {

@@ -14,6 +14,7 @@
 #   SOURCE_DATE_EPOCH   the time of the image and its files, in seconds since 1970; the release's createdAt if not set
 #   WORK                the folder for what is compiled; bin/images/work if not set
 #   BUNDLE              for "bundle": the folder to build it from; bundle if not set
+#   CATALOG             for "catalog": the folder with the catalog; catalog if not set
 #   OPM, HEALTH_PROBE   for "catalog": the programs for this machine; "make" sets them
 set -euo pipefail
 export LC_ALL=C
@@ -99,7 +100,7 @@ bundle() {
 catalog() {
 	local name=$1 arch folder registry=github.com/operator-framework/operator-registry
 	[[ $PLATFORMS != *,* ]] || fail "the catalog's image is for one platform at a time: set PLATFORMS to one"
-	[[ -d catalog/verticalscaler-operator ]] || fail "there is no catalog: run 'make catalog' first"
+	[[ -d ${CATALOG:-catalog}/verticalscaler-operator ]] || fail "there is no catalog: run 'make catalog' first"
 	[[ -x ${OPM:-} && -x ${HEALTH_PROBE:-} ]] || fail "OPM and HEALTH_PROBE must be programs: run 'make catalog-image'"
 	arch=$(each_arch)
 	folder=$WORK/catalog/$arch
@@ -115,7 +116,7 @@ catalog() {
 			-ldflags '-s -w'
 	fi
 	# The cache carries a checksum of names, permissions and contents, so it is built from the files of the image.
-	cp -r catalog/verticalscaler-operator "$folder/configs/"
+	cp -r "${CATALOG:-catalog}/verticalscaler-operator" "$folder/configs/"
 	chmod -R u=rwX,go=rX "$folder/configs"
 	"$OPM" serve "$folder/configs" --cache-dir="$folder/tmp/cache" --cache-only --pprof-addr= \
 		--termination-log="$folder/log" 2>"$folder/opm" || { cat "$folder/opm" >&2; fail "opm cannot build the cache"; }

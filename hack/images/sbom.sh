@@ -25,11 +25,11 @@ if [[ -n ${SOURCE_DATE_EPOCH:-} ]]; then
 		date -u -r "$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 fi
 
-# The modules in a program, with replacements: "path version" in each line.
+# The modules in a program, with replacements: "path version" in each line. A module of this tree has its own name, not its folder's.
 modules_of() {
 	go version -m "$1" | awk '
 		$1 == "dep" { if (line) print line; line = $2 " " $3 }
-		$1 == "=>" { line = $2 " " $3 }
+		$1 == "=>" && $2 !~ /^\./ { line = $2 " " $3 }
 		END { if (line) print line }' | sort
 }
 
@@ -42,6 +42,11 @@ libraries_in() {
 		<(sed -n '/^  "components"/,/^  \]/p' "$1") | sort
 }
 
+# The API is a module of this tree. The tool lists it as ./api, without a version: these are the name and version to publish.
+api=$(sed -n 's/^module //p' api/go.mod)
+api_version=$(sed -n "s|^[[:space:]]*$api \(v[^ ]*\).*|\1|p" go.mod)
+[[ -n $api_version ]] || fail "go.mod asks for no version of $api"
+
 mkdir -p bin/images
 hack/images/image.sh compile >"$scratch/programs"
 while read -r arch program; do
@@ -49,7 +54,8 @@ while read -r arch program; do
 	# Licences are read from the modules' sources, which are here since the program has just been compiled from them.
 	GOPROXY=off GOFLAGS=-mod=mod "$CYCLONEDX_GOMOD" bin -json -noserial -std -licenses -version "$VERSION" \
 		-output "$scratch/list.json" "$program" 2>"$scratch/log" || { cat "$scratch/log" >&2; fail "no list of $program"; }
-	sed -i.old -E "s|^( *\"timestamp\": )\"[^\"]*\"|\1\"$created\"|" "$scratch/list.json"
+	sed -i.old -E -e "s|^( *\"timestamp\": )\"[^\"]*\"|\1\"$created\"|" -e "s|pkg:golang/\./api@\(devel\)|pkg:golang/$api@$api_version|" \
+		-e "/^ *\"name\": \"\.\/api\"/{s|\./api|$api|;n;s|\(devel\)|$api_version|;}" "$scratch/list.json"
 
 	modules_of "$program" >"$scratch/modules"
 	[[ -s $scratch/modules ]] || fail "$program says nothing about its modules"

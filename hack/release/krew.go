@@ -28,7 +28,7 @@ func (r release) writeManifest(sums map[platform]string) error {
 				"For completions, put kubectl_complete-vscaler of the release into your PATH.\n",
 		},
 	}
-	for _, platform := range platforms {
+	for _, platform := range r.platforms {
 		p.Spec.Platforms = append(p.Spec.Platforms, index.Platform{
 			URI:      r.url(platform.archive()),
 			Sha256:   sums[platform],

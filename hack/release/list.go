@@ -78,10 +78,12 @@ func library(version string) *v2_3.Package {
 	return dependency("stdlib", version, "https://go.dev/dl/go"+version+".src.tar.gz", "BSD-3-Clause")
 }
 
-// modules are those in a program, replaced ones by their replacement.
+// modules are those in a program, replaced ones by their replacement. A module of this tree, which is replaced by its
+// folder, has its own name and our licence.
 func modules(info *buildinfo.BuildInfo, cache string) (packages []*v2_3.Package) {
 	for _, m := range info.Deps {
-		if m.Replace != nil {
+		isOurs := m.Replace != nil && strings.HasPrefix(m.Replace.Path, ".")
+		if m.Replace != nil && !isOurs {
 			m = m.Replace
 		}
 		location := unknown
@@ -90,7 +92,11 @@ func modules(info *buildinfo.BuildInfo, cache string) (packages []*v2_3.Package)
 			location = "https://proxy.golang.org/" + path + "/@v/" + m.Version + ".zip"
 			folder = filepath.Join(cache, filepath.FromSlash(path)+"@"+m.Version)
 		}
-		packages = append(packages, dependency(m.Path, m.Version, location, licenseIn(folder)))
+		license := "Apache-2.0"
+		if !isOurs {
+			license = licenseIn(folder)
+		}
+		packages = append(packages, dependency(m.Path, m.Version, location, license))
 	}
 	return packages
 }

@@ -62,3 +62,18 @@ func TestTheListHasTheModulesOfTheProgram(t *testing.T) {
 		t.Errorf("the plugin is listed as %+v", p)
 	}
 }
+
+// The API is a module of this tree. The list has its name and version, not its folder.
+func TestListOfAModuleInATree(t *testing.T) {
+	const path = "example.org/operator/api"
+	listed := modules(&debug.BuildInfo{Deps: []*debug.Module{
+		{Path: path, Version: "v1.2.3", Replace: &debug.Module{Path: "./api", Version: "(devel)"}},
+		{Path: "example.org/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/new", Version: "v2.0.0"}},
+	}}, t.TempDir())
+	if got := listed[0]; got.PackageName != path || got.PackageVersion != "v1.2.3" || got.PackageLicenseDeclared != "Apache-2.0" {
+		t.Errorf("the API is listed as %+v", got)
+	}
+	if got := listed[1]; got.PackageName != "example.org/new" || got.PackageVersion != "v2.0.0" || got.PackageLicenseDeclared != unknown {
+		t.Errorf("a replaced module is listed as %+v", got)
+	}
+}

@@ -65,6 +65,8 @@ type release struct {
 	module  string    // the folder of the plugin's module
 	pkg     string    // the plugin's package in it
 	folder  string    // for the files
+	// platforms are those to build for.
+	platforms []platform
 }
 
 func main() {
@@ -79,6 +81,7 @@ func run(args []string) error {
 	root := flags.String("root", "../..", "the `folder` of the source tree")
 	folder := flags.String("folder", "../../bin/release", "the `folder` to write")
 	version := flags.String("version", "", "the `version`, such as v0.1.0")
+	only := flags.String("platforms", "", "build only for these `platforms`, such as linux/amd64,linux/arm64; all if empty")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -87,7 +90,25 @@ func run(args []string) error {
 		return err
 	}
 	r := release{version: *version, created: created, root: *root, module: *root, pkg: "./cmd/" + plugin, folder: *folder}
+	if r.platforms, err = choose(*only); err != nil {
+		return err
+	}
 	return r.write()
+}
+
+// choose returns the platforms of a list with commas, or all for an empty one.
+func choose(list string) (chosen []platform, err error) {
+	if list == "" {
+		return platforms, nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(platforms, func(p platform) bool { return p.os+"/"+p.arch == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no plugin for the platform %q", name)
+		}
+		chosen = append(chosen, platforms[i])
+	}
+	return chosen, nil
 }
 
 // releaseTime returns SOURCE_DATE_EPOCH, or else the time of the release in the base of the
@@ -128,7 +149,7 @@ func (r release) write() error {
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // it is in the folder for temporary files
 	sums := map[platform]string{}
-	for _, p := range platforms {
+	for _, p := range r.platforms {
 		if sums[p], err = r.writePlatform(p, filepath.Join(work, p.base())); err != nil {
 			return fmt.Errorf("%s/%s: %w", p.os, p.arch, err)
 		}

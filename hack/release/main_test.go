@@ -37,6 +37,7 @@ var tree = filepath.Join("..", "..")
 func hello(folder string) release {
 	return release{
 		version: "v1.2.3", created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), root: tree, module: ".", pkg: "./testdata/hello", folder: folder,
+		platforms: platforms,
 	}
 }
 
@@ -332,5 +333,27 @@ func TestAVersionIsRequired(t *testing.T) {
 		if err := r.write(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", version)) {
 			t.Errorf("version %q: %v", version, err)
 		}
+	}
+}
+
+func TestAReleaseForSomePlatforms(t *testing.T) {
+	folder := t.TempDir()
+	r := hello(folder)
+	var err error
+	if r.platforms, err = choose("linux/arm64"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.write(); err != nil {
+		t.Fatal(err)
+	}
+	archives, err := filepath.Glob(filepath.Join(folder, "*.tar.gz"))
+	if err != nil || len(archives) != 1 || filepath.Base(archives[0]) != "kubectl-vscaler_linux_arm64.tar.gz" {
+		t.Errorf("the archives are %v, %v", archives, err)
+	}
+	if _, err := choose("linux/amd64,plan9/386"); err == nil || !strings.Contains(err.Error(), `no plugin for the platform "plan9/386"`) {
+		t.Errorf("the error is %v", err)
+	}
+	if all, err := choose(""); err != nil || len(all) != len(platforms) {
+		t.Errorf("%d platforms, %v", len(all), err)
 	}
 }

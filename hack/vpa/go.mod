@@ -50,6 +50,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/verticalscaler/verticalscaler-operator/api v0.1.0
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/otel v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
@@ -78,3 +79,5 @@ require (
 )
 
 replace github.com/verticalscaler/verticalscaler-operator => ../..
+
+replace github.com/verticalscaler/verticalscaler-operator/api => ../../api

@@ -133,3 +133,57 @@ func recentDecision() time.Time {
 	recently(d)
 	return d.Time
 }
+
+func sizesNewPods(w *world) { w.policy.SizesNewPods = true }
+
+// In InPlace, the running pods are resized as ever, and the API server sizes new ones.
+func TestWhatNewPodsGetInPlace(t *testing.T) {
+	table{
+		"The decided size, beside what runs": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Nothing if new pods are left as in the template": {
+			given(decidedBefore(), atSize()),
+			`keeps app 200m 256Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Nothing that a quota has no room for, and the pods are resized all the same": {
+			given(sizesNewPods, decidedBefore(), atSize(), quotas(quota("requests.cpu", 399, 399))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: QuotaExceeded: ResourceQuota team allows 399m of requests.cpu, of which 399m are used, and 200m more are needed for a new pod, which gets the size in the Deployment
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Nothing that no node could hold": {
+			given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: no node could hold a new pod with 200m of cpu
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Nothing for which a pod has found no node": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large()))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"While a lower request is being verified, what was good before": {
+			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), halfSized("web-2"))),
+			`keeps app 50m 64Mi
+			puts into new pods app 100m 128Mi of 200m 256Mi
+			Verifying: Verifying the first resized pods before lowering the rest
+			1/2 changing, again in 2m0s`,
+		},
+	}.run(t)
+}
+
+// withoutNode is a pod that waits for a node.
+func withoutNode(name string, c workload.Container) workload.Pod {
+	return with(pod(name, c), func(p *workload.Pod) { p.Running, p.Unschedulable = false, true })
+}

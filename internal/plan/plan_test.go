@@ -204,6 +204,9 @@ func say(p plan.Plan) string {
 	if len(p.NewPods.Sizes) > 0 {
 		lines = append(lines, "puts into new pods "+saySizes(p.NewPods.Sizes))
 	}
+	if o := p.NewPods.Obstacle; o.Exists() && o.Reason != p.Verdict.Reason {
+		lines = append(lines, "leaves new pods as in the template: "+o.Reason+": "+o.Message)
+	}
 	if p.NewPods.IneffectiveOnPod != "" {
 		lines = append(lines, "new pod "+p.NewPods.IneffectiveOnPod+" has not got its sizes")
 	}

@@ -185,6 +185,10 @@ var situations = map[string]func() world{
 	"a LimitRange for pods of template": func() world {
 		return given(rollout, decidedBefore(), bounds(workload.Bounds{PodMax: amounts(1000, 400)}))
 	},
+	"no node for new pods": func() world { return given(sizesNewPods, decidedBefore(), atSize(), largestNode(150, 1024)) },
+	"a new pod without a node": func() world {
+		return given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large())))
+	},
 	"more containers than a scaler manages": func() world { return given(manyContainers(66, 64)) },
 	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()
@@ -222,6 +226,7 @@ func TestEveryReasonIsGiven(t *testing.T) {
 			t.Errorf("%s: %s", name, problem)
 		}
 		said[p.Verdict.Reason] = append(said[p.Verdict.Reason], p.Verdict.Message)
+		said[p.NewPods.Obstacle.Reason] = append(said[p.NewPods.Obstacle.Reason], p.NewPods.Obstacle.Message)
 	}
 	var all []reasons.Site
 	for _, folder := range []string{".", "model", "decision", "verification", "step"} {

@@ -24,11 +24,11 @@ func TestWhatEachModeMayChange(t *testing.T) {
 		applies  v1beta1.UpdateMode
 		may      rights
 	}{
-		{"", "", "InPlace", rights{Resizes: true}},
-		{"InPlace", "Wait", "InPlace", rights{Resizes: true}},
+		{"", "", "InPlace", rights{Resizes: true, SizesNewPods: true}},
+		{"InPlace", "Wait", "InPlace", rights{Resizes: true, SizesNewPods: true}},
 		{"InPlace", "Recreate", "InPlace", rights{Resizes: true, Evicts: true, SizesNewPods: true}},
-		{"InPlace", "Rollout", "InPlace", rights{Resizes: true, WritesTemplate: true}},
-		{"InPlace", "Migrate", "InPlace", rights{Resizes: true}},
+		{"InPlace", "Rollout", "InPlace", rights{Resizes: true, SizesNewPods: true, WritesTemplate: true}},
+		{"InPlace", "Migrate", "InPlace", rights{Resizes: true, SizesNewPods: true}},
 		{"Initial", "Recreate", "Initial", rights{SizesNewPods: true}},
 		{"Rollout", "Recreate", "Rollout", rights{WritesTemplate: true}},
 		{"Recommend", "Rollout", "Recommend", rights{}},
@@ -50,6 +50,29 @@ func TestWhatEachModeMayChange(t *testing.T) {
 				t.Errorf("rights (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// AsTemplate is a choice for InPlace. The other modes that size new pods exist for that.
+func TestNewPodsAsTheTemplate(t *testing.T) {
+	for _, tc := range []struct {
+		update       v1beta1.UpdatePolicy
+		sizes, needs bool
+	}{
+		{v1beta1.UpdatePolicy{NewPods: "Sized"}, true, false},
+		{v1beta1.UpdatePolicy{NewPods: "AsTemplate"}, false, false},
+		{v1beta1.UpdatePolicy{NewPods: "OfANewerVersion"}, false, false},
+		{v1beta1.UpdatePolicy{NewPods: "AsTemplate", Fallback: "Rollout"}, false, false},
+		{v1beta1.UpdatePolicy{NewPods: "AsTemplate", Fallback: "Recreate"}, true, true},
+		{v1beta1.UpdatePolicy{NewPods: "AsTemplate", UpdateMode: "Initial"}, true, true},
+		{v1beta1.UpdatePolicy{NewPods: "Sized", UpdateMode: "Rollout"}, false, false},
+		{v1beta1.UpdatePolicy{NewPods: "Sized", UpdateMode: "Recommend"}, false, false},
+	} {
+		spec := &v1beta1.VerticalScalerSpec{}
+		spec.UpdatePolicy = tc.update
+		if sizes, needs := SizesNewPods(spec), NeedsSizedNewPods(spec); sizes != tc.sizes || needs != tc.needs {
+			t.Errorf("%+v: sizes new pods %t, needs it %t", tc.update, sizes, needs)
+		}
 	}
 }
 

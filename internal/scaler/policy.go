@@ -38,8 +38,10 @@ const (
 func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
 	update := s.Spec.UpdatePolicy
 	p := plan.Policy{
-		Mode:        Mode(&s.Spec),
-		Fallback:    Fallback(&s.Spec),
+		Mode:         Mode(&s.Spec),
+		Fallback:     Fallback(&s.Spec),
+		SizesNewPods: SizesNewPods(&s.Spec),
+
 		MinReplicas: max(1, ptr.Deref(update.MinReplicas, defaultMinReplicas)),
 		Suspended:   s.Spec.Suspend,
 		Edited:      s.Generation != s.Status.ObservedGeneration,
@@ -134,6 +136,12 @@ func EvictsPods(spec *v1beta1.VerticalScalerSpec) bool {
 
 // SizesNewPods reports whether the API server sizes new pods, by an admission policy.
 func SizesNewPods(spec *v1beta1.VerticalScalerSpec) bool {
+	return Mode(spec) == v1beta1.UpdateModeInitial || EvictsPods(spec) ||
+		ResizesPods(spec) && slices.Contains([]v1beta1.NewPodPolicy{"", v1beta1.NewPodsSized}, spec.UpdatePolicy.NewPods)
+}
+
+// NeedsSizedNewPods reports whether the scaler cannot do what it is for unless the API server sizes new pods.
+func NeedsSizedNewPods(spec *v1beta1.VerticalScalerSpec) bool {
 	return Mode(spec) == v1beta1.UpdateModeInitial || EvictsPods(spec)
 }
 

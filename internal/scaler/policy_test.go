@@ -58,7 +58,7 @@ func TestPlanPolicy(t *testing.T) {
 	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
 	byDefault := func(change func(*plan.Policy)) plan.Policy {
 		p := plan.Policy{
-			Mode: "InPlace", Fallback: "Wait", MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, VerificationPeriod: 2 * time.Minute,
+			Mode: "InPlace", Fallback: "Wait", SizesNewPods: true, MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, VerificationPeriod: 2 * time.Minute,
 			Containers: map[string]plan.ContainerPolicy{"app": all, "log": all},
 		}
 		change(&p)
@@ -76,7 +76,7 @@ func TestPlanPolicy(t *testing.T) {
 				s.Spec.Suspend = true
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "Rollout", CooldownSeconds: ptr.To[int32](0)}
 			}),
-			byDefault(func(p *plan.Policy) { p.Mode, p.Suspended, p.Cooldown = "Rollout", true, 0 }),
+			byDefault(func(p *plan.Policy) { p.Mode, p.SizesNewPods, p.Suspended, p.Cooldown = "Rollout", false, true, 0 }),
 		},
 		"the pace of updates": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
@@ -126,7 +126,7 @@ func TestPlanPolicy(t *testing.T) {
 				p.Containers["app"] = shaped
 			}),
 		},
-		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode = "Recommend" })},
+		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode, p.SizesNewPods = "Recommend", false })},
 		"new pods only":                          {checkout(observed, withMode("Initial")), byDefault(func(p *plan.Policy) { p.Mode = "Initial" })},
 		"a fallback": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }),

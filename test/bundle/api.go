@@ -164,8 +164,10 @@ func internalObjects(b *Bundle) (out []string) {
 			out = append(out, fmt.Sprintf("%s is internal, but not in the bundle", name))
 		}
 	}
-	if want := "verticalscalercheckpoints.autoscaling.verticalscaler.io"; !slices.Contains(names, want) {
-		out = append(out, fmt.Sprintf("%s is not internal", want))
+	for _, want := range []string{"newpodsizes.autoscaling.verticalscaler.io", "verticalscalercheckpoints.autoscaling.verticalscaler.io"} {
+		if !slices.Contains(names, want) {
+			out = append(out, fmt.Sprintf("%s is not internal", want))
+		}
 	}
 	return out
 }

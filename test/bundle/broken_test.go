@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -131,6 +132,19 @@ var breakages = map[string]struct {
 	"a feature annotation claims too much": {
 		how:  func(b *broken) { b.annotate("features.operators.openshift.io/disconnected", "true") },
 		rule: "feature annotations", words: "disconnected needs digests",
+	},
+	"a feature annotation has a name that OpenShift does not know": {
+		how: func(b *broken) {
+			b.replace(csvFile, "features.operators.openshift.io/csi", "features.operators.openshift.io/csv")
+		},
+		rule: "feature annotations", words: "csv: \"false\" is not an answer that OpenShift knows",
+	},
+	"a bundle with digests denies that it can be mirrored": {
+		how: func(b *broken) {
+			tagged := regexp.MustCompile(`(ghcr.io/verticalscaler/verticalscaler-operator):v[0-9.]+`)
+			b.write(csvFile, tagged.ReplaceAllString(b.read(csvFile), "$1@sha256:"+strings.Repeat("0123abcd", 8)))
+		},
+		rule: "feature annotations", words: "all images have digests, but disconnected is false",
 	},
 	"the suggested namespace is not restricted": {
 		how: func(b *broken) {
@@ -334,9 +348,9 @@ var breakages = map[string]struct {
 	},
 	"the name of the CSV is not a DNS name": {
 		how: func(b *broken) {
-			b.replace(csvFile, "  name: verticalscaler-operator.v0.1.0", "  name: VerticalScaler.v0.1.0")
+			b.replace(csvFile, "  name: verticalscaler-operator.v", "  name: VerticalScaler.v")
 		},
-		rule: "ClusterServiceVersionValidator", words: "VerticalScaler.v0.1.0", sdk: "VerticalScaler.v0.1.0",
+		rule: "ClusterServiceVersionValidator", words: "VerticalScaler.v", sdk: "VerticalScaler.v",
 	},
 	"there is no CSV": {
 		how:   func(b *broken) { b.remove(csvFile) },

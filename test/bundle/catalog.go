@@ -150,7 +150,7 @@ func openShiftVersions(b *Bundle) []string {
 func featureAnnotations(b *Bundle) (out []string) {
 	known := []string{
 		"disconnected", "fips-compliant", "proxy-aware", "tls-profiles", "token-auth-aws", "token-auth-azure", "token-auth-gcp",
-		"cnf", "cni", "csv",
+		"cnf", "cni", "csi",
 	}
 	for _, name := range known[:7] {
 		if v := b.CSV.Annotations[featurePath+name]; v != "true" && v != "false" {
@@ -163,12 +163,19 @@ func featureAnnotations(b *Bundle) (out []string) {
 			out = append(out, fmt.Sprintf("%s: %q is not an answer that OpenShift knows", key, v))
 		}
 	}
-	if b.CSV.Annotations[featurePath+"disconnected"] == "true" {
-		for _, image := range b.CSV.Spec.RelatedImages {
-			if !strings.Contains(image.Image, "@sha256:") {
-				out = append(out, fmt.Sprintf("disconnected needs digests, but there is image %s", image.Image))
-			}
+	pinned := true
+	for _, image := range b.CSV.Spec.RelatedImages {
+		if strings.Contains(image.Image, "@sha256:") {
+			continue
 		}
+		pinned = false
+		if b.CSV.Annotations[featurePath+"disconnected"] == "true" {
+			out = append(out, fmt.Sprintf("disconnected needs digests, but there is image %s", image.Image))
+		}
+	}
+	// A cluster without a connection mirrors images by their digests.
+	if pinned && b.CSV.Annotations[featurePath+"disconnected"] == "false" {
+		out = append(out, "all images have digests, but disconnected is false")
 	}
 	slices.Sort(out)
 	return out

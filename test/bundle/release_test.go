@@ -34,6 +34,9 @@ func TestAReleaseNamesItsImageByDigest(t *testing.T) {
 	if got := b.CSV.Annotations["containerImage"]; got != repository+"@"+digest {
 		t.Errorf("containerImage is %s", got)
 	}
+	if got := b.CSV.Annotations[featurePath+"disconnected"]; got != "true" {
+		t.Errorf("all images have digests, but disconnected is %q", got)
+	}
 	text, err := os.ReadFile(filepath.Join(folder, "install.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +76,11 @@ func release(t *testing.T, repository, index, folder string) (out string, err er
 	if err := os.WriteFile(path, archive.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), inTree("hack", "release.sh"), "0.1.0", repository, path, folder)
+	b, err := Read(inTree("bundle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), inTree("hack", "release.sh"), b.CSV.Spec.Version.String(), repository, path, folder)
 	output, err := cmd.CombinedOutput()
 	return string(output), err
 }

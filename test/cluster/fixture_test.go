@@ -125,9 +125,15 @@ func (w *fixture) rounds(n int) {
 
 // create creates an object. A scaler without a policy gets a margin of 15 %, so that
 // constant usage leads to a distinctive number. A scaler without verificationSeconds gets
-// 0.
+// 0. A scaler in the mode InPlace leaves new pods as in the template unless it says otherwise: the
+// policy for new pods is for all tests of the cluster, and not all of them install it.
 func (w *fixture) create(obj client.Object) {
 	w.Helper()
+	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok {
+		if update := &scaler.Spec.UpdatePolicy; update.NewPods == "" && update.UpdateMode != v1beta1.UpdateModeInitial && update.Fallback != v1beta1.FallbackRecreate {
+			update.NewPods = v1beta1.NewPodsAsTemplate
+		}
+	}
 	if scaler, ok := obj.(*v1beta1.VerticalScaler); ok && scaler.Spec.RecommendationPolicy == nil {
 		scaler.Spec.RecommendationPolicy = &v1beta1.RecommendationPolicy{SafetyMarginPercent: ptr.To[int32](15)}
 	}

@@ -8,28 +8,28 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // component is rendered to dist/new-pods.yaml.
 const component = "config/new-pods"
 
-// newPods sizes new pods: it installs the policy and the rights, which all tests share.
+// newPods sizes new pods: it installs the policy, which all tests share.
 func newPods(t *testing.T) *fixture {
 	t.Helper()
 	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
@@ -38,7 +38,7 @@ func newPods(t *testing.T) *fixture {
 	return newFixture(t)
 }
 
-// grantTo applies an object of the component, with its rights granted to a service account.
+// grantTo applies an object of a component, with its rights granted to a service account.
 func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account string) {
 	t.Helper()
 	if object.GetKind() == "ClusterRoleBinding" {
@@ -53,27 +53,29 @@ func grantTo(t *testing.T, object *unstructured.Unstructured, namespace, account
 	}
 }
 
-// bindings returns the bindings of this namespace's scalers.
-func (w *fixture) bindings() (names []string) {
+// told are the Deployments of this namespace whose sizes the API server is told, by their names.
+func (w *fixture) told() (names []string) {
 	w.Helper()
-	var list admissionv1.MutatingAdmissionPolicyBindingList
-	if err := env.Client.List(w.Context(), &list, client.MatchingLabels(admission.Labels())); err != nil {
+	var list v1beta1.NewPodSizesList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
 		w.Fatal(err)
 	}
 	for i := range list.Items {
-		if scaler, ours := admission.ScalerOf(&list.Items[i]); ours && scaler.Namespace == w.namespace {
-			names = append(names, scaler.Name)
+		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
+			name, _, _ := strings.Cut(line, " ")
+			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
-// hasBindings waits until exactly these scalers of the namespace have a binding.
-func (w *fixture) hasBindings(names ...string) {
+// hasSizesOf waits until the API server is told the sizes of exactly these Deployments.
+func (w *fixture) hasSizesOf(names ...string) {
 	w.Helper()
 	w.eventually(func() string {
-		if got := w.bindings(); fmt.Sprint(got) != fmt.Sprint(names) {
-			return fmt.Sprintf("there are bindings of %q, not of %q", got, names)
+		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
+			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
 		}
 		return ""
 	})
@@ -87,9 +89,9 @@ func TestInitialSizesOnlyNewPods(t *testing.T) {
 	w.scale("web", inMode("Initial"))
 	w.says("web", "Applied", "False", "NewPodsOnly")
 	w.says("web", "Ready", "True", "OperatingNormally")
-	w.hasBindings("web")
+	w.hasSizesOf("web")
 
-	// The API server observes the binding with a delay.
+	// The API server observes the sizes with a delay.
 	w.eventually(func() string {
 		pod := w.pods("web")[0]
 		w.remove(&pod)
@@ -131,7 +133,7 @@ func TestInitialSizesOnlyNewPods(t *testing.T) {
 
 	// Without the mode, new pods have the resources of the template.
 	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-	w.hasBindings()
+	w.hasSizesOf()
 	w.eventually(func() string {
 		if s := w.scaler("web"); s.Status.NewPods != nil {
 			return fmt.Sprintf("the status still has %+v", s.Status.NewPods)
@@ -165,7 +167,71 @@ func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
 	w.says("web", "Applied", "False", "NewPodsOnly")
 }
 
-func TestBindingsGoWithTheirScalers(t *testing.T) {
+// The default mode sizes running pods in place and new ones when they are created. With the operator away, they still get
+// their last size.
+func TestInPlaceSizesNewPods(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	w.deploy("web", withProxy)
+	w.uses("web", "app", 300, 240)
+	w.uses("web", "proxy", 200, 100)
+	w.scale("web", sizingNewPods)
+	w.hasSizesOf("web")
+	w.says("web", "Applied", "True", "Applied")
+	w.says("web", "NewPodsSized", "True", "Applied")
+	asCreated := func(what string) {
+		t.Helper()
+		for _, pod := range w.pods("web") {
+			if pod.Generation != 1 {
+				t.Errorf("%s: pod %s was resized after it was created", what, pod.Name)
+			}
+			w.between(what+", app", *resourcesOf(pod, "app").Requests.Cpu(), "320m", "390m")
+			w.between(what+", proxy", *resourcesOf(pod, "proxy").Requests.Cpu(), "210m", "280m")
+		}
+	}
+	// The condition says that the status has the sizes. The API server is told within seconds.
+	w.eventually(func() string {
+		pod := w.pods("web")[0]
+		w.remove(&pod)
+		w.gone(&pod)
+		w.runs("web")
+		for _, pod := range w.pods("web") {
+			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
+				return ""
+			}
+		}
+		return "no new pod has another size"
+	})
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
+	w.runs("web")
+	asCreated("after a rollout")
+
+	w.operator.Stop(t)
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:3" })
+	w.runs("web")
+	asCreated("without the operator")
+	w.start()
+	w.says("web", "Applied", "True", "Applied")
+	mark := env.Mark()
+	w.rounds(20)
+	if writes := w.writes(mark); len(writes) > 2 {
+		w.tell("once it is idle", writes)
+		t.Error("the operator does not become idle")
+	}
+
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":"AsTemplate"}}}`)
+	w.hasSizesOf()
+	w.eventually(func() string {
+		if s := w.scaler("web"); s.Status.NewPods != nil || meta.FindStatusCondition(s.Status.Conditions, "NewPodsSized") != nil {
+			return fmt.Sprintf("the status still has %+v", s.Status)
+		}
+		return ""
+	})
+}
+
+func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
+
+func TestSizesGoWithTheirScalers(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
 	for _, name := range []string{"first", "second", "third"} {
@@ -173,77 +239,69 @@ func TestBindingsGoWithTheirScalers(t *testing.T) {
 		w.uses(name, "app", 300, 240)
 		w.scale(name, inMode("Initial"))
 	}
-	w.hasBindings("first", "second", "third")
+	w.hasSizesOf("first", "second", "third")
 
 	w.remove(testkit.Scaler(w.namespace, "first", "first"))
-	w.hasBindings("second", "third")
+	w.hasSizesOf("second", "third")
 
-	// The binding of a scaler that is deleted while no operator runs stays.
+	// The size of a scaler that is deleted while no operator runs stays until one does.
 	w.operator.Stop(t)
 	w.remove(testkit.Scaler(w.namespace, "second", "second"))
 	w.gone(testkit.Scaler(w.namespace, "second", "second"))
-	w.hasBindings("second", "third")
+	w.hasSizesOf("second", "third")
 	w.start()
-	w.hasBindings("third")
+	w.hasSizesOf("third")
 
-	// The operator reverts changes of a binding, after a restart at the latest.
-	binding := admission.Binding(w.key("third"), &metav1.LabelSelector{})
-	w.patch(binding, `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"app":"other"}}}}}`)
-	w.restart()
-	w.eventually(func() string {
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(binding), binding); err != nil {
-			return err.Error()
-		}
-		if labels := binding.Spec.MatchResources.ObjectSelector.MatchLabels; labels["app"] != "third" {
-			return fmt.Sprintf("it selects %v", labels)
-		}
-		return ""
-	})
+	// The operator reverts a change of the object by somebody else, and a deletion.
+	object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1beta1.NewPodSizesName}}
+	w.patch(object, `{"spec":{"deployments":"\nother app,1,1Gi,,\n"}}`)
+	w.hasSizesOf("third")
+	w.remove(object)
+	w.hasSizesOf("third")
 }
 
-// This test runs alone: its operator watches all namespaces, and would remove the bindings
-// that other tests leave.
-func TestInitialWithAndWithoutItsRights(t *testing.T) {
-	if err := env.Client.Create(t.Context(), admission.Policy()); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+// This test runs alone: it removes the policy, which other tests need.
+func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
+	var policy []*unstructured.Unstructured
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
+		policy = append(policy, object)
+		if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), object.DeepCopy())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	i := allNamespaces(t)
 	i.apply(everything)
 	usage := &podUsage{Usage: testkit.NewUsage()}
 	w := i.place(env.Namespace(t), usage)
 	t.Cleanup(func() { i.cleanUp(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}) })
-	w.deploy("web")
-	w.uses("web", "app", 300, 240)
+	for _, name := range []string{"web", "api"} {
+		w.deploy(name)
+		w.uses(name, "app", 300, 240)
+	}
 	w.scale("web", inMode("Initial"))
+	w.scale("api", sizingNewPods)
 	account, _ := i.run(usage)
-	w.says("web", "Applied", "False", "Forbidden", "dist/new-pods.yaml", "mutatingadmissionpolicies")
-	w.says("web", "Ready", "False", "Forbidden")
-	if got := w.bindings(); len(got) > 0 {
-		t.Errorf("bindings of %v", got)
-	}
-	if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) > 0 {
-		t.Errorf("new pods are sized by %+v", s.Status.NewPods)
-	}
-	before := len(account.Forbidden())
-	if before == 0 {
-		t.Error("nothing was forbidden")
+	w.says("web", "Applied", "False", "AdmissionUnavailable", "kubectl apply --server-side -f https://", "new-pods.yaml")
+	w.says("web", "Ready", "False", "AdmissionUnavailable")
+	w.says("web", "NewPodsSized", "False", "AdmissionUnavailable")
+	// The default mode resizes running pods all the same.
+	w.says("api", "Applied", "True", "Applied")
+	w.says("api", "Ready", "True", "OperatingNormally")
+	w.says("api", "NewPodsSized", "False", "AdmissionUnavailable", "start as in the pod template", "new-pods.yaml")
+	if got := w.told(); len(got) > 0 {
+		t.Errorf("the API server is told the sizes of %v", got)
 	}
 
-	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), component)) {
-		if !strings.HasPrefix(object.GetKind(), "ClusterRole") {
-			continue
-		}
-		i.rename(object.Object)
+	// Within half a minute after the policy is installed, without any other event.
+	for _, object := range policy {
 		grantTo(t, object, i.system, testkit.ServiceAccount)
-		t.Cleanup(func() { i.cleanUp(object) })
 	}
-	w.annotate(testkit.Deployment(w.namespace, "web"), "test", "reconcile")
-	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":4}}`)
 	w.says("web", "Applied", "False", "NewPodsOnly")
-	w.hasBindings("web")
+	w.says("api", "NewPodsSized", "True", "Applied")
+	w.hasSizesOf("api", "web")
 	w.remove(testkit.Scaler(w.namespace, "web", "web"))
-	w.hasBindings()
-	if got := account.Forbidden(); len(got) != before {
-		t.Errorf("forbidden with all rights: %v", got)
+	w.hasSizesOf("api")
+	if got := account.Forbidden(); len(got) > 0 {
+		t.Errorf("forbidden: %v", got)
 	}
 }

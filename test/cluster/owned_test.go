@@ -61,11 +61,14 @@ func (w *fixture) own(name string, changes ...func(*v1beta1.ScaledDeployment)) *
 	return w.owner(name)
 }
 
-// scaled enables scaling of the pods in a mode, without a cooldown.
+// scaled enables scaling of the pods in a mode, without a cooldown. New pods are as in the template, whichever tests have
+// installed the policy for them.
 func scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
-	return func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}}
+	update := v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}
+	if mode == v1beta1.UpdateModeInPlace {
+		update.NewPods = v1beta1.NewPodsAsTemplate
 	}
+	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
 }
 
 func named(deployment string) func(*v1beta1.ScaledDeployment) {

@@ -84,7 +84,7 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	pdb := w.budget("web", "web", 0)
 	w.uses("web", "app", 300, 240)
 	w.scale("web", orRecreate)
-	w.hasBindings("web")
+	w.hasSizesOf("web")
 
 	w.says("web", "Applied", "False", "DisruptionBudget", "web", "Requires pod replacement")
 	w.says("web", "Ready", "True", "OperatingNormally")
@@ -130,8 +130,8 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 		t.Error("the operator does not become idle")
 	}
 
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait"}}}`)
-	w.hasBindings()
+	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"fallback":"Wait","newPods":"AsTemplate"}}}`)
+	w.hasSizesOf()
 }
 
 func TestTooFewReplicasForEviction(t *testing.T) {

@@ -111,7 +111,7 @@ func TestANativeSidecarOfANewPodIsSized(t *testing.T) {
 	w.uses("web", "app", 300, 240)
 	w.uses("web", "proxy", 200, 100)
 	w.scale("web", inMode("Initial"))
-	w.hasBindings("web")
+	w.hasSizesOf("web")
 	w.eventually(func() string {
 		pod := w.pods("web")[0]
 		w.remove(&pod)

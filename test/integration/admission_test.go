@@ -6,7 +6,9 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,82 +27,105 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-// The API server merges sizes from the scaler's status into new pods of its Deployment, and
-// into no other pods. These tests create pods as the ReplicaSet controller does.
+// The API server merges the sizes in a namespace into new pods of its Deployments, and into no other pods. These tests create
+// pods as the ReplicaSet controller does. No other test runs meanwhile: the policy is for all namespaces.
 func TestTheAPIServerSizesNewPods(t *testing.T) {
 	namespace := env.Namespace(t)
-	sized := func(name string, requests, limits v1beta1.Amounts) v1beta1.NewPodContainer {
-		return v1beta1.NewPodContainer{ContainerName: name, Requests: requests, Limits: limits}
+	sizes := &v1beta1.NewPodSizes{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName},
+		Spec: v1beta1.NewPodSizesSpec{Deployments: "\n" + strings.Join([]string{
+			"we app,9,9Gi,9,9Gi",
+			"web app,310m,640Mi,620m,1280Mi;log,,64Mi,,;side,20m,20Mi,40m,40Mi;gone,1,1Gi,,",
+			"web-canary app,1,1Gi,1,1Gi",
+			"garbage app,many,lots,,;log",
+			"short app",
+			"refused app,2,128Mi,1,256Mi",
+		}, "\n") + "\n"},
 	}
-	amounts := func(cpu, memory string) (a v1beta1.Amounts) {
-		if cpu != "" {
-			a.CPU = ptr.To(resource.MustParse(cpu))
-		}
-		if memory != "" {
-			a.Memory = ptr.To(resource.MustParse(memory))
-		}
-		return a
+	create(t, sizes)
+	second := &v1beta1.NewPodSizes{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1.NewPodSizesName + "-2"},
+		Spec:       v1beta1.NewPodSizesSpec{Deployments: "\nzebra app,77m,77Mi,78m,78Mi\n"},
 	}
-	scaler := testkit.Scaler(namespace, "sizes", "web")
-	create(t, scaler)
-	scaler.Status.NewPods = &v1beta1.NewPods{Containers: []v1beta1.NewPodContainer{
-		sized("app", amounts("310m", "640Mi"), amounts("620m", "1280Mi")),
-		sized("log", amounts("", "64Mi"), v1beta1.Amounts{}),
-		sized("gone", amounts("1", "1Gi"), v1beta1.Amounts{}),
-	}}
-	if err := env.Client.Status().Update(t.Context(), scaler); err != nil {
-		t.Fatal(err)
-	}
+	create(t, second)
 	create(t, admission.Policy())
-	create(t, admission.Binding(client.ObjectKeyFromObject(scaler), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}))
-	testkit.Eventually(t, time.Minute, func() string { // the API server observes the policy with a delay
-		pod := podOfSet(namespace, "web", "web-5d4f8c")
-		if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
-			t.Fatal(err)
+	create(t, admission.Binding())
+	t.Cleanup(func() {
+		for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
+			if err := env.Client.Delete(context.Background(), object); err != nil { //nolint:usetesting // the test's context has ended
+				t.Error(err)
+			}
 		}
-		if got := sayPod(pod); !strings.Contains(got, "310m") {
-			return "a new pod has " + got
-		}
-		return ""
 	})
+	tried := func(pod *corev1.Pod) (string, error) {
+		err := env.Client.Create(t.Context(), pod, client.DryRunAll)
+		return sayPod(pod), err
+	}
+	becomes := func(what, want string) {
+		t.Helper()
+		testkit.Eventually(t, time.Minute, func() string { // the API server observes objects with a delay
+			got, err := tried(podOfSet(namespace, "web", "web-5d4f8c"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				return what + ": a new pod has " + got
+			}
+			return ""
+		})
+	}
+	const template, bare, large = "100m 128Mi of 200m 256Mi", "100m 128Mi of 0 0", "app 310m 640Mi of 620m 1280Mi"
+	becomes("at first", large)
 
-	const template, bare = "100m 128Mi of 200m 256Mi", "100m 128Mi of 0 0"
 	withContainer := func(name, resources string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: "example.com/app:1", Resources: resourcesOf(resources)})
 		}
 	}
+	withInit := func(name string, policy *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: name, Image: "example.com/side:1", RestartPolicy: policy, Resources: resourcesOf(template)}}
+		}
+	}
+	ofSet := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences[0].Name = name }
+	}
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"a pod of the Deployment":               {func(*corev1.Pod) {}, "app 310m 640Mi of 620m 1280Mi"},
-		"a container that has no size":          {withContainer("side", template), "app 310m 640Mi of 620m 1280Mi, side " + template},
-		"one resource of a container":           {withContainer("log", bare), "app 310m 640Mi of 620m 1280Mi, log 100m 64Mi of 0 0"},
-		"a container that got a limit later":    {withContainer("log", template), "app 310m 640Mi of 620m 1280Mi, log " + template},
-		"a container that lost its limit later": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
-		"a container without resources":         {withContainer("log", "0 0 of 0 0"), "app 310m 640Mi of 620m 1280Mi, log 0 64Mi of 0 0"},
-		"a pod of another Deployment whose labels are the same": {func(p *corev1.Pod) {
-			p.OwnerReferences[0].Name = "website-5d4f8c"
-		}, "app " + template},
-		"a pod of a Deployment whose name begins with it": {func(p *corev1.Pod) {
-			p.OwnerReferences[0].Name = "web-canary-5d4f8c"
-		}, "app " + template},
+		"a pod of the Deployment":                    {func(*corev1.Pod) {}, large},
+		"a pod that has its size":                    {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("310m 640Mi of 620m 1280Mi") }, large},
+		"a container that has no size":               {withContainer("other", template), large + ", other " + template},
+		"one resource of a container":                {withContainer("log", bare), large + ", log 100m 64Mi of 0 0"},
+		"a container that got a limit later":         {withContainer("log", template), large + ", log " + template},
+		"a container that lost its limit later":      {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf(bare) }, "app " + bare},
+		"one that has lost the CPU limit":            {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resourcesOf("100m 128Mi of 0 256Mi") }, "app 100m 128Mi of 0 256Mi"},
+		"a container without resources":              {withContainer("log", "0 0 of 0 0"), large + ", log 0 64Mi of 0 0"},
+		"a renamed container":                        {func(p *corev1.Pod) { p.Spec.Containers[0].Name = "application" }, "application " + template},
+		"a native sidecar":                           {withInit("side", ptr.To(corev1.ContainerRestartPolicyAlways)), large + ", side 20m 20Mi of 40m 40Mi"},
+		"an init container that ends":                {withInit("side", nil), large + ", side " + template},
+		"another Deployment of the same labels":      {ofSet("website-5d4f8c"), "app " + template},
+		"one whose name begins with it":              {ofSet("web-canary-5d4f8c"), "app 1 1Gi of 1 1Gi"},
+		"one whose name ends with it":                {ofSet("the-web-5d4f8c"), "app " + template},
+		"one in the second object":                   {ofSet("zebra-5d4f8c"), "app 77m 77Mi of 78m 78Mi"},
+		"one with a line that makes no sense":        {ofSet("garbage-5d4f8c"), "app " + template},
+		"one with a line that is too short":          {ofSet("short-5d4f8c"), "app " + template},
+		"a ReplicaSet of another hash":               {ofSet("web-777777"), "app " + template},
 		"a pod of a ReplicaSet without a Deployment": {func(p *corev1.Pod) { delete(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey) }, "app " + template},
 		"a pod of another kind of controller":        {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "app " + template},
 		"a pod whose owner does not control it":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, "app " + template},
 		"a pod without owner":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, "app " + template},
-		"a pod with other labels":                    {func(p *corev1.Pod) { p.Labels["app"] = "other" }, "app " + template},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOfSet(namespace, "web", "web-5d4f8c")
-			before := pod.DeepCopy()
 			tc.change(pod)
-			tc.change(before)
-			if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			before := pod.DeepCopy()
+			got, err := tried(pod)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, sayPod(pod)); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("resources (-want +got):\n%s", diff)
 			}
 			for i, c := range before.Spec.Containers {
@@ -109,44 +135,74 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a request above its limit is refused, so nothing may write one", func(t *testing.T) {
+		pod := podOfSet(namespace, "web", "refused-5d4f8c")
+		if got, err := tried(pod); !apierrors.IsInvalid(err) {
+			t.Errorf("the pod has %s: %v", got, err)
+		}
+		if line := admission.Line("refused", []v1beta1.NewPodContainer{{
+			ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("2"))}, Limits: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("1"))},
+		}}); line != "" {
+			t.Errorf("the operator writes %q", line)
+		}
+	})
 	t.Run("a pod of another namespace", func(t *testing.T) {
-		pod := podOfSet(env.Namespace(t), "web", "web-5d4f8c")
-		if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		got, err := tried(podOfSet(env.Namespace(t), "web", "web-5d4f8c"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff("app "+template, sayPod(pod)); diff != "" {
+		if diff := cmp.Diff("app "+template, got); diff != "" {
 			t.Errorf("resources (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("the status is stored as it is written", func(t *testing.T) {
-		policy, binding := admission.Policy(), admission.Binding(client.ObjectKeyFromObject(scaler), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
-		wantPolicy, wantBinding := policy.DeepCopy(), binding.DeepCopy()
-		for _, obj := range []client.Object{policy, binding} {
-			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+	t.Run("the policy and its binding are stored as they are written", func(t *testing.T) {
+		policy, binding := admission.Policy(), admission.Binding()
+		for _, object := range []client.Object{policy, binding} {
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(wantPolicy.Spec, policy.Spec); diff != "" {
+		if diff := cmp.Diff(admission.Policy().Spec, policy.Spec); diff != "" {
 			t.Errorf("policy (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(wantBinding.Spec, binding.Spec); diff != "" {
+		want := admission.Binding().Spec
+		want.MatchResources = binding.Spec.MatchResources // The API server's default, which matches all.
+		if diff := cmp.Diff(want, binding.Spec); diff != "" {
 			t.Errorf("binding (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a deleted scaler", func(t *testing.T) {
-		if err := env.Client.Delete(t.Context(), scaler); err != nil {
+	t.Run("the longest names in the longest text", func(t *testing.T) {
+		long := strings.Repeat("d", 240)
+		lines := map[string]string{long: admission.Line(long, []v1beta1.NewPodContainer{{
+			ContainerName: "app", Requests: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))}, Limits: v1beta1.Amounts{CPU: ptr.To(resource.MustParse("333m"))},
+		}})}
+		for i := range 900 {
+			name := fmt.Sprintf("a%0230d", i)
+			lines[name] = name + " app,1,1Gi,1,1Gi;log,1,1Gi,1,1Gi"
+		}
+		texts := admission.Texts(lines, admission.MaxText)
+		sizes.Spec.Deployments = texts[0]
+		if err := env.Client.Update(t.Context(), sizes); err != nil {
 			t.Fatal(err)
 		}
 		testkit.Eventually(t, time.Minute, func() string {
-			pod := podOfSet(namespace, "web", "web-5d4f8c")
-			if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
-				t.Fatal(err)
-			}
-			if got := sayPod(pod); got != "app "+template {
-				return "a new pod has " + got
+			pod := podOfSet(namespace, "web", long+"-5d4f8c")
+			if got, err := tried(pod); err != nil || got != "app 333m 128Mi of 333m 256Mi" {
+				return fmt.Sprintf("a text of %d bytes: the pod has %s: %v", len(texts[0]), got, err)
 			}
 			return ""
 		})
+		if len(texts[0]) < 200_000 {
+			t.Errorf("the text has only %d bytes", len(texts[0]))
+		}
+	})
+	t.Run("without sizes, new pods are as in the template", func(t *testing.T) {
+		for _, object := range []client.Object{sizes, second} {
+			if err := env.Client.Delete(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		becomes("at last", "app "+template)
 	})
 }
 
@@ -187,7 +243,10 @@ func resourcesOf(said string) (r corev1.ResourceRequirements) {
 
 func sayPod(pod *corev1.Pod) string {
 	var parts []string
-	for _, c := range pod.Spec.Containers {
+	for _, c := range append(slices.Clone(pod.Spec.Containers), pod.Spec.InitContainers...) {
+		if c.Name == "mesh-proxy" { // The test's world injects it, before or after our policy.
+			continue
+		}
 		r := c.Resources
 		parts = append(parts, fmt.Sprintf("%s %s %s of %s %s", c.Name, r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory()))
 	}

@@ -90,6 +90,12 @@ func TestOperatorImageHoldsTheProgramAndTheLicence(t *testing.T) {
 		}
 	}
 
+	for name, want := range map[string]string{"version": version, "vendor": config.Labels["org.opencontainers.image.vendor"]} {
+		if got := config.Labels[name]; got != want {
+			t.Errorf("the label %s is %q, want %q", name, got, want)
+		}
+	}
+
 	// The program runs as the image's user on a read-only root.
 	said := command(t, "unshare", "--mount", "sh", "-ec", `
 		mount --bind "$1" "$1"
@@ -217,7 +223,7 @@ func copySources(t *testing.T, to string) {
 func forgetOwnPackages(t *testing.T) []string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-trimpath", "-buildvcs=false",
-		"-f", "{{with .Module}}{{if .Main}}{{$.BuildID}}{{end}}{{end}}", ".")
+		"-f", "{{with .Module}}{{if or .Main .Replace}}{{$.BuildID}}{{end}}{{end}}", ".")
 	list.Dir = repository
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	ids, err := list.Output()

@@ -39,9 +39,6 @@ type Scope struct {
 	// PoliciesForbidden lists the rights that the operator lacks to serve policies; empty if it has them. They belong to
 	// an optional component.
 	PoliciesForbidden string
-	// BindingsForbidden is true if the operator has no right to list the bindings of policies for
-	// new pods. That right belongs to an optional component.
-	BindingsForbidden bool
 	// MetricsForbidden lists the rights that the operator lacks to authorize requests for
 	// /metrics; empty if it has them.
 	MetricsForbidden string
@@ -98,6 +95,7 @@ func cachedRights() (rights []right) {
 		{"", "autoscaling.verticalscaler.io", "verticalscalers"},
 		{"", "autoscaling.verticalscaler.io", "scaleddeployments"},
 		{"", "autoscaling.verticalscaler.io", "scalingpolicies"},
+		{"", "autoscaling.verticalscaler.io", "newpodsizes"},
 		{"", "apps", "deployments"},
 		{"", "apps", "replicasets"},
 		{"", "", "pods"},
@@ -112,7 +110,6 @@ func cachedRights() (rights []right) {
 
 var (
 	nodeRights    = []right{{"list", "", "nodes"}, {"watch", "", "nodes"}}
-	bindingRights = []right{{"list", "admissionregistration.k8s.io", "mutatingadmissionpolicybindings"}}
 	metricsRights = []right{
 		{"create", "authentication.k8s.io", "tokenreviews"},
 		{"create", "authorization.k8s.io", "subjectaccessreviews"},
@@ -201,11 +198,7 @@ func (check accessCheck) findScope(ctx context.Context, namespaces []string, ask
 			s.Unreadable[namespace] = missing
 		}
 	}
-	missing, err := check.missing(ctx, metav1.NamespaceAll, bindingRights)
-	if err != nil {
-		return s, err
-	}
-	s.BindingsForbidden = missing != ""
+	var err error
 	if s.PoliciesForbidden, err = check.missingForPolicies(ctx, s); err != nil {
 		return s, err
 	}

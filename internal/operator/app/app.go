@@ -39,6 +39,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/newpods"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scaleddeployment"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
@@ -406,13 +407,16 @@ func addScalers(
 		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
 		Policies:     mgr.GetCache(),
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
-		MaySweep:     !scope.BindingsForbidden,
 		Owns:         view.Owns,
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Workers:      c.Workers.VerticalScalers,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, triggers); err != nil {
 		return fmt.Errorf("setting up the VerticalScaler controller: %w", err)
+	}
+	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Owns: view.Owns, Workers: c.Workers.VerticalScalers}
+	if err := sizes.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the sizes of new pods: %w", err)
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ type Plan struct {
 	Reverted string
 	// RevertedChanges are the changes that must not be tried again.
 	RevertedChanges []RevertedChange
-	// NewPods is what the API server puts into new pods, in the mode Initial and with the
-	// fallback Recreate, and what is known of that.
+	// NewPods is what the API server puts into new pods, in the mode Initial and in InPlace, and
+	// what is known of that.
 	NewPods NewPods
 	// Contest is what the API server must be asked about, for Situation.Writers; nil if
 	// nothing is contested.

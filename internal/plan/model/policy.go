@@ -25,6 +25,9 @@ type Policy struct {
 	// Fallback is what InPlace does where a pod cannot be resized in place. Empty stands
 	// for Wait.
 	Fallback v1beta1.Fallback
+	// SizesNewPods says that the API server may give new pods the decided size. With InPlace
+	// it is a choice; Initial and the fallback Recreate need it.
+	SizesNewPods bool
 	// MinReplicas is the smallest number of replicas with which pods are evicted.
 	MinReplicas int32
 	Suspended   bool

@@ -129,6 +129,8 @@ type NewPods struct {
 	EffectiveSince time.Time
 	// IneffectiveOnPod names a later pod that has not got them.
 	IneffectiveOnPod string
+	// Obstacle is why new pods get nothing, although something is decided; none if they get it.
+	Obstacle Obstacle
 }
 
 // LearnedMoreThan says whether this holds a finding about the API server that another value

@@ -5,6 +5,7 @@ package step
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,17 +13,19 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/decision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
-// newPodsDelay is how long an API server may take to learn of a binding and of the sizes in
-// the scaler's status. It looks for bindings once a second, and is notified of the status.
+// newPodsDelay is how long an API server may take to learn of sizes that are written down for it. It is
+// notified of them, and looks for a new policy once a second.
 const newPodsDelay = 10 * time.Second
 
 // sizeNewPodsOnly plans what new pods get. Running pods stay unchanged, whatever they have.
 func (p planner) sizeNewPodsOnly() model.Plan {
 	p.Decision = p.Decision.NotApplied()
 	sizes, obstacle := p.newPodSizes()
+	p.newPods.Obstacle = obstacle
 	if obstacle.Exists() {
 		return p.withinQuota(obstacle).without(obstacle.Verdict())
 	}
@@ -32,6 +35,59 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 		return p.without(model.Waiting.Because(v1beta1.ReasonNewPodsOnly, "New pods get the decided size, and running pods stay unchanged"))
 	}
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size, and new pods get it"))
+}
+
+// newPodsBeside says what new pods get in InPlace, beside the running pods that are resized.
+func (p planner) newPodsBeside() model.NewPods {
+	switch {
+	case p.policy.MayEvict():
+		return p.learnNewPods()
+	case !p.policy.SizesNewPods || p.isUndecided:
+		return model.NewPods{}
+	}
+	var n model.NewPods
+	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
+		return n
+	}
+	if n.Obstacle = p.unschedulable(n.Sizes); n.Obstacle.Exists() {
+		n.Sizes = nil
+	}
+	return n
+}
+
+// unschedulable says that a new pod of these sizes may find no node, and would if it started as in the
+// template: a pod that is resized later runs meanwhile.
+func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
+	made := p.withDefaults(p.NewPod())
+	sized, plain := resized(made, sizes).Counted(), made.Counted()
+	for _, r := range model.Resources {
+		node, request := r.Of(p.LargestNode), r.Request(sized)
+		switch {
+		case request <= r.Request(plain):
+		case node > 0 && request > node:
+			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: fmt.Sprintf("no node could hold a new pod with %s of %s", r.Format(request), r)}
+		case slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool {
+			return pod.Unschedulable && pod.Current && !pod.Terminating && !pod.Ended && hasSizes(pod, sizes)
+		}):
+			return model.Obstacle{Reason: v1beta1.ReasonNodeCapacity, Message: "the scheduler finds no node for a new pod that has it"}
+		}
+	}
+	return model.Obstacle{}
+}
+
+// requestsOfNewPods are the requests that new pods of the container get. While a lower request is being
+// verified, the pods that InPlace resizes first show whether it does harm, and new pods get what was good.
+func (p planner) requestsOfNewPods(container string) quantity.Amounts {
+	requests, verification := p.Decision.Requests[container], p.Decision.Verification
+	if !p.policy.InPlace() || p.policy.MayEvict() || verification == nil {
+		return requests
+	}
+	for _, r := range model.Resources {
+		if r.Of(requests) > 0 {
+			r.Set(&requests, max(r.Of(requests), r.Of(verification.Good[container])))
+		}
+	}
+	return requests
 }
 
 // newPodSizes is what new pods get by the decision, and why they get nothing.
@@ -44,7 +100,7 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	for _, c := range p.Deployment.Containers {
 		if p.isDecided(c) {
 			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.Decision.Requests[c.Name])})
+			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.requestsOfNewPods(c.Name))})
 		}
 	}
 	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
@@ -84,7 +140,7 @@ func (p planner) learnNewPods() model.NewPods {
 	}
 	before := p.Situation.NewPods
 	next := model.NewPods{IneffectiveOnPod: before.IneffectiveOnPod}
-	next.Sizes, _ = p.newPodSizes()
+	next.Sizes, next.Obstacle = p.newPodSizes()
 	if len(next.Sizes) > 0 && slices.Equal(sortedSizes(next.Sizes), sortedSizes(before.Sizes)) {
 		next.AskedSince, next.EffectiveSince = before.AskedSince, before.EffectiveSince
 	}

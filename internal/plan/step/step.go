@@ -49,7 +49,7 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	if p.isTemplateAsDecided() {
 		p.Decision = p.Decision.Applied() // by a rewrite whose status may have been lost
 	}
-	p.newPods = p.learnNewPods()
+	p.newPods = p.newPodsBeside()
 	next := p.resize()
 	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
 		return next

@@ -70,6 +70,7 @@ type entry struct {
 	profile    profile.Profile
 	histories  history.Histories // nil until loaded
 	filling    filling
+	restored   string // the scaler's RestoredAnnotation when the checkpoint was read
 }
 
 // mark is what matters of one container's saved history.
@@ -117,7 +118,8 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	e := s.entryOf(client.ObjectKeyFromObject(vs))
 	e.requests.Lock()
 	defer e.requests.Unlock()
-	if e.isLoaded(vs) {
+	isLoaded, isRestored := e.isLoaded(vs), e.isRestored(vs)
+	if isLoaded && !isRestored {
 		return nil
 	}
 	var object v1beta1.VerticalScalerCheckpoint
@@ -130,9 +132,15 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 	if e.owner != vs.UID || e.deployment != vs.Spec.DeploymentName {
 		e.overtaken = nil
 	}
+	known := history.Histories{}
+	if isLoaded {
+		known, e.overtaken = e.histories, e.histories
+	}
+	e.restored = vs.Annotations[v1beta1.RestoredAnnotation]
 	e.owner, e.deployment, e.profile = vs.UID, vs.Spec.DeploymentName, scaler.Profile(&vs.Spec)
 	e.histories, e.object, e.saved, e.filling, e.saves = history.Histories{}, nil, nil, filling{}, saves{}
 	if err != nil {
+		e.keepOthers(known)
 		return nil
 	}
 	e.object = &object
@@ -142,6 +150,7 @@ func (s *Store) Load(ctx context.Context, vs *v1beta1.VerticalScaler, now time.T
 		e.filling.done = object.Annotations[FilledAnnotation] != ""
 		e.keepOvertaken(s.ParamsOf(vs))
 	}
+	e.keepOthers(known)
 	return nil
 }
 

@@ -61,6 +61,11 @@ func of(scaler, name, values string, labels ...string) map[string]string {
 	return series(name, values, append([]string{`target_namespace="shop"`, `scaler="` + scaler + `"`}, labels...)...)
 }
 
+// cpuOf are the labels of the CPU of a container.
+func cpuOf(container string, more ...string) []string {
+	return append([]string{fmt.Sprintf("target_container=%q", container), `resource="cpu"`, `unit="core"`}, more...)
+}
+
 func TestAlerts(t *testing.T) {
 	up := series("up", "1x240")
 	cases := []struct {
@@ -195,6 +200,36 @@ func TestAlerts(t *testing.T) {
 				of("cart", "verticalscaler_status", "1x5 _x5 1x5 _x5 1x5 _x200", `reason="WaitingForBudget"`), of("cart", "verticalscaler_status", "_x6 1x4 _x6 1x4 _x6 1x200", `reason="Resizing"`),
 			},
 			map[string][]string{"20m": nil, "40m": {"VerticalScalerBudgetStarved web"}},
+		},
+		{
+			"below what it needs: for long, for a moment, as recommended only, and one of two resources",
+			[]map[string]string{
+				of("web", "verticalscaler_container_request", "0.1x240", cpuOf("app")...), of("web", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("web", "verticalscaler_container_request", "9x240", cpuOf("sidecar")...), of("web", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("sidecar")...),
+				of("cart", "verticalscaler_container_request", "0.1x20 0.4x240", cpuOf("app")...), of("cart", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("new", "verticalscaler_container_request", "0.1x240", cpuOf("app")...), of("new", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("new", "verticalscaler_status", "1x240", `reason="RecommendOnly"`), of("web", "verticalscaler_status", "1x240", `reason="Deferred"`),
+				of("idle", "verticalscaler_container_request", "0.3x240", cpuOf("app")...), of("idle", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+				of("unset", "verticalscaler_container_lower_bound", "0.3x240", cpuOf("app")...),
+			},
+			map[string][]string{"25m": nil, "40m": {"VerticalScalerBelowBaseline web"}, "3h": {"VerticalScalerBelowBaseline web"}},
+		},
+		{
+			"below what it needs while the operator is replaced, and then raised",
+			[]map[string]string{
+				of("web", "verticalscaler_container_request", "0.1x40", cpuOf("app")...), of("web", "verticalscaler_container_lower_bound", "0.3x40", cpuOf("app")...),
+				of("web", "verticalscaler_container_request", "_x41 0.1x20 0.3x100", cpuOf("app", `pod="operator-1"`)...), of("web", "verticalscaler_container_lower_bound", "_x41 0.3x120", cpuOf("app", `pod="operator-1"`)...),
+			},
+			map[string][]string{"25m": nil, "38m": {"VerticalScalerBelowBaseline web"}, "55m": {"VerticalScalerBelowBaseline web"}, "80m": nil},
+		},
+		{
+			"OOM kills that go on, one wave of kills, and two",
+			[]map[string]string{
+				of("web", "verticalscaler_oom_kills_total", "0 0+1x60 60x200", `memory="original"`),
+				of("cart", "verticalscaler_oom_kills_total", "0x10 9x240", `memory="original"`),
+				of("api", "verticalscaler_oom_kills_total", "0x10 9x20 12x240", `memory="original"`),
+			},
+			map[string][]string{"20m": nil, "50m": {"VerticalScalerOOMKillsContinue web"}, "2h": nil},
 		},
 		{
 			"sums of a namespace",

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,47 @@ func TestTheBundlesImage(t *testing.T) {
 	} {
 		if !found[name] {
 			t.Errorf("the image has no %s, but %v", name, found)
+		}
+	}
+}
+
+// What openshift-preflight requires of a certified image: HasRequiredLabel and HasNoProhibitedLabels in internal/policy/container.
+func TestTheOperatorsImageHasTheLabelsForCertification(t *testing.T) {
+	const repository = "../../../.."
+	text, err := os.ReadFile(repository + "/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := t.TempDir()
+	put(t, build, "out/amd64/manager", "program")
+	labels := func(text string) map[string]string {
+		recipe, err := Dockerfile{
+			Text: strings.NewReader(text), Context: repository, Stages: map[string]string{"build": build},
+			Args: map[string]string{"VERSION": "v1.2.3"}, Architecture: "amd64",
+		}.Recipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recipe.Config.Labels
+	}
+	names := []string{"name", "vendor", "version", "release", "summary", "description", "maintainer"}
+	got := labels(string(text))
+	for _, name := range names {
+		if got[name] == "" {
+			t.Errorf("the label %s is missing", name)
+		}
+		// Docker and our own builder read the same line.
+		line := regexp.MustCompile(`(?m)^(LABEL| {5}) ` + name + `=.*\n`)
+		if found := line.FindAllString(string(text), -1); len(found) != 1 {
+			t.Errorf("the Dockerfile sets the label %s %d times", name, len(found))
+		}
+	}
+	if got["version"] != "v1.2.3" || got["vendor"] != got["org.opencontainers.image.vendor"] {
+		t.Errorf("the labels are of version %q and vendor %q", got["version"], got["vendor"])
+	}
+	for _, name := range []string{"name", "vendor", "maintainer"} {
+		if regexp.MustCompile(`(?i)red[^a-z0-9]*hat`).MatchString(got[name]) {
+			t.Errorf("the label %s names Red Hat's trademark: %q", name, got[name])
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -161,7 +160,7 @@ func onlyOwnWrites(r record) (out []string) {
 		"patch verticalscalers": true, "update verticalscalers": true, "update verticalscalers/status": true, "create verticalscalers": true,
 		"delete verticalscalers": true, "delete deployments": true, "create deployments": true,
 		"update scaleddeployments/status": true, "create verticalscalercheckpoints": true, "update verticalscalercheckpoints": true,
-		"create mutatingadmissionpolicybindings": true, "update mutatingadmissionpolicybindings": true, "delete mutatingadmissionpolicybindings": true,
+		"create newpodsizes": true, "update newpodsizes": true, "delete newpodsizes": true,
 	}
 	for _, w := range r.writes {
 		if !allowed[w.Verb+" "+w.Resource] {
@@ -509,8 +508,8 @@ func resourceOf(o client.Object) string {
 		return "deployments"
 	case *corev1.Pod:
 		return "pods"
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		return "mutatingadmissionpolicybindings"
+	case *v1beta1.NewPodSizes:
+		return "newpodsizes"
 	}
 	return ""
 }

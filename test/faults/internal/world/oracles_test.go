@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -294,8 +293,8 @@ func TestOraclesAllowWhatIsRight(t *testing.T) {
 		s.sees(watch.Added, somePod(name, small))
 	}
 	s.sees(watch.Added, someScaler(func(s *v1beta1.VerticalScaler) { s.Status = v1beta1.VerticalScalerStatus{ObservedGeneration: -1} }))
-	s.writes("create mutatingadmissionpolicybindings shop.web 201")
-	s.sees(watch.Added, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "shop.web", UID: "binding"}})
+	s.writes("create newpodsizes verticalscaler 201")
+	s.sees(watch.Added, &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Name: "verticalscaler", UID: "sizes"}})
 	s.writes("patch pods/resize a 409")
 	for _, name := range []string{"a", "b"} {
 		s.writes("patch pods/resize " + name + " 200")

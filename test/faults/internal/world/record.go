@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -96,7 +95,7 @@ func (r *recorder) watch(ctx context.Context, config *rest.Config, namespace str
 	}
 	for _, kind := range []client.Object{
 		&v1beta1.VerticalScaler{}, &v1beta1.ScaledDeployment{}, &v1beta1.VerticalScalerCheckpoint{}, &appsv1.Deployment{},
-		&appsv1.ReplicaSet{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{}, &admissionv1.MutatingAdmissionPolicyBinding{},
+		&appsv1.ReplicaSet{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{}, &v1beta1.NewPodSizes{},
 	} {
 		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {

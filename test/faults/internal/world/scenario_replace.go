@@ -131,7 +131,7 @@ func initial() Scenario {
 			if err := w.create(w.scaler(web, web, v1beta1.UpdateModeInitial, large)); err != nil {
 				return err
 			}
-			// The API server observes the binding with a delay.
+			// The sizes are written down, and the API server learns of them, with a delay.
 			pods, err := w.podsOf(web)
 			if err != nil {
 				return err

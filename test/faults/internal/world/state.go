@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
 
 // State is the state of a world without what differs between two runs: names of pods, UIDs,
@@ -29,8 +27,8 @@ type State struct {
 	Deployments []DeploymentState
 	Owners      []OwnerState
 	Scalers     []ScalerState
-	// Bindings are the scalers that new pods are sized for.
-	Bindings []string
+	// Sizes are the lines of the NewPodSizes: what the API server gives new pods.
+	Sizes []string
 }
 
 // DeploymentState is a Deployment with its pods.
@@ -86,14 +84,11 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 	var scalers v1beta1.VerticalScalerList
 	var owners v1beta1.ScaledDeploymentList
 	var checkpoints v1beta1.VerticalScalerCheckpointList
-	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints} {
+	var sizes v1beta1.NewPodSizesList
+	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints, &sizes} {
 		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
 			return State{}, fmt.Errorf("reading the state of %s: %w", w.namespace, err)
 		}
-	}
-	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := w.client.List(ctx, &bindings, client.MatchingLabels(admission.Labels())); err != nil {
-		return State{}, fmt.Errorf("reading the bindings: %w", err)
 	}
 	state := State{}
 	for i := range deployments.Items {
@@ -112,12 +107,9 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 			Name: owner.Name, Finalizers: owner.Finalizers, Conditions: conditionLines(owner.Status.Conditions), Replicas: owner.Status.AvailableReplicas,
 		})
 	}
-	for i := range bindings.Items {
-		if scaler, ours := admission.ScalerOf(&bindings.Items[i]); ours && scaler.Namespace == w.namespace {
-			state.Bindings = append(state.Bindings, scaler.Name)
-		}
+	for i := range sizes.Items {
+		state.Sizes = append(state.Sizes, strings.Split(strings.Trim(sizes.Items[i].Spec.Deployments, "\n"), "\n")...)
 	}
-	slices.Sort(state.Bindings)
 	return state, nil
 }
 
@@ -140,7 +132,7 @@ func (w *World) Describe(ctx context.Context) string {
 	for _, d := range state.Deployments {
 		fmt.Fprintf(&out, "Deployment %s: %q, pods:\n  %s\n", d.Name, d.Containers, strings.Join(d.Pods, "\n  "))
 	}
-	fmt.Fprintf(&out, "bindings: %q\n", state.Bindings)
+	fmt.Fprintf(&out, "sizes of new pods: %q\n", state.Sizes)
 	writes, err := w.writes()
 	if err != nil {
 		return err.Error()

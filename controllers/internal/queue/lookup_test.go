@@ -1,0 +1,170 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func aPod(name, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version}}
+}
+
+// byName finds the request of an object's own name, after a number of failures.
+func byName(failures int) (find func(context.Context, client.Object) ([]reconcile.Request, error), asked *[]time.Time) {
+	asked = new([]time.Time)
+	return func(_ context.Context, object client.Object) ([]reconcile.Request, error) {
+		*asked = append(*asked, time.Now())
+		if len(*asked) <= failures {
+			return nil, errors.New("no cache")
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}, nil
+	}, asked
+}
+
+// drained are the names that wait, with their classes.
+func drained(q workqueue.TypedRateLimitingInterface[reconcile.Request]) (names map[string]Class) {
+	names = map[string]Class{}
+	for q.Len() > 0 {
+		request, priority, _ := q.(*classQueue).GetWithPriority()
+		names[request.Name] = classOf(&priority)
+		q.Done(request)
+	}
+	return names
+}
+
+func newTestQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	t.Helper()
+	q := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+// An event is not lost if its look-up fails: it is repeated, with a growing delay, and leads to a request of the same class.
+func TestALookUpThatFailsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		find, asked := byName(10)
+		start := time.Now()
+		In(Workload, Mapped(clock.RealClock{}, find)).Delete(t.Context(), event.DeleteEvent{Object: aPod("web", "1")}, q)
+		if got := drained(q); len(got) != 0 {
+			t.Errorf("a look-up that fails has found %v", got)
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]Class{"web": Workload}, drained(q)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		var delays []time.Duration
+		for i, at := range *asked {
+			delays = append(delays, at.Sub(append([]time.Time{start}, *asked...)[i]))
+		}
+		want := []time.Duration{
+			0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
+			3200 * time.Millisecond, 6400 * time.Millisecond, 12800 * time.Millisecond, 25600 * time.Millisecond, 30 * time.Second,
+		}
+		if diff := cmp.Diff(want, delays); diff != "" {
+			t.Errorf("delays (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An update whose old object is found and whose new one is not is repeated as a whole.
+func TestAFailureForOneOfTwoObjectsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		var fails atomic.Bool
+		fails.Store(true)
+		h := Mapped(clock.RealClock{}, func(_ context.Context, object client.Object) ([]reconcile.Request, error) {
+			if object.GetName() == "new" && fails.Load() {
+				return nil, errors.New("no cache")
+			}
+			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}, nil
+		})
+		h.Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("old", "1"), ObjectNew: aPod("new", "2")}, q)
+		if diff := cmp.Diff(map[string]Class{"old": Edit}, drained(q)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		fails.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]Class{"old": Edit, "new": Edit}, drained(q)); diff != "" {
+			t.Errorf("requests after the retry (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// When the controller ends, so do look-ups.
+func TestALookUpEndsWithTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		find, asked := byName(1000)
+		Mapped(clock.RealClock{}, find).Create(ctx, event.CreateEvent{Object: aPod("web", "1")}, q)
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		before := len(*asked)
+		time.Sleep(time.Hour)
+		if after := len(*asked); before < 3 || after != before {
+			t.Errorf("%d look-ups before the end, %d at last", before, after)
+		}
+	})
+}
+
+// Each event leads to what controller-runtime's own handler leads to.
+func TestMappedIsLikeControllerRuntimesHandler(t *testing.T) {
+	find, _ := byName(0)
+	h := In(Urgent, Mapped(clock.RealClock{}, find))
+	for name, tc := range map[string]struct {
+		event func(requests)
+		want  map[string]Class
+	}{
+		"created": {func(q requests) { h.Create(t.Context(), event.CreateEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
+		"listed": {
+			func(q requests) {
+				h.Create(t.Context(), event.CreateEvent{Object: aPod("web", "1"), IsInInitialList: true}, q)
+			},
+			map[string]Class{"web": Routine},
+		},
+		"updated": {
+			func(q requests) {
+				h.Update(t.Context(), event.UpdateEvent{ObjectOld: aPod("web", "1"), ObjectNew: aPod("web", "2")}, q)
+			},
+			map[string]Class{"web": Urgent},
+		},
+		"deleted": {func(q requests) { h.Delete(t.Context(), event.DeleteEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
+		"generic": {func(q requests) { h.Generic(t.Context(), event.GenericEvent{Object: aPod("web", "1")}, q) }, map[string]Class{"web": Urgent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newTestQueue(t)
+			tc.event(q)
+			if diff := cmp.Diff(tc.want, drained(q)); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+	// Both objects of an update lead to one request, which is added once.
+	adds := 0
+	LookUp(t.Context(), clock.RealClock{}, func(context.Context) ([]reconcile.Request, error) {
+		return withoutRepeats([]reconcile.Request{{}, {}, {}}), nil
+	}, func(reconcile.Request) { adds++ })
+	if adds != 1 {
+		t.Errorf("a request is added %d times", adds)
+	}
+}

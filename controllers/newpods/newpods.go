@@ -1,0 +1,250 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package newpods writes down for the API server which sizes new pods get: one NewPodSizes for each namespace with
+// scalers that size new pods.
+//
+// It is derived from status.newPods of the scalers, and holds nothing else. So a crash or an outage loses nothing: the
+// objects stay as they were, and so do the sizes of new pods.
+package newpods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/operator-framework/operator-lib/prune"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
+	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
+)
+
+const (
+	// Name is the name of the controller.
+	Name = "newpods"
+
+	// pause is the least time between two writes for one namespace. An object has the sizes of all
+	// Deployments, so that each write costs as much as its namespace is large.
+	pause = 5 * time.Second
+
+	// rejectedRetry is when to try again what the API server refuses.
+	rejectedRetry = time.Minute
+)
+
+// Labels are the labels of all NewPodSizes that the operator writes.
+func Labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/managed-by": "verticalscaler-operator"}
+}
+
+var kind = v1beta1.GroupVersion.WithKind("NewPodSizes")
+
+// Reconciler writes the NewPodSizes of namespaces.
+type Reconciler struct {
+	// Client reads scalers and NewPodSizes from the cache, and writes.
+	Client client.Client
+	// Owns reports whether this process serves a namespace, and not another replica; nil for all.
+	Owns func(namespace string) bool
+	// Workers is how many namespaces are reconciled at once.
+	Workers int
+	// Clock is the time; the real one if unset.
+	Clock clock.PassiveClock
+	// Longest is the longest text of one object, in bytes; admission.MaxText if 0.
+	Longest int
+
+	conflicts queue.Conflicts
+	mu        sync.Mutex
+	written   map[string]time.Time // when a namespace was last written
+}
+
+// request is the request to reconcile a namespace.
+func request(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: v1beta1.NewPodSizesName}}
+}
+
+// Reconcile makes the NewPodSizes of a namespace say what its scalers say.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if r.Owns != nil && !r.Owns(req.Namespace) {
+		return reconcile.Result{}, nil
+	}
+	wanted, err := r.wanted(ctx, req.Namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var found v1beta1.NewPodSizesList
+	if err := r.Client.List(ctx, &found, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the sizes of new pods in namespace %s: %w", req.Namespace, err)
+	}
+	if isWritten(wanted, found.Items) {
+		r.conflicts.Forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if left := r.untilNext(req.Namespace); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	return r.result(ctx, req, r.write(ctx, req.Namespace, wanted, found.Items))
+}
+
+// result tells the queue when to write again.
+func (r *Reconciler) result(ctx context.Context, req reconcile.Request, err error) (reconcile.Result, error) {
+	rejection := apierror.Of(err)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err): // The cache was old.
+		return reconcile.Result{RequeueAfter: r.conflicts.Delay(req.NamespacedName)}, nil
+	case rejection.Reason == v1beta1.ReasonNamespaceTerminating:
+		return reconcile.Result{}, nil
+	case rejection.Reason != "":
+		log.FromContext(ctx).Info("The sizes of new pods cannot be written, so new pods keep those that they had", "reason", rejection.Reason, "message", rejection.Message)
+		return reconcile.Result{RequeueAfter: rejectedRetry}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	r.conflicts.Forget(req.NamespacedName)
+	return reconcile.Result{}, nil
+}
+
+// wanted are the texts for a namespace. A scaler counts while its status is about the Deployment that its spec names.
+func (r *Reconciler) wanted(ctx context.Context, namespace string) (texts []string, err error) {
+	var scalers v1beta1.VerticalScalerList
+	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the scalers of namespace %s: %w", namespace, err)
+	}
+	lines := map[string]string{}
+	for i := range scalers.Items {
+		if deployment, line := LineOf(&scalers.Items[i]); line != "" {
+			lines[deployment] = line
+		}
+	}
+	longest := r.Longest
+	if longest == 0 {
+		longest = admission.MaxText
+	}
+	return admission.Texts(lines, longest), nil
+}
+
+// LineOf is the name of a scaler's Deployment and what the API server is told of it; an empty line for nothing.
+func LineOf(s *v1beta1.VerticalScaler) (deployment, line string) {
+	if s.Status.NewPods == nil || s.DeletionTimestamp != nil || scaler.RecordedClaim(s) != scaler.Claim(s) {
+		return "", ""
+	}
+	return s.Spec.DeploymentName, admission.Line(s.Spec.DeploymentName, s.Status.NewPods.Containers)
+}
+
+// objects are the NewPodSizes with these texts.
+func objects(namespace string, texts []string) (out []v1beta1.NewPodSizes) {
+	for i, text := range texts {
+		name := v1beta1.NewPodSizesName
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		out = append(out, v1beta1.NewPodSizes{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: Labels()},
+			Spec:       v1beta1.NewPodSizesSpec{Deployments: text},
+		})
+	}
+	return out
+}
+
+// isWritten reports whether the objects have exactly these texts. An object without our label is not ours.
+func isWritten(texts []string, found []v1beta1.NewPodSizes) bool {
+	wanted := objects("", texts)
+	for i := range found {
+		if j := indexOf(wanted, found[i].Name); j >= 0 {
+			if found[i].Spec.Deployments != wanted[j].Spec.Deployments || !isOurs(&found[i]) {
+				return false
+			}
+			wanted = slices.Delete(wanted, j, j+1)
+		} else if isOurs(&found[i]) {
+			return false
+		}
+	}
+	return len(wanted) == 0
+}
+
+func indexOf(objects []v1beta1.NewPodSizes, name string) int {
+	return slices.IndexFunc(objects, func(o v1beta1.NewPodSizes) bool { return o.Name == name })
+}
+
+func isOurs(o *v1beta1.NewPodSizes) bool {
+	for key, value := range Labels() {
+		if o.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// untilNext is how long to wait before the next write for a namespace.
+func (r *Reconciler) untilNext(namespace string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written[namespace].Add(pause).Sub(r.Clock.Now())
+}
+
+// write writes what differs, the last object first: a line that does not fit anymore is in the next object before it
+// leaves this one. Then it deletes the objects that are not needed.
+func (r *Reconciler) write(ctx context.Context, namespace string, texts []string, found []v1beta1.NewPodSizes) error {
+	r.mu.Lock()
+	if r.written == nil {
+		r.written = map[string]time.Time{}
+	}
+	r.written[namespace] = r.Clock.Now()
+	r.mu.Unlock()
+	wanted := objects(namespace, texts)
+	for _, want := range slices.Backward(wanted) {
+		if err := r.writeOne(ctx, &want, found); err != nil {
+			return fmt.Errorf("writing the sizes of new pods in namespace %s: %w", namespace, err)
+		}
+	}
+	return r.prune(ctx, namespace, wanted, found)
+}
+
+func (r *Reconciler) writeOne(ctx context.Context, want *v1beta1.NewPodSizes, found []v1beta1.NewPodSizes) error {
+	i := indexOf(found, want.Name)
+	if i < 0 {
+		return r.Client.Create(ctx, want, client.FieldOwner(ownership.Scalers))
+	}
+	if found[i].Spec.Deployments == want.Spec.Deployments && isOurs(&found[i]) {
+		return nil
+	}
+	updated := found[i].DeepCopy()
+	updated.Spec = want.Spec
+	if updated.Labels == nil {
+		updated.Labels = map[string]string{}
+	}
+	for key, value := range Labels() {
+		updated.Labels[key] = value
+	}
+	return r.Client.Update(ctx, updated, client.FieldOwner(ownership.Scalers))
+}
+
+// prune deletes our objects in a namespace that are not wanted.
+func (r *Reconciler) prune(ctx context.Context, namespace string, wanted, found []v1beta1.NewPodSizes) error {
+	isLeftover := func(o client.Object) bool { return indexOf(wanted, o.GetName()) < 0 }
+	if !slices.ContainsFunc(found, func(o v1beta1.NewPodSizes) bool { return isOurs(&o) && isLeftover(&o) }) {
+		return nil
+	}
+	leftovers := func(_ context.Context, ours []client.Object) ([]client.Object, error) {
+		return slices.DeleteFunc(ours, func(o client.Object) bool { return !isLeftover(o) }), nil
+	}
+	pruner, err := prune.NewPruner(r.Client, kind, leftovers, prune.WithNamespace(namespace), prune.WithLabels(Labels()))
+	if err != nil {
+		return fmt.Errorf("creating the pruner: %w", err)
+	}
+	if _, err := pruner.Prune(ctx); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting sizes of new pods that are not needed in namespace %s: %w", namespace, err)
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package newpods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+)
+
+var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+
+// fixture is a cluster without its other programs. It counts the writes of NewPodSizes.
+type fixture struct {
+	*Reconciler
+	t      *testing.T
+	clock  *testingclock.FakePassiveClock
+	writes int
+	fails  error // what the next writes return
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, clock: testingclock.NewFakePassiveClock(noon)}
+	count := func() error {
+		f.writes++
+		return f.fails
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+	}).Build()
+	f.Reconciler = &Reconciler{Client: c, Clock: f.clock}
+	return f
+}
+
+// reconcile reconciles the namespace shop, a pause after the last time.
+func (f *fixture) reconcile() reconcile.Result {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(pause))
+	return f.reconcileNow()
+}
+
+func (f *fixture) reconcileNow() reconcile.Result {
+	f.t.Helper()
+	result, err := f.Reconcile(f.t.Context(), request("shop"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return result
+}
+
+// sizes are the lines of the NewPodSizes in the namespace shop, by name of the object.
+func (f *fixture) sizes() map[string]string {
+	f.t.Helper()
+	var all v1beta1.NewPodSizesList
+	if err := f.Client.List(f.t.Context(), &all, client.InNamespace("shop")); err != nil {
+		f.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, o := range all.Items {
+		out[o.Name] = o.Spec.Deployments
+	}
+	return out
+}
+
+func (f *fixture) wants(when string, want map[string]string, writes int) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, f.sizes()); diff != "" {
+		f.t.Errorf("%s: sizes (-want +got):\n%s", when, diff)
+	}
+	if f.writes != writes {
+		f.t.Errorf("%s: %d writes, want %d", when, f.writes, writes)
+	}
+	f.writes = 0
+}
+
+func (f *fixture) edit(name string, change func(*v1beta1.VerticalScaler)) {
+	f.t.Helper()
+	var s v1beta1.VerticalScaler
+	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &s); err != nil {
+		f.t.Fatal(err)
+	}
+	change(&s)
+	if err := f.Client.Update(f.t.Context(), &s); err != nil {
+		f.t.Fatal(err)
+	}
+	f.writes = 0
+}
+
+// scalerOf is a scaler with that name and Deployment that gives new pods so much CPU.
+func scalerOf(name, cpu string) *v1beta1.VerticalScaler {
+	return &v1beta1.VerticalScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec:       v1beta1.VerticalScalerSpec{DeploymentName: name},
+		Status: v1beta1.VerticalScalerStatus{
+			ObservedGeneration: 1,
+			Annotations:        map[string]string{v1beta1.ClaimAnnotation: "shop/" + name},
+			NewPods: &v1beta1.NewPods{Containers: []v1beta1.NewPodContainer{
+				{ContainerName: "app", Requests: v1beta1.Amounts{CPU: new(resource.MustParse(cpu))}},
+			}},
+		},
+	}
+}
+
+func TestSizesFollowTheScalers(t *testing.T) {
+	other := scalerOf("web", "9")
+	other.Namespace = "lab"
+	other.Status.Annotations[v1beta1.ClaimAnnotation] = "lab/web"
+	waiting := scalerOf("waiting", "1")
+	waiting.Status.NewPods = nil
+	f := newFixture(t, scalerOf("web", "1"), scalerOf("api", "2"), other, waiting)
+	f.reconcile()
+	f.wants("at first", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1,,,\n"}, 1)
+	f.reconcile()
+	f.wants("when nothing changes", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1,,,\n"}, 0)
+
+	f.edit("web", func(s *v1beta1.VerticalScaler) {
+		s.Status.NewPods.Containers[0].Requests.CPU = new(resource.MustParse("1500m"))
+	})
+	f.reconcile()
+	f.wants("another size", map[string]string{"verticalscaler": "\napi app,2,,,\nweb app,1500m,,,\n"}, 1)
+
+	// The status is about the Deployment that the scaler named before.
+	f.edit("web", func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "store" })
+	f.reconcile()
+	f.wants("another Deployment", map[string]string{"verticalscaler": "\napi app,2,,,\n"}, 1)
+
+	for _, name := range []string{"web", "api"} {
+		if err := f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.writes = 0
+	f.reconcile()
+	f.wants("no scaler", map[string]string{}, 1)
+}
+
+// What somebody else has made of the objects is put right. An object of theirs stays.
+func TestChangedSizesAreWrittenAgain(t *testing.T) {
+	right := map[string]string{"verticalscaler": "\nweb app,1,,,\n", "theirs": "\nweb app,8,,,\n"}
+	object := func(name, text string, labels map[string]string) *v1beta1.NewPodSizes {
+		return &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}, Spec: v1beta1.NewPodSizesSpec{Deployments: text}}
+	}
+	for name, found := range map[string]*v1beta1.NewPodSizes{
+		"another text":  object("verticalscaler", "\nweb app,7,,,\n", Labels()),
+		"without label": object("verticalscaler", "\nweb app,1,,,\n", nil),
+		"one too many":  object("verticalscaler-2", "\nweb app,7,,,\n", Labels()),
+	} {
+		f := newFixture(t, scalerOf("web", "1"), found, object("theirs", right["theirs"], map[string]string{"mine": "yes"}))
+		f.reconcile()
+		if diff := cmp.Diff(right, f.sizes()); diff != "" {
+			t.Errorf("%s: sizes (-want +got):\n%s", name, diff)
+		}
+		f.writes = 0
+		f.reconcile()
+		f.wants(name+", once it is right", right, 0)
+	}
+}
+
+// Many changes at once become one write in five seconds, and the last one is not lost.
+func TestWritesAreGathered(t *testing.T) {
+	f := newFixture(t, scalerOf("web", "1"))
+	f.reconcile()
+	f.wants("at first", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 1)
+	var result reconcile.Result
+	for i := range 4 {
+		f.edit("web", func(s *v1beta1.VerticalScaler) {
+			s.Status.NewPods.Containers[0].Requests.CPU = new(resource.MustParse(fmt.Sprint(i + 2)))
+		})
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+		result = f.reconcileNow()
+	}
+	f.wants("within the pause", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 0)
+	if result.RequeueAfter != pause-4*time.Second {
+		t.Errorf("again in %s", result.RequeueAfter)
+	}
+	f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
+	f.reconcileNow()
+	f.wants("after it", map[string]string{"verticalscaler": "\nweb app,5,,,\n"}, 1)
+}
+
+// A namespace that is too large for one object has several. A line that moves to the next object is there before it
+// leaves the one before, so that no Deployment is without its size.
+func TestALargeNamespaceHasSeveralObjects(t *testing.T) {
+	f := newFixture(t, scalerOf("a", "1"), scalerOf("b", "2"), scalerOf("d", "4"), scalerOf("e", "5"))
+	f.Longest = 25 // two lines
+	f.reconcile()
+	f.wants("at first", map[string]string{"verticalscaler": "\na app,1,,,\nb app,2,,,\n", "verticalscaler-2": "\nd app,4,,,\ne app,5,,,\n"}, 2)
+
+	if err := f.Client.Create(t.Context(), scalerOf("c", "3")); err != nil {
+		t.Fatal(err)
+	}
+	f.writes, f.fails = 0, errors.New("the last object cannot be written")
+	if _, err := f.Reconcile(t.Context(), request("shop")); err != nil {
+		t.Fatal(err) // It waits.
+	}
+	f.clock.SetTime(f.clock.Now().Add(pause))
+	if _, err := f.Reconcile(t.Context(), request("shop")); err == nil {
+		t.Error("a failed write is no error")
+	}
+	if all := strings.Join([]string{f.sizes()["verticalscaler"], f.sizes()["verticalscaler-2"], f.sizes()["verticalscaler-3"]}, ""); !strings.Contains(all, "\ne app,5") {
+		t.Errorf("a Deployment has lost its size: %q", all)
+	}
+	f.fails = nil
+	f.reconcile()
+	f.writes = 0
+	f.wants("with one more", map[string]string{
+		"verticalscaler": "\na app,1,,,\nb app,2,,,\n", "verticalscaler-2": "\nc app,3,,,\nd app,4,,,\n", "verticalscaler-3": "\ne app,5,,,\n",
+	}, 0)
+
+	for _, name := range []string{"a", "b", "c"} {
+		if err := f.Client.Delete(t.Context(), &v1beta1.VerticalScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.reconcile()
+	f.writes = 0
+	f.wants("with fewer", map[string]string{"verticalscaler": "\nd app,4,,,\ne app,5,,,\n"}, 0)
+}
+
+func TestWhatTheAPIServerRefuses(t *testing.T) {
+	sizes := schema.GroupResource{Group: v1beta1.GroupVersion.Group, Resource: "newpodsizes"}
+	for name, tc := range map[string]struct {
+		err  error
+		want time.Duration
+	}{
+		"an old cache":      {apierrors.NewConflict(sizes, "verticalscaler", errors.New("changed")), 50 * time.Millisecond},
+		"a missing right":   {apierrors.NewForbidden(sizes, "verticalscaler", errors.New("no right")), rejectedRetry},
+		"a deleted one":     {apierrors.NewNotFound(sizes, "verticalscaler"), 50 * time.Millisecond},
+		"one that is there": {apierrors.NewAlreadyExists(sizes, "verticalscaler"), 50 * time.Millisecond},
+	} {
+		f := newFixture(t, scalerOf("web", "1"), &v1beta1.NewPodSizes{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nold app,1,,,\n"},
+		})
+		f.fails = tc.err
+		if result := f.reconcile(); result.RequeueAfter != tc.want {
+			t.Errorf("%s: again in %s, want %s", name, result.RequeueAfter, tc.want)
+		}
+	}
+}
+
+// A namespace of another replica is left alone: its scalers are not in this cache, which does not mean that they are gone.
+func TestNamespacesOfOtherReplicasAreLeftAlone(t *testing.T) {
+	f := newFixture(t, &v1beta1.NewPodSizes{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler", Labels: Labels()}, Spec: v1beta1.NewPodSizesSpec{Deployments: "\nweb app,1,,,\n"},
+	})
+	f.Owns = func(string) bool { return false }
+	f.reconcile()
+	f.wants("of another replica", map[string]string{"verticalscaler": "\nweb app,1,,,\n"}, 0)
+}
+
+// Only what changes the lines triggers a namespace, and nothing that does is missed.
+func TestWhichChangesMatter(t *testing.T) {
+	p := sizesPredicate()
+	plain := scalerOf("web", "1")
+	plain.Status.NewPods = nil
+	for name, tc := range map[string]struct {
+		before, after *v1beta1.VerticalScaler
+		want          bool
+	}{
+		"another size":        {scalerOf("web", "1"), scalerOf("web", "2"), true},
+		"the first size":      {plain, scalerOf("web", "1"), true},
+		"no size anymore":     {scalerOf("web", "1"), plain, true},
+		"another recommend":   {scalerOf("web", "1"), with(scalerOf("web", "1"), func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = 7 }), false},
+		"another Deployment":  {scalerOf("web", "1"), with(scalerOf("web", "1"), func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "b" }), true},
+		"deleted, not gone":   {scalerOf("web", "1"), with(scalerOf("web", "1"), func(s *v1beta1.VerticalScaler) { s.DeletionTimestamp = &metav1.Time{Time: noon} }), true},
+		"no size, and edited": {plain, with(plain.DeepCopy(), func(s *v1beta1.VerticalScaler) { s.Generation = 9 }), false},
+	} {
+		if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if !p.Delete(event.DeleteEvent{Object: scalerOf("web", "1")}) || !p.Create(event.CreateEvent{Object: scalerOf("web", "1")}) || p.Create(event.CreateEvent{Object: plain}) {
+		t.Error("creations and deletions")
+	}
+}
+
+func with(s *v1beta1.VerticalScaler, change func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
+	change(s)
+	return s
+}
+
+// One object of the longest text is small enough for the schema.
+func TestTheSchemaAllowsTheLongestText(t *testing.T) {
+	if admission.MaxText != 262144 {
+		t.Errorf("the schema allows 262144 bytes, and a text has up to %d", admission.MaxText)
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package newpods
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
+)
+
+// SetupWithManager wires the watches. What the watches list when they start triggers each namespace with scalers or
+// sizes, so that what has changed while no operator was running is written then.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	ofNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{request(o.GetNamespace())}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named(Name).WithOptions(queue.Options(r.Workers)).
+		Watches(&v1beta1.VerticalScaler{}, queue.In(queue.Workload, ofNamespace), builder.WithPredicates(sizesPredicate())).
+		// Somebody else has changed or deleted them.
+		Watches(&v1beta1.NewPodSizes{}, queue.In(queue.Workload, ofNamespace)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller of sizes of new pods: %w", err)
+	}
+	return nil
+}
+
+// sizesPredicate passes changes of a scaler that change what the API server is told.
+func sizesPredicate() predicate.Predicate {
+	hasLine := func(o client.Object) bool {
+		s, ok := o.(*v1beta1.VerticalScaler)
+		return ok && s.Status.NewPods != nil
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return hasLine(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return hasLine(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*v1beta1.VerticalScaler)
+			after, ok2 := e.ObjectNew.(*v1beta1.VerticalScaler)
+			return ok && ok2 && (before.Status.NewPods != nil || after.Status.NewPods != nil) && lineOf(before) != lineOf(after)
+		},
+	}
+}
+
+func lineOf(s *v1beta1.VerticalScaler) string {
+	_, line := LineOf(s)
+	return line
+}

@@ -1,0 +1,98 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+)
+
+func amounts(cpu, memory string) (out v1beta1.Amounts) {
+	if cpu != "" {
+		q := resource.MustParse(cpu)
+		out.CPU = &q
+	}
+	if memory != "" {
+		q := resource.MustParse(memory)
+		out.Memory = &q
+	}
+	return out
+}
+
+func TestLines(t *testing.T) {
+	for want, sizes := range map[string][]v1beta1.NewPodContainer{
+		"web app,100m,64Mi,,128Mi;proxy,50m,,,": {
+			{ContainerName: "app", Requests: amounts("100m", "64Mi"), Limits: amounts("", "128Mi")},
+			{ContainerName: "proxy", Requests: amounts("50m", "")},
+		},
+		// As the API server writes them into pods.
+		"web app,1,1Gi,1,1Gi": {{ContainerName: "app", Requests: amounts("1000m", "1024Mi"), Limits: amounts("1.0", "1Gi")}},
+		// The API server would refuse a pod whose request is above its limit.
+		"web ok,1,,1,": {
+			{ContainerName: "bad", Requests: amounts("2", "64Mi"), Limits: amounts("1", "64Mi")},
+			{ContainerName: "worse", Requests: amounts("1", "65Mi"), Limits: amounts("1", "64Mi")},
+			{ContainerName: "ok", Requests: amounts("1", ""), Limits: amounts("1", "")},
+		},
+		"": {{ContainerName: "app"}, {ContainerName: "bad", Requests: amounts("2", ""), Limits: amounts("1", "")}},
+	} {
+		if got := admission.Line("web", sizes); got != want {
+			t.Errorf("Line() = %q, want %q", got, want)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	lines := map[string]string{"web": "web app,1,,,", "api": "api app,2,,,", "cart": "cart app,3,,,", "huge": "huge " + strings.Repeat("c,1,,,;", 9)}
+	for longest, want := range map[int][]string{
+		300: {"\napi app,2,,,\ncart app,3,,,\n" + lines["huge"] + "\nweb app,1,,,\n"},
+		30:  {"\napi app,2,,,\ncart app,3,,,\n", "\nweb app,1,,,\n"}, // without the one that fits nowhere
+		15:  {"\napi app,2,,,\n", "\ncart app,3,,,\n", "\nweb app,1,,,\n"},
+		5:   nil,
+	} {
+		got := admission.Texts(lines, longest)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("at most %d bytes (-want +got):\n%s", longest, diff)
+		}
+		for _, text := range got {
+			if len(text) > longest {
+				t.Errorf("a text of %d bytes, longest %d", len(text), longest)
+			}
+		}
+	}
+	if got := admission.Texts(nil, 100); got != nil {
+		t.Errorf("no lines give %q", got)
+	}
+}
+
+// A line is found by the whole of it: not by the name of another Deployment that ends or begins alike.
+func TestHasLine(t *testing.T) {
+	text := admission.Texts(map[string]string{"web": "web app,1,,,", "web-2": "web-2 app,2,,,", "my-web": "my-web app,3,,,"}, admission.MaxText)[0]
+	for line, want := range map[string]bool{
+		"web app,1,,,": true, "web-2 app,2,,,": true, "my-web app,3,,,": true,
+		"web app,2,,,": false, "web app,1,,": false, "eb app,1,,,": false, "-web app,3,,,": false, "": false,
+	} {
+		if got := admission.HasLine(text, line); got != want {
+			t.Errorf("HasLine(%q) = %t", line, got)
+		}
+	}
+}
+
+// Thousands of Deployments fit into a text.
+func TestATextHoldsThousandsOfDeployments(t *testing.T) {
+	lines := map[string]string{}
+	for i := range 4000 {
+		name := fmt.Sprintf("deployment-%04d", i)
+		lines[name] = admission.Line(name, []v1beta1.NewPodContainer{{ContainerName: "app", Requests: amounts("1333m", "1333Mi"), Limits: amounts("2", "2Gi")}})
+	}
+	if texts := admission.Texts(lines, admission.MaxText); len(texts) != 1 {
+		t.Errorf("%d texts", len(texts))
+	}
+}

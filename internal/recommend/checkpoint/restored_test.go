@@ -1,0 +1,111 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+)
+
+// restoredAs is the scaler after a backup was restored.
+func (w *world) restoredAs(value string) {
+	w.t.Helper()
+	w.scaler = w.scaler.DeepCopy()
+	w.scaler.Annotations = map[string]string{v1beta1.RestoredAnnotation: value}
+}
+
+// inMemory is how much usage of a container was observed.
+func (w *world) inMemory(container string) (observed time.Duration) {
+	w.t.Helper()
+	w.with(func(histories history.Histories) { observed = histories.Container(container).Observed() })
+	return observed
+}
+
+// A restored checkpoint is loaded while the operator runs. What it has seen of memory itself is kept, and so is what it
+// knows of a container that the backup does not have.
+func TestARestoredCheckpointIsLoaded(t *testing.T) {
+	a := newWorld(t)
+	a.load()
+	a.feed("app", 0, 60)
+	a.save(recs("app", 310, 640*mebi))
+	backup := a.live().Spec
+
+	// Another cluster: little usage, an OOM kill, and a new container.
+	b := newWorld(t)
+	b.load()
+	b.feed("app", 0, 3)
+	b.feed("sidecar", 0, 3)
+	b.usedUp(2048, 4)
+	b.kill("app", 5)
+	_, floor := b.peaks()
+	b.save(append(recs("app", 100, 640*mebi), recs("sidecar", 10, 16*mebi)...))
+	live := b.live()
+	live.Spec = backup
+	b.must(b.server.Update(t.Context(), live))
+	b.took()
+
+	b.load()
+	if got := b.inMemory("app"); got >= time.Hour {
+		t.Fatalf("it was loaded before the scaler said so: %s", got)
+	}
+	b.restoredAs("a")
+	b.load()
+	if got := b.inMemory("app"); got < 59*time.Minute {
+		t.Errorf("%s were observed", got)
+	}
+	if peak, kept := b.peaks(); peak < 2048 || kept != floor {
+		t.Errorf("peak %d MiB, floor %d MiB; want 2048 and %d", peak, kept, floor)
+	}
+	if b.inMemory("sidecar") == 0 {
+		t.Error("the sidecar was forgotten")
+	}
+
+	// It is loaded once: what is learned from then on stays, also when the annotation is removed.
+	b.feed("app", 61, 90)
+	b.load()
+	b.scaler = b.scaler.DeepCopy()
+	b.scaler.Annotations = nil
+	b.load()
+	if got := b.inMemory("app"); got < 80*time.Minute {
+		t.Errorf("only %s were observed", got)
+	}
+	b.save(recs("app", 320, 640*mebi))
+	b.expect("update")
+}
+
+// An annotation alone makes nobody forget.
+func TestWithoutACheckpointNothingIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.restoredAs("a")
+	w.load()
+	if got := w.inMemory("app"); got < 59*time.Minute {
+		t.Errorf("%s were observed", got)
+	}
+}
+
+func TestObserved(t *testing.T) {
+	w := newWorld(t)
+	w.load()
+	w.feed("app", 0, 60)
+	w.feed("sidecar", 0, 3)
+	w.save(append(recs("app", 310, 640*mebi), recs("sidecar", 10, 16*mebi)...))
+	spec := w.live().Spec
+	observed, err := Observed(spec, tomorrow)
+	if err != nil || observed["app"] != time.Hour || observed["sidecar"] != 3*time.Minute {
+		t.Errorf("Observed() = %v, %v", observed, err)
+	}
+	if _, err := Observed(spec, noon); err == nil || !strings.Contains(err.Error(), `the history of container "app": it is from the future`) {
+		t.Errorf("from the future: %v", err)
+	}
+	spec.Containers[1].Data = []byte{99}
+	if _, err := Observed(spec, tomorrow); err == nil || !strings.Contains(err.Error(), `the history of container "sidecar": `) {
+		t.Errorf("unreadable: %v", err)
+	}
+}
