@@ -145,7 +145,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,cluster,olm,node,prometheus,web,sdk,faults,planted
+TEST_TAGS := integration,cluster,olm,olmv1,node,prometheus,web,sdk,faults,planted
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -247,6 +247,15 @@ test-olm: $(OLM_OPERATOR) $(OLM_CATALOG) $(OPM) ## Install, upgrade and remove t
 	OLM_OPERATOR=$(OLM_OPERATOR) OLM_CATALOG=$(OLM_CATALOG) OPM=$(OPM) \
 	OLM_CRDS="$$olm/deploy/chart/crds" BUNDLE="$(BUNDLE)" \
 	go test -tags olm -v -count=1 -timeout 30m ./test/olm $(ARGS)
+
+OLMV1_MODULE := github.com/operator-framework/operator-controller
+
+.PHONY: test-olm-v1
+test-olm-v1: $(OLMV1) $(OLMV1_CATALOGD) ## Install, upgrade and remove the operator with the parts of OLM v1: catalogd, the renderer, the CRD checks.
+	@hack/cluster/build.sh >/dev/null
+	@module="$$(cd hack/tools/olmv1 && go mod download $(OLMV1_MODULE) && go list -m -f '{{.Dir}}' $(OLMV1_MODULE))"; \
+	OLMV1=$(OLMV1) OLMV1_CATALOGD=$(OLMV1_CATALOGD) OLMV1_MODULE="$$module" BUNDLE="$(BUNDLE)" \
+	go test -tags olm,olmv1 -v -count=1 -timeout 30m ./test/olm $(or $(ARGS),-run TestVersion1)
 
 # With ARGS=-record, it records what this version stores instead: docs/release.md.
 .PHONY: scorecard
@@ -412,6 +421,13 @@ CATALOG_BUNDLES = $(foreach folder,$(wildcard catalog/bundles/v*),$(BUNDLE_IMAGE
 .PHONY: catalog
 catalog: $(OPM) ## Render the file-based catalog from catalog/verticalscaler-operator.yaml. Needs no network.
 	OPM=$(OPM) hack/images/catalog.sh catalog/verticalscaler-operator.yaml catalog $(CATALOG_BUNDLES)
+
+# For the ClusterExtension of the documentation.
+.PHONY: olm-v1
+olm-v1: $(OLMV1) ## Generate dist/olm-v1.yaml, the rights with which OLM v1 installs the bundle.
+	@mkdir -p bin/olm-v1
+	$(OLMV1) rights -bundle $(BUNDLE) -extension docs/olm.md >bin/olm-v1/rights.yaml
+	mv bin/olm-v1/rights.yaml dist/olm-v1.yaml
 
 SCORECARD_IMG ?= $(subst :v,-scorecard:v,$(IMG))
 

@@ -22,6 +22,7 @@ OPM_VERSION            := $(call version,opm,github.com/operator-framework/opera
 CYCLONEDX_VERSION      := $(call version,sbom,github.com/CycloneDX/cyclonedx-gomod)
 HEALTH_PROBE_VERSION   := $(call version,probe,github.com/grpc-ecosystem/grpc-health-probe)
 VPA_VERSION            := $(call version,vpa,k8s.io/autoscaler/vertical-pod-autoscaler)
+OLMV1_VERSION          := $(call version,olmv1,github.com/operator-framework/operator-controller)
 OLM_VERSION            := $(call version,olm,github.com/operator-framework/operator-lifecycle-manager)
 
 CONTROLLER_GEN := $(TOOLS_DIR)/controller-gen-$(CONTROLLER_GEN_VERSION)
@@ -42,6 +43,10 @@ OLM_OPERATOR     := $(TOOLS_DIR)/olm-$(OLM_VERSION)
 OLM_CATALOG      := $(TOOLS_DIR)/catalog-$(OLM_VERSION)
 OLM_CPB          := $(TOOLS_DIR)/cpb-$(OLM_VERSION)
 OLM_COPY_CONTENT := $(TOOLS_DIR)/copy-content-$(OLM_VERSION)
+
+# OLM v1's catalogd, and a program of ours from the packages of operator-controller (docs/adr/0056).
+OLMV1            := $(TOOLS_DIR)/olmv1-$(OLMV1_VERSION)
+OLMV1_CATALOGD   := $(TOOLS_DIR)/catalogd-$(OLMV1_VERSION)
 
 # VPA's own programs, which the benchmarks compare with.
 VPA_RECOMMENDER := $(TOOLS_DIR)/vpa-recommender-$(VPA_VERSION)
@@ -103,6 +108,13 @@ $(OLM_CPB):
 
 $(OLM_COPY_CONTENT):
 	$(call build-olm,cmd/copy-content)
+
+# This one is also built again after a change of its source.
+$(OLMV1): $(wildcard hack/tools/olmv1/*)
+	$(call build-tool,olmv1,.,containers_image_openpgp)
+
+$(OLMV1_CATALOGD):
+	$(call build-tool,olmv1,github.com/operator-framework/operator-controller/cmd/catalogd,containers_image_openpgp)
 
 autoscaler := k8s.io/autoscaler/vertical-pod-autoscaler
 $(VPA_RECOMMENDER):

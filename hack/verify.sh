@@ -83,6 +83,7 @@ check "dist" "$MAKE" -s dist
 check "bundle" "$MAKE" -s bundle
 check "bundle's validation" "$MAKE" -s bundle-validate
 check "catalog" "$MAKE" -s catalog
+check "rights for OLM v1" "$MAKE" -s olm-v1
 check "hubs" "$MAKE" -s hub-check
 check "go vet" "$MAKE" -s vet
 check "linter" "$MAKE" -s lint

@@ -27,6 +27,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 const checkLong = `Check whether the cluster and your rights are what VerticalScaler needs, before and after its installation.
@@ -169,7 +170,7 @@ func (p *preflight) api(ctx context.Context) checked {
 	case err == nil:
 		return checked{what, checkOK, v1beta1.GroupVersion.String() + " is served"}
 	case apierrors.IsNotFound(err):
-		return checked{what, checkFailed, v1beta1.GroupVersion.String() + " is not served: install the operator with dist/install.yaml"}
+		return checked{what, checkFailed, v1beta1.GroupVersion.String() + " is not served: install the operator with " + release.Release{Version: version}.Install(release.Operator)}
 	default:
 		return checked{what, checkUnknown, err.Error()}
 	}
@@ -253,7 +254,7 @@ func (p *preflight) policies(ctx context.Context) checked {
 	case !slices.ContainsFunc(policies.Items, func(v admissionv1.ValidatingAdmissionPolicy) bool {
 		return strings.HasPrefix(v.Name, "verticalscaler-")
 	}):
-		return checked{what, checkWarned, "none is installed: apply dist/admission-policies.yaml, so that users can size only what they may change"}
+		return checked{what, checkWarned, "none is installed, so users can size what they may not change: " + release.Release{Version: version}.Install(release.AdmissionPolicies)}
 	}
 	return checked{what, checkOK, "they are installed"}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain"
 	"github.com/verticalscaler/verticalscaler-operator/internal/explain/adoption"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -192,7 +193,7 @@ func (s *surveyor) doubts(ctx context.Context, now time.Time) (out []string) {
 		out = append(out, "nothing happens until the operator runs: "+operator.Report(now))
 	}
 	if isKnown && s.isForbidden(ctx, operator.Namespace) {
-		out = append(out, fmt.Sprintf("the operator in namespace %s lacks the rights that policies need: apply dist/policies.yaml of its version", operator.Namespace))
+		out = append(out, fmt.Sprintf("the operator in namespace %s lacks the rights that policies need: %s", operator.Namespace, release.Release{Version: version, Namespace: operator.Namespace}.Install(release.Policies)))
 	}
 	if p, ok := s.existing, s.existing != nil; ok {
 		if c := meta.FindStatusCondition(described(p).Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != "True" && !slices.Contains(out, c.Message) {

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 // scope carries the values of one reconcile of a policy from phase to phase.
@@ -35,6 +36,8 @@ type scope struct {
 	invalid error
 	// missing lists the rights that the operator lacks; empty for none.
 	missing string
+	// install is the command that grants what is missing.
+	install string
 	// pausedBy is the value of the annotation that pauses the policy.
 	pausedBy string
 	isPaused bool
@@ -139,6 +142,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*scope
 
 // checkRights is a phase: without rights on scalers, the policy says so, and asks for them.
 func (r *Reconciler) checkRights(ctx context.Context, s *scope) (done bool, err error) {
+	s.install = r.Release.Install(release.Policies)
 	if s.missing = r.Rights.Missing(); s.missing == "" {
 		return false, nil
 	}

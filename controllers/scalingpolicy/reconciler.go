@@ -35,6 +35,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/fleet"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
 
@@ -62,6 +63,8 @@ type Reconciler struct {
 	Workers int
 	// OwnNamespace is the namespace of the operator; empty if it is not known.
 	OwnNamespace string
+	// Release is the operator's own.
+	Release release.Release
 	// Namespaces are those that the operator watches; none means all.
 	Namespaces []string
 	// ServesCluster says that ClusterScalingPolicies are served. Without it, namespaces are not read.

@@ -107,7 +107,7 @@ type state struct {
 func stateOf(s *scope) state {
 	switch {
 	case s.missing != "":
-		return state{true, v1beta1.ReasonForbidden, "The operator may not " + s.missing + ", which policies need: apply dist/policies.yaml of this version"}
+		return state{true, v1beta1.ReasonForbidden, "The operator may not " + s.missing + ", which policies need. An administrator can grant it: " + s.install}
 	case s.invalid != nil:
 		return state{true, v1beta1.ReasonInvalidSelector, s.invalid.Error() + ". The policy selects nothing, and its scalers stay as they are"}
 	case s.isPaused:

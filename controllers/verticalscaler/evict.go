@@ -18,6 +18,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 const (
@@ -52,6 +53,9 @@ func (r *Reconciler) evict(ctx context.Context, s *scope, step plan.Evict) error
 	if rejection.Reason == "" {
 		countAction("evict", actionOutcome(err))
 		return fmt.Errorf("evicting pod %s: %w", step.Pod, err)
+	}
+	if rejection.Reason == v1beta1.ReasonForbidden {
+		rejection.Message += ". An administrator can grant it: " + r.Release.Install(release.Recreate)
 	}
 	countAction("evict", rejection.Reason)
 	log.FromContext(ctx).Info("Eviction rejected", "Pod", step.Pod, "reason", rejection.Reason, "message", rejection.Message)

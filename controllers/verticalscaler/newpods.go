@@ -20,11 +20,9 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 )
-
-// newPodsManifest is what to apply so that the API server sizes new pods. It is one of the files of a release.
-const newPodsManifest = "kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/new-pods.yaml"
 
 // sizeNewPods is a phase: it settles whether the API server gives new pods the sizes of the plan. The status has them,
 // and package newpods writes them down for the API server. They stay the same while changes are frozen. The budget
@@ -49,7 +47,7 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 	if evicts {
 		longest = 0 // Before an eviction, everything is read again.
 	}
-	s.unsized, err = r.admission.check(ctx, r.Live, s.now, longest)
+	s.unsized, err = r.admission.check(ctx, r.Live, r.Release, s.now, longest)
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +173,7 @@ type admissionCheck struct {
 const unavailableRetry = 30 * time.Second
 
 // check returns why the API server does not size new pods. What was read at most that long ago is not read again.
-func (a *admissionCheck) check(ctx context.Context, live client.Reader, now time.Time, longest time.Duration) (unsized, error) {
+func (a *admissionCheck) check(ctx context.Context, live client.Reader, own release.Release, now time.Time, longest time.Duration) (unsized, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.last.reason != "" {
@@ -184,7 +182,7 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, now time
 	if age := now.Sub(a.readAt); !a.readAt.IsZero() && age >= 0 && age < longest {
 		return a.last, nil
 	}
-	last, err := readAdmission(ctx, live)
+	last, err := readAdmission(ctx, live, own)
 	if err != nil {
 		return unsized{}, err
 	}
@@ -200,7 +198,7 @@ func (a *admissionCheck) isMissed() bool {
 }
 
 // readAdmission reads whether the policy and its binding are installed.
-func readAdmission(ctx context.Context, live client.Reader) (unsized, error) {
+func readAdmission(ctx context.Context, live client.Reader, own release.Release) (unsized, error) {
 	key := client.ObjectKey{Name: admission.PolicyName}
 	for _, object := range []client.Object{&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{}} {
 		err := live.Get(ctx, key, object)
@@ -209,7 +207,7 @@ func readAdmission(ctx context.Context, live client.Reader) (unsized, error) {
 		case meta.IsNoMatchError(err):
 			return unsized{v1beta1.ReasonAdmissionUnavailable, "the API server has no MutatingAdmissionPolicy, which requires Kubernetes 1.36"}, nil
 		case apierrors.IsNotFound(err):
-			return unsized{v1beta1.ReasonAdmissionUnavailable, fmt.Sprintf("the policy %s is not installed: %s", key.Name, newPodsManifest)}, nil
+			return unsized{v1beta1.ReasonAdmissionUnavailable, fmt.Sprintf("the policy %s is not installed: %s", key.Name, own.Install(release.NewPods))}, nil
 		case rejection.Reason != "":
 			return unsized{rejection.Reason, "the operator may not read whether the policy for new pods is installed: " + rejection.Message}, nil
 		default:

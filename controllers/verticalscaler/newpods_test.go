@@ -188,11 +188,11 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 	scaler.RecordClaim(&claiming.Status, scaler.Claim(claiming))
 	scaler.RecordClaim(&off.Status, scaler.Claim(off))
 	r := apiServer(t, interceptor.Funcs{}, claiming, off)
-	source := &admissionSource{&r.admission, r.Live, r.Client, now}
+	source := &admissionSource{&r.admission, r.Live, r.Release, r.Client, now}
 	if source.becomesAvailable(t.Context()) {
 		t.Error("nobody has asked")
 	}
-	if why, err := r.admission.check(t.Context(), r.Live, noon, 0); err != nil || why.reason == "" {
+	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason == "" {
 		t.Fatal(why, err)
 	}
 	if source.becomesAvailable(t.Context()) {

@@ -28,6 +28,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -64,6 +65,8 @@ type Reconciler struct {
 	ResyncPeriod time.Duration
 	// Workers is how many scalers are reconciled at once.
 	Workers int
+	// Release is the operator's own.
+	Release release.Release
 	// Access is the part of the cluster that we cannot read.
 	Access scaler.ClusterAccess
 	// Owns reports whether this process serves a namespace, and not another replica; nil for all.

@@ -21,6 +21,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/internal/queue"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/budget"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
@@ -149,6 +150,7 @@ func (t *freezeSource) WaitForSync(ctx context.Context) error {
 type admissionSource struct {
 	check   *admissionCheck
 	live    client.Reader
+	own     release.Release
 	scalers client.Reader
 	clock   clock.WithTicker
 }
@@ -177,7 +179,7 @@ func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
 	if !t.check.isMissed() {
 		return false
 	}
-	now, err := t.check.check(ctx, t.live, t.clock.Now(), 0)
+	now, err := t.check.check(ctx, t.live, t.own, t.clock.Now(), 0)
 	return err == nil && now.reason == ""
 }
 

@@ -52,7 +52,7 @@ func (r *Reconciler) addTriggers(building *builder.Builder, cached cache.Cache, 
 
 	// Many scalers at once, of which none is in a hurry. The freeze switch itself stops the writes.
 	building.WatchesRawSource(source.Channel(collected, queue.In(queue.Routine, &handler.EnqueueRequestForObject{})))
-	building.WatchesRawSource(queue.From(queue.Routine, &admissionSource{&r.admission, r.Live, cached, clock.RealClock{}}))
+	building.WatchesRawSource(queue.From(queue.Routine, &admissionSource{&r.admission, r.Live, r.Release, cached, clock.RealClock{}}))
 	if r.Freeze != nil {
 		building.WatchesRawSource(queue.From(queue.Routine, &freezeSource{r.Freeze, r.FreezeAPI, cached, clock.RealClock{}}))
 	}

@@ -220,7 +220,7 @@ var policyOutdated = Reason{
 var ofPolicies = []Reason{
 	{v1beta1.ReasonOperatingNormally, "Each selected Deployment has the scaler of the policy, or is skipped for a reason that the policy lists.", Fine, "No action needed."},
 	{v1beta1.ReasonPaused, "An annotation with any value but false stops the policy: it creates, changes, deletes and promotes no scaler. The message quotes the value.", ByUser, "Remove the annotation " + v1beta1.PausedAnnotation + " from the policy."},
-	{v1beta1.ReasonForbidden, "The operator lacks the rights that policies need. Scalers stay as they are.", ByUser, "Apply dist/policies.yaml of the operator's version."},
+	{v1beta1.ReasonForbidden, "The operator lacks the rights that policies need. Scalers stay as they are.", ByUser, "Run the command in the message."},
 }
 
 // policyReason is a reason of a policy in words.

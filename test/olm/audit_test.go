@@ -42,14 +42,20 @@ func (r request) String() string {
 
 // requests returns the operator's requests for resources while it was installed. It omits
 // API discovery, which every user may request.
-func (i *installation) requests(t *testing.T) (out []request) {
+func (i *installation) requests(t *testing.T) []request {
+	t.Helper()
+	return requestsOf(t, i.user(), i.began, i.ended)
+}
+
+// requestsOf returns a user's requests for resources, from a time on, and up to another one unless it is zero.
+func requestsOf(t *testing.T, name string, began, ended time.Time) (out []request) {
 	t.Helper()
 	file, err := os.Open(env.AuditLog())
 	if err != nil {
 		t.Fatalf("opening the audit log: %v", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
-	user := []byte(i.user())
+	user := []byte(name)
 	lines := bufio.NewReaderSize(file, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -79,7 +85,7 @@ func (i *installation) requests(t *testing.T) (out []request) {
 			t.Fatalf("decoding the audit log: %v", err)
 		}
 		at := entry.RequestReceivedTimestamp
-		if entry.User.Username != i.user() || entry.ObjectRef == nil || at.Before(i.began) || !i.ended.IsZero() && at.After(i.ended) {
+		if entry.User.Username != name || entry.ObjectRef == nil || at.Before(began) || !ended.IsZero() && at.After(ended) {
 			continue
 		}
 		// A watch is answered when it begins, other requests when they end.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,23 @@ var (
 	// store is the catalog that OLM installs from.
 	store *catalog
 )
+
+// lifecycle is the OLM that the tests are for: v0, unless a test of OLM v1 replaces it.
+var lifecycle = lifecycleManager{
+	needs: []string{olmVariable, catalogVariable, opmVariable, crdsVariable, bundleVariable},
+	crds:  func(paths map[string]string) []string { return []string{paths[crdsVariable]} },
+	start: startV0,
+}
+
+// lifecycleManager is one of the two versions of OLM.
+type lifecycleManager struct {
+	// needs are the variables with the programs and files that the tests need.
+	needs []string
+	// crds are the folders with its CRDs.
+	crds func(paths map[string]string) []string
+	// start starts its programs.
+	start func(ctx context.Context, paths map[string]string) (stop func(), err error)
+}
 
 // The variables with the programs and files that the tests need; make test-olm sets them.
 const (
@@ -97,13 +115,31 @@ func run(m *testing.M) (code int, err error) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err := prepareCluster(ctx, paths[crdsVariable]); err != nil {
+	if err := prepareCluster(ctx, lifecycle.crds(paths)); err != nil {
 		return 1, err
 	}
 	if node, err = startKubelet(ctx); err != nil {
 		return 1, err
 	}
 	defer node.stop()
+	stop, err := lifecycle.start(ctx, paths)
+	if err != nil {
+		return 1, err
+	}
+	defer stop()
+	say(began, "OLM's operators run")
+	return m.Run(), nil
+}
+
+// startV0 starts OLM v0's operators and prepares its catalog.
+func startV0(_ context.Context, paths map[string]string) (stop func(), err error) {
+	store = &catalog{opm: paths[opmVariable]}
+	running := []func(){store.stop}
+	stop = func() {
+		for _, stop := range slices.Backward(running) {
+			stop()
+		}
+	}
 	for _, p := range []struct {
 		name string
 		cmd  *exec.Cmd
@@ -115,14 +151,12 @@ func run(m *testing.M) (code int, err error) {
 		p.cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig())
 		started, err := start(p.name, p.cmd)
 		if err != nil {
-			return 1, err
+			stop()
+			return nil, err
 		}
-		defer started.Stop(stopTimeout)
+		running = append(running, func() { started.Stop(stopTimeout) })
 	}
-	store = &catalog{opm: paths[opmVariable]}
-	defer store.stop()
-	say(began, "OLM's operators run")
-	return m.Run(), nil
+	return stop, nil
 }
 
 func say(began time.Time, what string) {
@@ -135,7 +169,7 @@ func say(began time.Time, what string) {
 func programs() (map[string]string, error) {
 	paths := map[string]string{}
 	var missing []string
-	for _, name := range []string{olmVariable, catalogVariable, opmVariable, crdsVariable, bundleVariable} {
+	for _, name := range lifecycle.needs {
 		path := os.Getenv(name)
 		if path != "" && !filepath.IsAbs(path) {
 			path = filepath.Join(testkit.Root(), path)
@@ -146,7 +180,7 @@ func programs() (map[string]string, error) {
 		paths[name] = path
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm, which builds it. These variables name no file: %s",
+		return nil, fmt.Errorf("these tests need OLM: run them with make test-olm or make test-olm-v1, which build it. These variables name no file: %s",
 			strings.Join(missing, ", "))
 	}
 	return paths, nil
@@ -167,9 +201,9 @@ func buildManager() error {
 
 // prepareCluster creates what OLM and the operator expect in a cluster: OLM's kinds and
 // namespace, and the kinds of the Prometheus Operator and of the Vertical Pod Autoscaler.
-func prepareCluster(ctx context.Context, olmCRDs string) error {
+func prepareCluster(ctx context.Context, olmCRDs []string) error {
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{
-		Paths:              []string{olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml"), testkit.VPACRD()},
+		Paths:              append(olmCRDs, filepath.Join("testdata", "monitoring-crds.yaml"), testkit.VPACRD()),
 		ErrorIfPathMissing: true,
 	}); err != nil {
 		return fmt.Errorf("installing the CRDs of OLM and of others: %w", err)

@@ -406,6 +406,7 @@ func addScalers(
 		VPAs:         vpas,
 		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
 		Policies:     mgr.GetCache(),
+		Release:      releaseOf(c),
 		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
 		Owns:         view.Owns,
 		ResyncPeriod: c.ResyncPeriod.Duration,

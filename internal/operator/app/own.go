@@ -13,6 +13,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/policies"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/provision"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 // addInstallation adds the parts that concern the operator's own installation: the OLM
@@ -23,13 +24,18 @@ func addInstallation(mgr ctrl.Manager, c config.Operator, scope Scope) error {
 	if err := upgradeable.Setup(mgr, namespace, c.LeaderElection.SharesWork()); err != nil {
 		return fmt.Errorf("adding the upgrade gate: %w", err)
 	}
-	if err := policies.Setup(mgr, namespace); err != nil {
+	if err := policies.Setup(mgr, namespace, releaseOf(c)); err != nil {
 		return fmt.Errorf("adding the check of the admission policies: %w", err)
 	}
 	if err := provision.Setup(mgr, provisionOptions(c, scope, namespace, os.Getenv(provision.DeploymentEnv))); err != nil {
 		return fmt.Errorf("adding the provisioner: %w", err)
 	}
 	return nil
+}
+
+// releaseOf is the release that the operator belongs to.
+func releaseOf(c config.Operator) release.Release {
+	return release.Release{Version: c.Version, Namespace: os.Getenv(provision.NamespaceEnv)}
 }
 
 // provisionOptions converts the configuration and the scope to options of the provisioner.

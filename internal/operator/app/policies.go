@@ -119,6 +119,7 @@ func addPolicies(
 		ResyncPeriod:  c.ResyncPeriod.Duration,
 		Workers:       c.Workers.VerticalScalers,
 		OwnNamespace:  os.Getenv(provision.NamespaceEnv),
+		Release:       releaseOf(c),
 		Namespaces:    namespaces,
 		ServesCluster: scope.servesClusterPolicies(),
 		Rights:        rights,

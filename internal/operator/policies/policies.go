@@ -29,6 +29,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/upgradeable"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 // The reasons of the condition.
@@ -46,9 +47,6 @@ const (
 
 	// interval is the time between two checks. Each costs two dry runs.
 	interval = 10 * time.Minute
-
-	// install is the command that installs the policies.
-	install = "kubectl apply --server-side -f dist/admission-policies.yaml"
 )
 
 var missing = metrics.NewGauge(metrics.Metric{
@@ -60,12 +58,12 @@ var missing = metrics.NewGauge(metrics.Metric{
 
 // Setup adds the check to the manager. The namespace is the operator's own; without it,
 // nothing is checked.
-func Setup(mgr ctrl.Manager, namespace string) error {
+func Setup(mgr ctrl.Manager, namespace string, own release.Release) error {
 	if namespace == "" {
 		mgr.GetLogger().V(1).Info("The admission policies are not checked: the operator's namespace is unknown")
 		return nil
 	}
-	check := &Check{Client: mgr.GetClient(), Namespace: namespace, Clock: clock.RealClock{}}
+	check := &Check{Client: mgr.GetClient(), Namespace: namespace, Release: own, Clock: clock.RealClock{}}
 	condition, err := upgradeable.Find(mgr, namespace)
 	if err != nil {
 		return err
@@ -89,7 +87,9 @@ type Check struct {
 	Condition Setter
 	// Namespace is the operator's own.
 	Namespace string
-	Clock     clock.Clock
+	// Release is the operator's own.
+	Release release.Release
+	Clock   clock.Clock
 
 	// told is what was last logged and reported.
 	told *finding
@@ -138,7 +138,7 @@ func (c *Check) Round(ctx context.Context) {
 // finding is the result of a round: the missing policies, or none.
 type finding struct{ missing string }
 
-func (f finding) condition() metav1.Condition {
+func (f finding) condition(install string) metav1.Condition {
 	if f.missing == "" {
 		return metav1.Condition{Type: ConditionType, Status: metav1.ConditionTrue, Reason: ReasonInstalled, Message: "The admission policies limit what the operator can do"}
 	}
@@ -153,7 +153,8 @@ func (c *Check) tell(ctx context.Context, f finding) {
 	if c.told != nil && *c.told == f {
 		return
 	}
-	logger, now := log.FromContext(ctx), f.condition()
+	logger, install := log.FromContext(ctx), c.Release.Install(release.AdmissionPolicies)
+	now := f.condition(install)
 	if c.Condition != nil {
 		if err := c.Condition.Set(ctx, now); err != nil {
 			logger.Error(err, "Cannot report whether the admission policies are installed", "retryAfter", interval.String())

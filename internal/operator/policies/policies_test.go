@@ -63,7 +63,7 @@ func TestMissingPoliciesAreReportedOnce(t *testing.T) {
 	const installed = "True PoliciesInstalled: The admission policies limit what the operator can do"
 	without := func(names string) string {
 		return "False PoliciesMissing: Admission policies are missing: " + names + ". Without them, the operator's token is worth more than the " +
-			"operator needs. To install them: kubectl apply --server-side -f dist/admission-policies.yaml"
+			"operator needs. To install them: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/admission-policies.yaml"
 	}
 	for name, tc := range map[string]struct {
 		lease, deployment error

@@ -1,0 +1,54 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package release says how to install what a release publishes beside the operator itself. Messages to users name these
+// commands, so that they need no checkout of the project.
+package release
+
+import (
+	"fmt"
+	"regexp"
+)
+
+const (
+	// Operator is the whole operator.
+	Operator = "install.yaml"
+	// NewPods is the policy with which the API server sizes new pods.
+	NewPods = "new-pods.yaml"
+	// AdmissionPolicies confine the operator, and users to their own rights.
+	AdmissionPolicies = "admission-policies.yaml"
+	// Recreate is the right to evict pods.
+	Recreate = "recreate.yaml"
+	// Policies are the rights to create scalers, for ScalingPolicies and ClusterScalingPolicies.
+	Policies = "policies.yaml"
+
+	// downloads is where releases are published.
+	downloads = "https://github.com/verticalscaler/verticalscaler-operator/releases"
+
+	// namespace is the operator's namespace in the published files.
+	namespace = "verticalscaler-system"
+)
+
+// Release is the release of the running operator. The zero value is the latest one, in the usual namespace.
+type Release struct {
+	// Version is the operator's version, such as v0.1.0. Anything else counts as the latest.
+	Version string
+	// Namespace is the operator's namespace. Empty is the one of the published files.
+	Namespace string
+}
+
+var isVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// Install is the command that installs one of the files, in a shell. Recreate and Policies grant rights to the operator's
+// service account, so the command names its namespace.
+func (r Release) Install(file string) string {
+	url := downloads + "/latest/download/" + file
+	if isVersion.MatchString(r.Version) {
+		url = downloads + "/download/" + r.Version + "/" + file
+	}
+	namesAccount := file == Recreate || file == Policies
+	if namesAccount && r.Namespace != "" && r.Namespace != namespace {
+		return fmt.Sprintf("curl -sSL %s | sed 's/namespace: .*/namespace: %s/' | kubectl apply --server-side -f -", url, r.Namespace)
+	}
+	return "kubectl apply --server-side -f " + url
+}
