@@ -65,12 +65,7 @@ func (r *Reconciler) claimDeployments(ctx context.Context, mgr ctrl.Manager) err
 	}
 	owners, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, _ any) { release(before) },
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			release(obj)
-		},
+		DeleteFunc: func(obj any) { release(inventory.Deleted(obj)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching what ScaledDeployments name: %w", err)

@@ -87,12 +87,7 @@ func (r *Reconciler) claimWorkloads(ctx context.Context, mgr ctrl.Manager) error
 				release(was)
 			}
 		},
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			release(obj)
-		},
+		DeleteFunc: func(obj any) { release(inventory.Deleted(obj)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching the claims of scalers: %w", err)

@@ -81,11 +81,17 @@ func (n *Nodes) set(obj any) {
 	}
 }
 
-func (n *Nodes) remove(obj any) {
-	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
+// Deleted is the object that a handler of an informer is told is deleted: in its last known state, if the deletion itself was
+// missed.
+func Deleted(obj any) any {
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
 	}
-	node, ok := obj.(*corev1.Node)
+	return obj
+}
+
+func (n *Nodes) remove(obj any) {
+	node, ok := Deleted(obj).(*corev1.Node)
 	if !ok {
 		return
 	}
