@@ -218,8 +218,6 @@ type Scaling struct {
 }
 
 // UpdatePolicy is how and when recommendations are applied.
-// +kubebuilder:validation:XValidation:rule="!has(self.newPods) || self.newPods == 'Sized' || !has(self.updateMode) || self.updateMode != 'Initial'",message="must be Sized with updateMode Initial, which sizes new pods only",fieldPath=".newPods"
-// +kubebuilder:validation:XValidation:rule="!has(self.newPods) || self.newPods == 'Sized' || !has(self.updateMode) || self.updateMode != 'InPlace' || !has(self.fallback) || self.fallback != 'Recreate'",message="must be Sized with fallback Recreate, which evicts a pod so that the next one has the size",fieldPath=".newPods"
 type UpdatePolicy struct {
 	// updateMode is how recommendations are applied. Recommend changes nothing. Initial
 	// sizes new pods and leaves running pods alone. InPlace resizes running pods without
@@ -247,7 +245,7 @@ type UpdatePolicy struct {
 	// size when they are created, if the policy for that is installed (new-pods.yaml, Kubernetes
 	// 1.36). While a lower size is being verified, it gives them the size before. AsTemplate
 	// leaves them as in the pod template until they run. updateMode Initial and the fallback
-	// Recreate need Sized. Other update modes ignore newPods. Defaults to Sized.
+	// Recreate size new pods in any case. Other update modes ignore newPods. Defaults to Sized.
 	// +optional
 	// +kubebuilder:default=Sized
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="New pods",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Sized","urn:alm:descriptor:com.tectonic.ui:select:AsTemplate"}

@@ -136,6 +136,11 @@ func recentDecision() time.Time {
 
 func sizesNewPods(w *world) { w.policy.SizesNewPods = true }
 
+func inPlaceSized(w *world) {
+	sizesNewPods(w)
+	w.policy.Mode, w.situation.Originals = "InPlace", nil
+}
+
 // In InPlace, the running pods are resized as ever, and the API server sizes new ones.
 func TestWhatNewPodsGetInPlace(t *testing.T) {
 	table{
@@ -172,6 +177,21 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Applied: All pods have the decided size
 			1/1 applied`,
+		},
+		"Whole CPUs, which a fraction would take away, are left as in the template": {
+			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
+			`keeps app 1500m -
+			resizes web-1 to app 1500m 128Mi of 1500m 128Mi
+			Resizing: Pods are being resized in place
+			0/1 changing`,
+		},
+		"Whole CPUs of another number are set": {
+			guaranteed(4000, inPlaceSized, needs(2000), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(2000, 0) })),
+			`keeps app 2000m -
+			resizes web-1 to app 2000m 128Mi of 2000m 128Mi
+			puts into new pods app 2000m - of 2000m -
+			Resizing: Pods are being resized in place
+			0/1 changing`,
 		},
 		"While a lower request is being verified, what was good before": {
 			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), halfSized("web-2"))),

@@ -45,7 +45,7 @@ const (
 )
 
 // allCRDs are the CustomResourceDefinitions of the bundle.
-var allCRDs = []string{fleetsCRD, policiesCRD, ownersCRD, scalersCRD, "verticalscalercheckpoints.autoscaling.verticalscaler.io"}
+var allCRDs = []string{fleetsCRD, policiesCRD, ownersCRD, scalersCRD, "verticalscalercheckpoints.autoscaling.verticalscaler.io", "newpodsizes.autoscaling.verticalscaler.io"}
 
 func root() string { return testkit.Root() }
 
@@ -91,7 +91,7 @@ func (i *installation) install(t *testing.T) {
 	store.serve(t, i.bundle)
 	i.prepare(t)
 	// All scenarios run with the admission policies, which a bundle cannot contain.
-	i.run(t, "kubectl apply --server-side -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
+	i.run(t, applies+"admission-policies.yaml")
 	i.subscribe(t)
 	i.succeeds(t)
 	i.leads(t)
@@ -245,8 +245,16 @@ func (i *installation) unsubscribe(t *testing.T) {
 	i.gone(t)
 }
 
+const (
+	// downloads is where the files of a release are. Here, they are in the folder dist.
+	downloads = "https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/"
+	applies   = "kubectl apply --server-side -f " + downloads
+	// withdraw removes what was installed beside the operator.
+	withdraw = "for file in admission-policies new-pods recreate policies; do kubectl delete --ignore-not-found -f $releases/$file.yaml; done"
+)
+
 // run runs a command of docs/olm.md, with replacements: pairs of old and new. It replaces
-// the documented namespace by that of this installation.
+// the documented namespace by that of this installation, and a download by the file in dist.
 func (i *installation) run(t *testing.T, command string, replace ...string) (output string) {
 	t.Helper()
 	documentation, err := os.ReadFile(filepath.Join(root(), "docs", "olm.md"))
@@ -256,7 +264,9 @@ func (i *installation) run(t *testing.T, command string, replace ...string) (out
 	if !strings.Contains(string(documentation), command+"\n") {
 		t.Fatalf("docs/olm.md does not have this command: %s", command)
 	}
-	command = strings.NewReplacer(append(replace, "verticalscaler-system", i.namespace)...).Replace(command)
+	dist := filepath.Join(root(), "dist")
+	replace = append(replace, "curl -sSL "+downloads, "cat "+dist+"/", downloads, dist+"/", "$releases", dist, "verticalscaler-system", i.namespace)
+	command = strings.NewReplacer(replace...).Replace(command)
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+filepath.Dir(env.Kubectl())+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()

@@ -21,8 +21,8 @@ func TestOLM(t *testing.T) {
 	t.Run("Rights", rights)
 }
 
-// scenarios is the number of scenarios before Rights; passed is how many of them passed.
-const scenarios = 7
+// scenarios is the number of scenarios before Rights, with TestNewPods and TestRecreate; passed is how many of them passed.
+const scenarios = 9
 
 var passed int
 

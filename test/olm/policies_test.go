@@ -7,7 +7,6 @@ package olm
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,8 +18,8 @@ import (
 
 // The commands of docs/olm.md that grant and withdraw the rights for policies.
 const (
-	grantPolicies = "sed 's/namespace: .*/namespace: NAMESPACE/' dist/policies.yaml | kubectl apply --server-side -f -"
-	withdraw      = "kubectl delete --ignore-not-found -f dist/policies.yaml"
+	withdrawPolicies = "kubectl delete --ignore-not-found -f " + downloads + "policies.yaml"
+	grantPolicies    = "curl -sSL " + downloads + "policies.yaml | sed 's/namespace: .*/namespace: NAMESPACE/' | kubectl apply --server-side -f -"
 )
 
 // servesPolicies creates a policy of each kind. With the rights of the bundle alone, they report what is missing. With those of
@@ -67,7 +66,7 @@ func (i *installation) servesPolicies(t *testing.T) {
 	}
 	t.Log("with the rights of the bundle alone, policies report that they are forbidden to create scalers")
 
-	i.run(t, grantPolicies, "dist", filepath.Join(root(), "dist"), "NAMESPACE", i.namespace)
+	i.run(t, grantPolicies, "NAMESPACE", i.namespace)
 	controlledBy := func(kind string) {
 		t.Helper()
 		eventually(t, func() string {
@@ -98,5 +97,5 @@ func (i *installation) servesPolicies(t *testing.T) {
 	t.Log("with the rights of dist/policies.yaml, scalers are created, updated and deleted")
 
 	i.run(t, deletePolicies)
-	i.run(t, withdraw, "dist", filepath.Join(root(), "dist"))
+	i.run(t, withdrawPolicies)
 }

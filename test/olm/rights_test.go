@@ -42,6 +42,7 @@ var notOurs = map[right]string{
 	{"authorization.k8s.io", "selfsubjectaccessreviews", "create"}: "Kubernetes, for everybody",
 	{"authorization.k8s.io", "selfsubjectrulesreviews", "create"}:  "Kubernetes, for everybody",
 	{v1beta1.GroupVersion.Group, "verticalscalers", "update"}:      "dist/policies.yaml, for the scalers of policies",
+	{"", "pods/eviction", "create"}:                                "dist/recreate.yaml, for the fallback Recreate",
 	{"", "namespaces", "list"}:                                     "dist/policies.yaml, for ClusterScalingPolicies",
 	{"", "namespaces", "watch"}:                                    "dist/policies.yaml, for ClusterScalingPolicies",
 }
@@ -174,6 +175,6 @@ func compareGolden(t *testing.T, used, namespacedResources map[right]bool) {
 }
 
 const goldenHead = `# The rights that the operator has used in the scenarios of test/olm: all that the bundle grants, and nothing else. What
-# OLM grants (the operator's own OperatorCondition), Kubernetes (questions about oneself) and dist/policies.yaml is left out.
+# OLM grants (the operator's own OperatorCondition), Kubernetes (questions about oneself) and the further files of dist is left out.
 # Namespaced is what happens in namespaces that the operator watches or runs in. Written by make test-olm ARGS=-update.
 `

@@ -8,7 +8,6 @@ package olm
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ import (
 // The commands of docs/olm.md that are used more than once.
 const (
 	deletePolicies = "kubectl delete clusterscalingpolicies,scalingpolicies --all --all-namespaces"
-	deleteCRDs     = "kubectl delete customresourcedefinition clusterscalingpolicies.autoscaling.verticalscaler.io scalingpolicies.autoscaling.verticalscaler.io scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io"
+	deleteCRDs     = "kubectl delete customresourcedefinition clusterscalingpolicies.autoscaling.verticalscaler.io scalingpolicies.autoscaling.verticalscaler.io scaleddeployments.autoscaling.verticalscaler.io verticalscalers.autoscaling.verticalscaler.io verticalscalercheckpoints.autoscaling.verticalscaler.io newpodsizes.autoscaling.verticalscaler.io"
 	getOwners      = "kubectl get scaleddeployments --all-namespaces"
 	getHeld        = `kubectl get verticalscalers -A -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}/{.metadata.name}: {.status.originalResources}{"\n"}{end}'`
 )
@@ -118,8 +117,7 @@ func uninstall(t *testing.T) {
 	}
 	t.Log("the CRDs are deleted with all scalers; workloads are unchanged")
 	i.run(t, "kubectl delete clusterrole verticalscaler-viewer verticalscaler-editor verticalscaler-resizer verticalscaler-metrics-reader")
-	i.run(t, "kubectl delete -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
-	i.run(t, withdraw, "dist", filepath.Join(root(), "dist"))
+	i.run(t, withdraw)
 	if diff := cmp.Diff([]string{"Lease " + leaseName, "OperatorGroup group"}, leftovers(t, i.namespace)); diff != "" {
 		t.Errorf("what is left is not what docs/olm.md says (-want +got):\n%s", diff)
 	}

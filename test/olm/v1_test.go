@@ -46,8 +46,8 @@ func TestVersion1(t *testing.T) {
 	third := renamed(t, second.next(t))
 
 	catalogIsServed(t, i.bundle)
-	i.run(t, "kubectl apply --server-side -f dist/olm-v1.yaml", "dist", filepath.Join(root(), "dist"))
-	i.run(t, "kubectl apply --server-side -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
+	i.run(t, applies+"olm-v1.yaml")
+	i.run(t, applies+"admission-policies.yaml")
 	applyDocumented(t, "ClusterExtension")
 	if got := reconcile(t); got != i.bundle.csv {
 		t.Fatalf("OLM has installed %q, not %s", got, i.bundle.csv)
@@ -113,8 +113,8 @@ func TestVersion1(t *testing.T) {
 	replaces(t, i, second, third)
 	installerRights(t, i.began, second, third)
 	watchesOneNamespace(t, second)
-	i.run(t, "kubectl delete --ignore-not-found -f dist/admission-policies.yaml", "dist", filepath.Join(root(), "dist"))
-	i.run(t, "kubectl delete --ignore-not-found -f dist/olm-v1.yaml", "dist", filepath.Join(root(), "dist"))
+	i.run(t, "kubectl delete --ignore-not-found -f "+downloads+"admission-policies.yaml")
+	i.run(t, "kubectl delete --ignore-not-found -f "+downloads+"olm-v1.yaml")
 }
 
 // catalogIsServed publishes our bundle and our catalog, and waits until catalogd serves it.

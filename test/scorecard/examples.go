@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -169,22 +168,12 @@ func statusProblems(scaler *v1beta1.VerticalScaler) (problems []string) {
 	switch {
 	case stalled && (reconciling || ready):
 		say("Stalled stands beside Ready=%t and Reconciling=%t: whether to wait or to act must be clear", ready, reconciling)
-	case stalled && lacksNewPods(scaler):
-		// This is expected: a bundle cannot install what this mode needs.
 	case stalled:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionStalled))
 	case !ready:
 		say("%s", sayCondition(status.Conditions, v1beta1.ConditionReady))
 	}
 	return problems
-}
-
-// lacksNewPods reports whether the scaler waits for dist/new-pods.yaml, which is
-// cluster-wide and not part of the bundle, and says so.
-func lacksNewPods(scaler *v1beta1.VerticalScaler) bool {
-	c := meta.FindStatusCondition(scaler.Status.Conditions, v1beta1.ConditionStalled)
-	return scaler.Spec.UpdatePolicy.UpdateMode == v1beta1.UpdateModeInitial &&
-		(c.Reason == v1beta1.ReasonAdmissionUnavailable || c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "dist/new-pods.yaml"))
 }
 
 // conditionProblems returns which conditions are missing, incomplete, or about another

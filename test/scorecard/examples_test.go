@@ -63,21 +63,6 @@ func wants(t *testing.T, got v1alpha3.TestResult, state v1alpha3.State, words ..
 	}
 }
 
-// withInitial are the same examples, with one in the mode Initial.
-var withInitial = strings.Replace(twoExamples, `"deploymentName": "web"`, `"deploymentName": "web", "updatePolicy": {"updateMode": "Initial"}`, 1)
-
-// initialStalls is what an operator says of a scaler in the mode Initial that it cannot serve.
-func initialStalls(reason, message string) func(*v1beta1.VerticalScaler) {
-	return func(s *v1beta1.VerticalScaler) {
-		if s.Spec.UpdatePolicy.UpdateMode != v1beta1.UpdateModeInitial {
-			return
-		}
-		meta.FindStatusCondition(s.Status.Conditions, "Ready").Status = "False"
-		c := meta.FindStatusCondition(s.Status.Conditions, "Stalled")
-		c.Status, c.Reason, c.Message = "True", reason, message
-	}
-}
-
 // policyStalls is what an operator says of a policy that it cannot serve.
 func policyStalls(reason, message string) func(*v1beta1.ScalingPolicy) {
 	return func(p *v1beta1.ScalingPolicy) {
@@ -146,21 +131,6 @@ func TestExamplesReconcile(t *testing.T) {
 				}
 			},
 			state: "fail", words: []string{"Stalled is True"},
-		},
-		"fails if the mode Initial is stalled for another reason": {
-			operator: func(o *operator) { o.status = initialStalls("LimitRange", "dist/new-pods.yaml") },
-			examples: withInitial,
-			state:    "fail", words: []string{"Stalled is True, LimitRange"},
-		},
-		"fails if the message does not name what the mode Initial lacks": {
-			operator: func(o *operator) { o.status = initialStalls("Forbidden", "no") },
-			examples: withInitial,
-			state:    "fail", words: []string{"Stalled is True, Forbidden: no"},
-		},
-		"passes if the bundle has no rights for the mode Initial": {
-			operator: func(o *operator) { o.status = initialStalls("Forbidden", "needs dist/new-pods.yaml") },
-			examples: withInitial,
-			state:    "pass",
 		},
 		"fails if it is both ready and stalled": {
 			operator: func(o *operator) {

@@ -27,8 +27,18 @@ func hasWholeCores(s model.Situation, policy model.Policy, c workload.Container,
 	if r.IsMemory() || policy.InPlace() && !policy.MayReplace() {
 		return false
 	}
+	return isWhole(s, policy, c, r)
+}
+
+func isWhole(s model.Situation, policy model.Policy, c workload.Container, r model.Resource) bool {
 	limit := r.Limit(shapeOf(s, c))
 	return limit > 0 && limit%core == 0 && keepsLimitsEqual(policy.Containers[c.Name], r) && isGuaranteed(s)
+}
+
+// LosesWholeCores says whether a new pod of the template may have exclusive CPUs for the container, and would not
+// with that request. Requests that are decided for running pods alone are not rounded up.
+func LosesWholeCores(s model.Situation, policy model.Policy, c workload.Container, cpuMillis int64) bool {
+	return cpuMillis%core != 0 && isWhole(s, policy, c, model.CPU)
 }
 
 // keepsLimitsEqual says whether a limit that equals its request still does after the request has changed.

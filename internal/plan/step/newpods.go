@@ -75,17 +75,23 @@ func (p planner) unschedulable(sizes []model.Size) model.Obstacle {
 	return model.Obstacle{}
 }
 
-// requestsOfNewPods are the requests that new pods of the container get. While a lower request is being
-// verified, the pods that InPlace resizes first show whether it does harm, and new pods get what was good.
-func (p planner) requestsOfNewPods(container string) quantity.Amounts {
-	requests, verification := p.Decision.Requests[container], p.Decision.Verification
-	if !p.policy.InPlace() || p.policy.MayEvict() || verification == nil {
+// requestsOfNewPods are the requests that new pods of the container get; 0 for those of the template. While a
+// lower request is being verified, the pods that InPlace resizes first show whether it does harm, and new pods get
+// what was good. A container with whole CPUs keeps those of the template, unless whole ones are decided.
+func (p planner) requestsOfNewPods(c workload.Container) quantity.Amounts {
+	requests, verification := p.Decision.Requests[c.Name], p.Decision.Verification
+	if !p.policy.InPlace() || p.policy.MayEvict() {
 		return requests
 	}
-	for _, r := range model.Resources {
-		if r.Of(requests) > 0 {
-			r.Set(&requests, max(r.Of(requests), r.Of(verification.Good[container])))
+	if verification != nil {
+		for _, r := range model.Resources {
+			if r.Of(requests) > 0 {
+				r.Set(&requests, max(r.Of(requests), r.Of(verification.Good[c.Name])))
+			}
 		}
+	}
+	if decision.LosesWholeCores(p.Situation, p.policy, c, requests.CPUMillis) {
+		requests.CPUMillis = 0
 	}
 	return requests
 }
@@ -97,10 +103,12 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	}
 	made := p.withDefaults(p.NewPod())
 	var whole []model.Size
+	var requests []quantity.Amounts
 	for _, c := range p.Deployment.Containers {
 		if p.isDecided(c) {
 			rules := decision.LimitRulesFor(p.Situation, p.policy, c)
-			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.requestsOfNewPods(c.Name))})
+			whole = append(whole, model.Size{Container: c.Name, Resources: rules.Apply(defaulted(c, p.Bounds), p.requestsOfNewPods(c))})
+			requests = append(requests, p.requestsOfNewPods(c))
 		}
 	}
 	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
@@ -109,8 +117,10 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	if obstacle := p.newPodOverQuota(made, whole); obstacle.Exists() {
 		return nil, obstacle
 	}
-	for _, size := range whole {
-		sizes = append(sizes, p.decidedOnly(size))
+	for i, size := range whole {
+		if size = requestedOnly(size, requests[i]); size.Resources != (workload.Resources{}) {
+			sizes = append(sizes, size)
+		}
 	}
 	return sizes, model.Obstacle{}
 }
@@ -121,11 +131,11 @@ func podLevelResources() model.Obstacle {
 	}
 }
 
-// decidedOnly is what has been decided of a container's size, with the limits.
-func (p planner) decidedOnly(size model.Size) model.Size {
+// requestedOnly is a container's size without what is not requested for it.
+func requestedOnly(size model.Size, requests quantity.Amounts) model.Size {
 	out := model.Size{Container: size.Container}
 	for _, r := range model.Resources {
-		if p.Decision.Request(size.Container, r) > 0 {
+		if r.Of(requests) > 0 {
 			r.Copy(&out.Resources, size.Resources)
 		}
 	}

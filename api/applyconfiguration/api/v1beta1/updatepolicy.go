@@ -32,7 +32,7 @@ type UpdatePolicyApplyConfiguration struct {
 	// size when they are created, if the policy for that is installed (new-pods.yaml, Kubernetes
 	// 1.36). While a lower size is being verified, it gives them the size before. AsTemplate
 	// leaves them as in the pod template until they run. updateMode Initial and the fallback
-	// Recreate need Sized. Other update modes ignore newPods. Defaults to Sized.
+	// Recreate size new pods in any case. Other update modes ignore newPods. Defaults to Sized.
 	NewPods *apiv1beta1.NewPodPolicy `json:"newPods,omitempty"`
 	// minReplicas is the number of replicas that a Deployment needs before the fallback
 	// Recreate evicts its pods. With 1, a Deployment of a single pod is unavailable until
