@@ -211,7 +211,7 @@ func TestAdopt(t *testing.T) {
 		},
 		"the operator may not": {
 			args: "--dry-run", setUp: func(s *apiServer) { s.allowed(false) }, written: []string{""},
-			err: "warning: the operator in namespace verticalscaler-system lacks the rights that policies need: apply dist/policies.yaml of its version\n",
+			err: "warning: the operator in namespace verticalscaler-system lacks the rights that policies need: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml\n",
 		},
 		"whether it may is not known": {args: "--dry-run", setUp: func(s *apiServer) { s.forbidden = []string{accessReviews} }, written: []string{""}},
 		"the operator is silent":      {args: "--dry-run", setUp: func(s *apiServer) { s.lastHeard(5 * time.Minute) }, written: []string{""}, err: "warning: nothing happens until the operator runs: The operator in namespace verticalscaler-system was last heard of 5m ago\n"},

@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 		"too old":            {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "v1.33.9"}) }, code: 3, line: "Kubernetes FAIL v1.33.9 is older than 1.34"},
 		"a strange version":  {change: func(s *apiServer) { s.set("/version", apiversion.Info{GitVersion: "latest"}) }, line: "Kubernetes UNKNOWN the version latest cannot be read"},
 		"the API":            {line: "VerticalScaler API OK autoscaling.verticalscaler.io/v1beta1 is served"},
-		"no API":             {args: []string{"-n", "elsewhere"}, code: 3, line: "VerticalScaler API FAIL autoscaling.verticalscaler.io/v1beta1 is not served: install the operator with dist/install.yaml"},
+		"no API":             {args: []string{"-n", "elsewhere"}, code: 3, line: "VerticalScaler API FAIL autoscaling.verticalscaler.io/v1beta1 is not served: install the operator with kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/install.yaml"},
 		"the operator":       {line: "Operator OK The operator in namespace verticalscaler-system was last heard of "},
 		"a dead operator":    {change: func(s *apiServer) { s.lastHeard(time.Hour) }, code: 3, line: "Operator FAIL The operator in namespace verticalscaler-system was last heard of 60m ago"},
 		"no lease":           {args: []string{"--operator-namespace", "ops"}, line: "Operator WARN no lease is found, so it is not known whether the operator runs"},
@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 				TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyList"},
 				Items:    []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}},
 			})
-		}, line: "Admission policies WARN none is installed: apply dist/admission-policies.yaml, so that users can size only what they may change"},
+		}, line: "Admission policies WARN none is installed, so users can size what they may not change: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/admission-policies.yaml"},
 		"no VPAs": {line: "VerticalPodAutoscalers OK there are none in namespace shop"},
 		"a VPA": {change: func(s *apiServer) {
 			s.set(vpaAPI, map[string]any{"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscalerList", "items": []any{

@@ -433,7 +433,7 @@ func TestAPolicySaysWhichRightsAreMissing(t *testing.T) {
 		s.sync()
 	}
 	s.expectWrites("without rights", "status shop/p")
-	const want = "False Forbidden: The operator may not create verticalscalers.autoscaling.verticalscaler.io, which policies need: apply dist/policies.yaml of this version"
+	const want = "False Forbidden: The operator may not create verticalscalers.autoscaling.verticalscaler.io, which policies need. An administrator can grant it: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml"
 	if got := s.condition("shop/p", "Ready"); got != want {
 		t.Errorf("Ready %s", got)
 	}

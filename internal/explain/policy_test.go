@@ -88,7 +88,7 @@ func policyCases() map[string]explain.PolicyEvidence {
 		"policy-forbidden": of(fleetPolicy(func(p *v1beta1.ClusterScalingPolicy) {
 			p.Spec.Exclude, p.Spec.SystemNamespaces, p.Spec.Rollout.AfterSeconds = nil, v1beta1.SystemNamespacesInclude, ptr.To[int32](0)
 			p.Status = v1beta1.ScalingPolicyStatus{ObservedGeneration: 2, Conditions: policyConditions(
-				"Ready False Forbidden The operator may not create verticalscalers, which policies need: apply dist/policies.yaml of this version")}
+				"Ready False Forbidden The operator may not create verticalscalers, which policies need. An administrator can grant it: kubectl apply --server-side -f https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml")}
 		})),
 		"policy-creating": of(fleetPolicy(func(p *v1beta1.ClusterScalingPolicy) {
 			p.Generation = 3

@@ -94,7 +94,15 @@ func TestRecreate(t *testing.T) {
 	before := pods(t, at, name)
 
 	i.run(t, "curl -sSL "+downloads+"recreate.yaml | sed 's/namespace: .*/namespace: NAMESPACE/' | kubectl apply --server-side -f -", "NAMESPACE", i.namespace)
-	patch(t, testkit.Scaler(at, name, name), `{"spec":{"updatePolicy":{"tolerancePercent":11}}}`) // An edit tries again at once.
+	edits := 10
+	eventually(t, func() string { // The API server knows the right a moment later. An edit of the scaler tries again at once.
+		edits++
+		patch(t, testkit.Scaler(at, name, name), `{"spec":{"updatePolicy":{"tolerancePercent":%d}}}`, 10+edits%10)
+		if c := meta.FindStatusCondition(scaler(t, at, name).Status.Conditions, v1beta1.ConditionApplied); c.Reason == v1beta1.ReasonForbidden {
+			return c.Message
+		}
+		return ""
+	})
 	sized(t, at, name, "300m")
 	runs(t, at, name)
 	createdAtSize(t, at, name)
