@@ -266,6 +266,7 @@ func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
 	owner := w.own("web", scaled("InPlace"))
 	w.noted(owner.UID, "Created", "Created Deployment web")
 	w.noted(owner.UID, "Created", "Created VerticalScaler web")
+	w.noted(owner.UID, "Ready", "Available: Deployment web")
 	d, s := w.deployment("web"), w.scaler("web")
 	for _, object := range []metav1.Object{d, s} {
 		want := []metav1.OwnerReference{{

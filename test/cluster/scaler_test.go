@@ -52,6 +52,7 @@ func TestTheOlderOfTwoScalersActs(t *testing.T) {
 	}
 	w.says("a-younger", "Ready", "True", "OperatingNormally")
 	w.noted(d.UID, "Decided", "->700m")
+	w.noted(w.scaler("a-younger").UID, "Ready") // as soon as it takes over, whatever it does then
 }
 
 func TestAScalerThatMayNotActOnlyRecommends(t *testing.T) {

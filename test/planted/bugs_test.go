@@ -40,7 +40,7 @@ var bugs = map[string]bug{
 		caughtBy: []tests{{pkg: "./internal/plan", run: "FuzzNext"}},
 	},
 	"a change that has no generation is dropped": {
-		file:     "controllers/verticalscaler/setup.go",
+		file:     "controllers/verticalscaler/triggers.go",
 		from:     " || scaler.RecordedClaim(before) != scaler.RecordedClaim(after) ||\n",
 		to:       " ||\n",
 		caughtBy: []tests{{pkg: verticalscaler, run: "InAnyOrder"}},
