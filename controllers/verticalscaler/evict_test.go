@@ -183,3 +183,54 @@ func TestAnUnrecordedEvictionCostsNoSecondPod(t *testing.T) {
 		})
 	}
 }
+
+// Once an eviction is granted, what was refused before does not keep the next pod waiting.
+func TestAGrantedEvictionEndsARefusal(t *testing.T) {
+	vs := checkout(recreates, func(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation })
+	key := client.ObjectKeyFromObject(vs)
+	answers := []error{apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New(`User "x" cannot create resource "pods/eviction"`)), nil}
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			answer := answers[0]
+			answers = answers[1:]
+			return answer
+		},
+	}).Build()
+	r := &Reconciler{Client: c, ResyncPeriod: 10 * time.Minute, Clock: clocktesting.NewFakePassiveClock(noon)}
+	pass := func(edited bool) *scope {
+		t.Helper()
+		s := &scope{scaler: vs, now: noon}
+		s.observation.situation = toEvict()
+		if _, err := r.recallPods(key, &s.observation.situation); err != nil {
+			t.Fatal(err)
+		}
+		s.policy = scaler.PlanPolicy(vs, s.observation.situation.Deployment)
+		s.policy.Edited = edited
+		s.plan = s.next()
+		return s
+	}
+	evict := func(s *scope) {
+		t.Helper()
+		step, ok := s.plan.Step.(plan.Evict)
+		if !ok {
+			t.Fatalf("%s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
+		}
+		if err := r.evict(t.Context(), s, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	evict(pass(false))
+	if s := pass(false); s.plan.Verdict.Reason != "Forbidden" {
+		t.Errorf("after the refusal: %s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
+	}
+	evict(pass(true))
+	s := &scope{scaler: vs, now: noon}
+	s.observation.situation = toEvict()
+	s.observation.situation.Pods = s.observation.situation.Pods[1:] // The first one is gone.
+	if _, err := r.recallPods(key, &s.observation.situation); err != nil {
+		t.Fatal(err)
+	}
+	if rejected := s.observation.situation.RejectedEviction; rejected != nil {
+		t.Errorf("after an eviction, the refusal still counts: %+v", rejected)
+	}
+}

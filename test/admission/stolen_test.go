@@ -478,3 +478,34 @@ func TestStolenRightsOfUsersForgeNoCheckpoint(t *testing.T) {
 		})
 	}
 }
+
+// A user cannot set the sizes of new pods past their scalers, although OLM adds the kind to the role edit.
+func TestAStolenRightOfAUserForgesNoSizes(t *testing.T) {
+	t.Parallel()
+	p := compiled(t, "checkpoints.yaml")
+	sizes := func(text string) *v1beta1.NewPodSizes {
+		return &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "verticalscaler"}, Spec: v1beta1.NewPodSizesSpec{Deployments: text}}
+	}
+	labeled := sizes("\nweb app,1,,,\n")
+	labeled.Labels = map[string]string{"team": "shop"}
+	for name, tc := range map[string]struct {
+		before, after runtime.Object
+		refused       bool
+	}{
+		"created":   {nil, sizes("\nweb app,9,,,\n"), true},
+		"changed":   {sizes("\nweb app,1,,,\n"), sizes("\nweb app,9,,,\n"), true},
+		"labeled":   {sizes("\nweb app,1,,,\n"), labeled, false},
+		"unchanged": {sizes("\nweb app,1,,,\n"), sizes("\nweb app,1,,,\n"), false},
+	} {
+		_, refuses, says := p.answers(t, request{user: "dev", resource: "newpodsizes", before: tc.before, after: tc.after})
+		if (len(refuses) > 0) != tc.refused {
+			t.Errorf("%s by a user: refused by %v", name, refuses)
+		}
+		if tc.refused && !strings.Contains(strings.Join(says, " "), "sizes of new pods") {
+			t.Errorf("%s: it says %q", name, says)
+		}
+		if looks, _ := p.asks(t, request{resource: "newpodsizes", before: tc.before, after: tc.after}); looks {
+			t.Errorf("%s by the operator is questioned", name)
+		}
+	}
+}

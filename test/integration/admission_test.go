@@ -52,7 +52,7 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 	create(t, admission.Binding())
 	t.Cleanup(func() {
 		for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
-			if err := env.Client.Delete(context.Background(), object); err != nil { //nolint:usetesting // the test's context has ended
+			if err := env.Client.Delete(context.Background(), object); err != nil {
 				t.Error(err)
 			}
 		}

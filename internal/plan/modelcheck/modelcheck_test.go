@@ -126,6 +126,14 @@ var explorations = map[string]exploration{
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, verifies: true, kinds: (everything | pauses) &^ (resizes | recreations | strangers),
 		first: []state{start(lowerCanary), start(canary, raise)},
 	},
+	"in place, new pods sized": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, sizes: true, kinds: failures | kills | edits | usage | nodes | mutes | recreations,
+		first: []state{start(raise), start(raise, on(actuates, defers)), start(lower)},
+	},
+	"in place, new pods sized, verified": {
+		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackWait, sizes: true, verifies: true, kinds: failures | edits | usage | kills,
+		first: []state{start(lower)},
+	},
 	"fallback Recreate, paused": {
 		mode: v1beta1.UpdateModeInPlace, fallback: v1beta1.FallbackRecreate, kinds: failures | pauses | kills | edits,
 		first: []state{start(canary, raise, on(actuates, refuses))},
@@ -168,8 +176,10 @@ type exploration struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
 	verifies bool
-	first    []state
-	kinds    kind
+	// sizes says that the API server sizes new pods, in InPlace.
+	sizes bool
+	first []state
+	kinds kind
 	// widens says that FULL=1 allows one more disturbance. The other explorations would then have
 	// several million states.
 	widens bool
@@ -190,7 +200,7 @@ func TestEveryStateIsSafeAndEveryFairPathEndsAtRest(t *testing.T) {
 	for name, x := range explorations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies}
+			m := &machine{mode: x.mode, fallback: x.fallback, verifies: x.verifies, sizes: x.sizes}
 			r := m.explore(x.wider(os.Getenv("FULL") == "1"), x.kinds)
 			t.Logf("%d states, %d transitions, %d states of rest, %d plans", r.states, r.transitions, r.rests, len(m.plans))
 			if r.counterexample != "" {

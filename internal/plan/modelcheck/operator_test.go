@@ -43,6 +43,7 @@ type machine struct {
 	mode     v1beta1.UpdateMode
 	fallback v1beta1.Fallback
 	verifies bool // changes are verified
+	sizes    bool // the API server sizes new pods, in InPlace
 	bugs     bugs
 
 	plans map[sight]outcome
@@ -157,7 +158,7 @@ func (m *machine) plan(s sight) outcome {
 func (m *machine) outcomeOf(s sight, situation plan.Situation, p plan.Plan) outcome {
 	out := outcome{status: s.status.withDecision(p.Decision).withReverted(p.RevertedChanges), asks: p.Contest != nil, decides: p.Decided, qos: true}
 	out.status.target = s.deployment.uid
-	if m.evicts() {
+	if m.evicts() || m.sizes {
 		out.status = out.status.withNewPods(p.NewPods)
 	}
 	out.status.state, out.status.verdict = uint8(p.Verdict.State), words.of(p.Verdict.Reason)
@@ -346,10 +347,11 @@ func (s *state) writersOf() writers {
 	return aUser
 }
 
-// sizeNewPods is the phase that makes the API server size new pods: the status first, then the
-// binding.
+// sizeNewPods is the phase that makes the API server size new pods: the status first, then what the API
+// server is told.
 func (r *pass) sizeNewPods(s *state) {
 	if !r.evicts() {
+		s.world.bound = r.sizes // Package newpods follows the status.
 		return
 	}
 	p, before := &s.processes[r.process], r.seen.status

@@ -151,7 +151,7 @@ type world struct {
 	load [pods]level
 	mute [pods]bool // metrics of the pod are missing
 
-	bound       bool  // the binding that puts the sizes of the status into new pods
+	bound       bool  // the API server is told the sizes in the status, and puts them into new pods
 	known       level // what the API server puts into new pods
 	admitsPlain bool  // another webhook removes that again
 }
