@@ -35,27 +35,32 @@ const (
 	deployment = `o.name.substring(0, o.name.size() - ` + hash + `.size() - 1)`
 
 	// running are the containers that run for as long as the pod, with native sidecars.
-	running = `object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers.filter(o, has(o.restartPolicy) && o.restartPolicy == 'Always') : [])`
-
-	// fitting are the containers to which a size s applies: those that have limits for exactly
-	// the resources that the size limits. If the template has changed since, the sizes could
-	// otherwise exceed its limits, and the pods would be rejected.
-	fitting = `variables.running.filter(o, variables.sizes.exists(s, s[0] == o.name` +
-		` && (s[1] == '' || (s[3] != '') == (has(o.resources) && has(o.resources.limits) && 'cpu' in o.resources.limits))` +
-		` && (s[2] == '' || (s[4] != '') == (has(o.resources) && has(o.resources.limits) && 'memory' in o.resources.limits))))`
+	running  = `object.spec.containers + (has(object.spec.initContainers) ? ` + sidecars + ` : [])`
+	sidecars = `object.spec.initContainers.filter(o, has(o.restartPolicy) && o.restartPolicy == 'Always')`
 )
 
+// fitting are the containers to which a size s applies: those that have limits for exactly
+// the resources that the size limits. If the template has changed since, the sizes could
+// otherwise exceed its limits, and the pods would be rejected.
+func fitting() string {
+	isLimitedAlike := func(resource, request, limit string) string {
+		return `(s[` + request + `] == '' || (s[` + limit + `] != '') == (has(o.resources) && has(o.resources.limits) && '` + resource + `' in o.resources.limits))`
+	}
+	return `variables.running.filter(o, variables.sizes.exists(s, s[0] == o.name && ` + isLimitedAlike("cpu", "1", "3") + ` && ` + isLimitedAlike("memory", "2", "4") + `))`
+}
+
 // isUnsized matches the pods of a Deployment that has a line, with a container that differs from it. The
-// API server evaluates the policy again after other policies. A pod that has its sizes by then would be
-// merged a second time, which is half of the cost.
+// API server evaluates the policy again after other policies. To merge a pod a second time is half of the
+// cost, so one that has its sizes by then does not match.
 func isUnsized() string {
 	const line = `params.spec.deployments.split('\n' + ` + deployment + ` + ' ', 2)[1].split('\n', 2)[0]`
 	same := `';' + c.name + ',' + ` + declared("requests", "cpu") + ` + ',' + ` + declared("requests", "memory") +
 		` + ',' + ` + declared("limits", "cpu") + ` + ',' + ` + declared("limits", "memory") + ` + ';'`
-	return `has(object.metadata.ownerReferences) && has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels` +
-		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet +
-		` && params.spec.deployments.contains('\n' + ` + deployment + ` + ' ')` +
-		` && [';' + ` + line + ` + ';'].exists(l, (` + running + `).exists(c, l.contains(';' + c.name + ',') && !l.contains(` + same + `))))`
+	differs := `(` + running + `).exists(c, l.contains(';' + c.name + ',') && !l.contains(` + same + `))`
+	hasLine := `params.spec.deployments.contains('\n' + ` + deployment + ` + ' ')`
+	isLabeled := `has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels`
+	return `has(object.metadata.ownerReferences) && ` + isLabeled +
+		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + line + ` + ';'].exists(l, ` + differs + `))`
 }
 
 // declared is what the container c declares in one of its lists, as a text; empty for nothing.
@@ -107,7 +112,7 @@ func Policy() *admissionv1.MutatingAdmissionPolicy {
 				{Name: "deployment", Expression: `object.metadata.ownerReferences.filter(o, has(o.controller) && o.controller).map(o, ` + deployment + `)[0]`},
 				{Name: "sizes", Expression: `params.spec.deployments.split('\n' + variables.deployment + ' ', 2)[1].split('\n', 2)[0].split(';').map(c, c.split(','))`},
 				{Name: "running", Expression: running},
-				{Name: "fitting", Expression: fitting},
+				{Name: "fitting", Expression: fitting()},
 			},
 			Mutations: []admissionv1.Mutation{{
 				PatchType:          admissionv1.PatchTypeApplyConfiguration,

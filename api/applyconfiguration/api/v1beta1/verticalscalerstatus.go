@@ -44,8 +44,8 @@ type VerticalScalerStatusApplyConfiguration struct {
 	NewPods *NewPodsApplyConfiguration `json:"newPods,omitempty"`
 	// conditions are Ready, TargetFound, RecommendationProvided, Applied, Changing,
 	// Reconciling and Stalled. There is also ClusterAccess if the operator can read only a
-	// part of the cluster, ContainersFound if resourcePolicy names a container that the
-	// Deployment does not have, and NewPodsSized if new pods may start at the decided size.
+	// part of the cluster, and ContainersFound if resourcePolicy names a container that the
+	// Deployment does not have. NewPodsSized says whether new pods start at the decided size.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// history has the most recent changes, newest first.
 	History []HistoryEntryApplyConfiguration `json:"history,omitempty"`
