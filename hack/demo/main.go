@@ -285,6 +285,9 @@ func (d *demo) shell(ctx context.Context, command string) ([]byte, error) {
 // stop stops everything, the operator first, so that it releases its lease.
 func (d *demo) stop(failed bool) (err error) {
 	d.operator.Stop(30 * time.Second)
+	if d.observer != nil && d.observer.newPods != nil {
+		d.observer.newPods.stop()
+	}
 	if d.env != nil {
 		err = d.env.Stop()
 	}

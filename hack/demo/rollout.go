@@ -49,6 +49,20 @@ func (r rollout) sizes() string {
 	return out.String()
 }
 
+// addSizes takes note of sizes of new pods that are new.
+func (p *progress) addSizes(r rollout) {
+	if p.decided == nil {
+		p.decided = map[types.NamespacedName][]*v1beta1.VerticalScaler{}
+		p.addSizes(p.start.rollout)
+	}
+	for key, s := range r.scalers {
+		known := p.decided[key]
+		if len(known) == 0 || !equality.Semantic.DeepEqual(known[len(known)-1].Status.NewPods, s.Status.NewPods) {
+			p.decided[key] = append(known, s)
+		}
+	}
+}
+
 func sortedKeys[T any](m map[types.NamespacedName]T) []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(m), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 }
@@ -100,7 +114,7 @@ func rolloutScenario(n int) scenario {
 	}
 	return scenario{
 		without:     "manager-rollout manager-scaled-deployment", // no right to change Deployments
-		patience:    10 * time.Minute,
+		patience:    3*time.Minute + time.Duration(n)*2*time.Second,
 		nodes:       4 + n/4,
 		look:        (*observer).lookAtRollout,
 		watchesPods: true,
@@ -112,7 +126,7 @@ func rolloutScenario(n int) scenario {
 				story: fmt.Sprintf("%d Deployments of %d pods start in %d namespaces, and %d others that no scaler will name. A policy injects a native sidecar in two of the namespaces.",
 					n, podsPerDeployment, len(rolloutNamespaces), len(unscaled)),
 				claim: "pods start as in their templates",
-				proof: func(p *progress) (bool, string) { return created(p, nil, n*podsPerDeployment) },
+				proof: func(p *progress) (bool, string) { return created(p, false, n*podsPerDeployment) },
 			},
 			{
 				name: "install", do: []string{"kubectl apply --server-side -f dist/new-pods.yaml"},
@@ -272,47 +286,71 @@ func isSame(a, b *resource.Quantity) bool { return a == b || a != nil && b != ni
 
 // What steps prove.
 
-// createdAtSize proves that all pods that were created in the step had the size that was decided before it, and that all n
-// Deployments of a scaler have new pods.
+// createdAtSize proves that all new pods of the n Deployments with a scaler were created at the size that it had decided then.
 func createdAtSize(n int) func(*progress) (bool, string) {
 	return func(p *progress) (bool, string) {
-		ok, details := created(p, p.start.rollout.scalers, n*podsPerDeployment)
-		if p.end.rollout.sizes() != p.start.rollout.sizes() {
-			details += "; sizes have changed meanwhile"
-		}
+		ok, details := created(p, true, n*podsPerDeployment)
 		return ok && p.end.rollout.webhooks == 0, fmt.Sprintf("%s; %d webhook configurations", details, p.end.rollout.webhooks)
 	}
 }
 
 // created compares the pods that were created in a step with what they must have been created with: the sizes of their
 // scaler, or else what their template has.
-func created(p *progress, scalers map[types.NamespacedName]*v1beta1.VerticalScaler, want int) (ok bool, details string) {
-	right, others, rightOthers, wrong := 0, 0, 0, ""
+func created(p *progress, sized bool, want int) (ok bool, details string) {
+	scaled, others := tally{as: "as in the template"}, tally{as: "as in the template"}
+	if sized {
+		scaled.as = "at the decided size"
+	}
 	for _, pod := range p.end.rollout.created[len(p.start.rollout.created):] {
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels["app"]}
-		why := difference(pod, p.end.rollout.deployments[key], scalers[key])
-		switch isOther := slices.Contains(unscaled, key.Name); {
-		case why != "":
-			wrong = fmt.Sprintf("; pod %s/%s: %s", pod.Namespace, pod.Name, why)
-		case isOther:
-			rightOthers++
+		d := p.end.rollout.deployments[key]
+		switch {
+		case slices.Contains(unscaled, key.Name):
+			others.add(pod, difference(pod, d, nil))
+		case sized:
+			scaled.add(pod, differenceToSizes(pod, d, p.decided[key]))
 		default:
-			right++
-		}
-		if slices.Contains(unscaled, key.Name) {
-			others++
+			scaled.add(pod, difference(pod, d, nil))
 		}
 	}
-	all := len(p.end.rollout.created) - len(p.start.rollout.created) - others
-	as := "as decided"
-	if scalers == nil {
-		as = "as in the template"
-	}
-	return wrong == "" && right == want && all == want && others == rightOthers && others > 0,
-		fmt.Sprintf("%d of %d new pods were created %s, and %d of %d that no scaler is for as in the template%s; it took %.0fs", right, all, as, rightOthers, others, wrong, p.took().Seconds())
+	return scaled.right == want && scaled.all == want && others.right == others.all && others.all > 0,
+		fmt.Sprintf("%s, and of those that no scaler is for, %s; after %.1fs", scaled, others, p.took().Seconds())
 }
 
-// difference says what is wrong with a pod, as it was created.
+// tally counts pods.
+type tally struct {
+	as         string // how they must have been created
+	right, all int
+	wrong      string // an example
+}
+
+func (t *tally) add(pod *corev1.Pod, difference string) {
+	t.all++
+	if difference == "" {
+		t.right++
+		return
+	}
+	t.wrong = fmt.Sprintf(" (pod %s/%s: %s)", pod.Namespace, pod.Name, difference)
+}
+
+// String says how many pods are right.
+func (t tally) String() string {
+	return fmt.Sprintf("%d of %d new pods were created %s%s", t.right, t.all, t.as, t.wrong)
+}
+
+// differenceToSizes says what is wrong with a pod that must have one of several sizes: those that were decided while it may have been
+// created.
+func differenceToSizes(pod *corev1.Pod, d *appsv1.Deployment, decided []*v1beta1.VerticalScaler) (why string) {
+	why = "it has no scaler"
+	for _, s := range decided {
+		if why = difference(pod, d, s); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// difference says what is wrong with a pod, as it was created. Without a scaler, it must be as in the template.
 func difference(pod *corev1.Pod, d *appsv1.Deployment, s *v1beta1.VerticalScaler) string {
 	if d == nil {
 		return "no Deployment has it"
@@ -334,11 +372,19 @@ func difference(pod *corev1.Pod, d *appsv1.Deployment, s *v1beta1.VerticalScaler
 			c = sizedContainer(c, s)
 		}
 		i := slices.IndexFunc(has, func(h corev1.Container) bool { return h.Name == c.Name })
-		if i < 0 || !equality.Semantic.DeepEqual(has[i].Resources, c.Resources) {
-			return fmt.Sprintf("container %s has %v, want %v", c.Name, has[max(i, 0)].Resources, c.Resources)
+		if i < 0 {
+			return "it has no container " + c.Name
+		}
+		if !equality.Semantic.DeepEqual(has[i].Resources, c.Resources) {
+			return fmt.Sprintf("container %s has %s, want %s", c.Name, sayResources(has[i].Resources), sayResources(c.Resources))
 		}
 	}
 	return ""
+}
+
+// sayResources is "115m 210Mi of 0 840Mi": the requests, and the limits.
+func sayResources(r corev1.ResourceRequirements) string {
+	return fmt.Sprintf("%s %s of %s %s", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory())
 }
 
 // sizedContainer is a container with the requests that the scaler has decided, and the limits that belong to them.

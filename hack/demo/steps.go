@@ -77,6 +77,8 @@ type progress struct {
 	mostVerifying int
 	early         []string
 	settled       time.Time // when sizes of new pods were last seen to change
+	// decided are the scalers with each of the sizes of new pods that they had in this step.
+	decided map[types.NamespacedName][]*v1beta1.VerticalScaler
 	// caused is when the operator could know the cause of a resize: the new usage in
 	// metrics.k8s.io, or the OOM kill in the pod's status. before are the pods' resources
 	// until then, and first and last are when pods were resized after that. The effect of
@@ -94,6 +96,7 @@ func (p *progress) add(s snapshot) {
 	if p.settled.IsZero() || s.rollout.sizes() != p.end.rollout.sizes() {
 		p.settled = s.at
 	}
+	p.addSizes(s.rollout)
 	p.end, p.mostAtOnce = s, max(p.mostAtOnce, len(s.targets()))
 	p.mostVerifying = max(p.mostVerifying, s.fleet.verifying)
 	p.early = slices.Compact(slices.Sorted(slices.Values(append(p.early, s.fleet.early...))))
