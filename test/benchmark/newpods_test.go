@@ -58,7 +58,7 @@ const (
 //
 // Then it creates the 5,000 bindings of the form that the operator had before, and measures that beside the baseline.
 //
-//	make bench PKG=./test/benchmark ARGS='-run xxx -bench PodCreation'
+//	make bench PKG=./test/benchmark ARGS='-bench PodCreation'
 func BenchmarkPodCreation(b *testing.B) {
 	c := newCreator(b)
 	kinds := c.sizedKinds(b)
