@@ -33,7 +33,10 @@ const (
 	largeNamespace  = 500
 
 	// creations is how often a pod of each kind is created, and formerCreations beside the former policy.
-	creations, formerCreations = 2000, 60
+	creations, formerCreations = 4000, 60
+
+	// block is how many creations in a row have a 99th percentile of their own: what else happens on the machine then spoils few of them.
+	block = 200
 
 	hash = "5d4f8c"
 )
@@ -53,8 +56,8 @@ const (
 
 // BenchmarkPodCreation measures what the policy for new pods adds to the creation of a pod, with the sizes of 5,000 scalers
 // in the cluster. Pods of all kinds are created side by side, in random order, as a dry run: the API server does all but
-// store them. What is added is the median of the differences to the baseline, a pod that the policy does not select, in the
-// same round, and the difference of the 99th percentiles.
+// store them. What is added is the median of the differences to the baseline, a pod that the policy does not select: of the
+// same round for the median, and of the 99th percentiles of the same block for the 99th percentile.
 //
 // Then it creates the 5,000 bindings of the form that the operator had before, and measures that beside the baseline.
 //
@@ -144,7 +147,13 @@ func report(b *testing.B, kinds []podKind, took [][]time.Duration) {
 			more[j] = took[i][j] - took[0][j]
 		}
 		bench.Report(b, kind.name, "added-p50-ms", percentile(more, 0.50))
-		bench.Report(b, kind.name, "added-p99-ms", percentile(took[i], 0.99)-percentile(took[0], 0.99))
+		var late []float64
+		mine := slices.Collect(slices.Chunk(took[i], block))
+		for j, base := range slices.Collect(slices.Chunk(took[0], block)) {
+			late = append(late, percentile(mine[j], 0.99)-percentile(base, 0.99))
+		}
+		slices.Sort(late)
+		bench.Report(b, kind.name, "added-p99-ms", (late[(len(late)-1)/2]+late[len(late)/2])/2)
 	}
 }
 
