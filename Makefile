@@ -138,9 +138,9 @@ run: ## Run the manager here, against the cluster of your kubeconfig. Applies th
 	go run . --config=config/manager/local.yaml
 
 .PHONY: demo
-demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks. DEMO=owned: a ScaledDeployment, likewise. DEMO=fleet: a ClusterScalingPolicy, likewise.
+demo: ## Show the operator at work in a local cluster. DEMO=once: exits after its checks. DEMO=owned: a ScaledDeployment, likewise. DEMO=fleet: a ClusterScalingPolicy, likewise. DEMO=rollout: new pods at their size, likewise; ARGS='-deployments 20'
 	CGO_ENABLED=0 go build -trimpath -o bin/demo/ . ./cmd/kubectl-vscaler ./hack/demo
-	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once owned fleet,$(DEMO)))
+	LOCALCLUSTER="$(CLUSTER_DIR)/localcluster" bin/demo/demo $(addprefix -,$(filter once owned fleet rollout,$(DEMO))) $(ARGS)
 
 ##@ Tests
 
@@ -280,9 +280,20 @@ fuzz: ## Look for counterexamples with every fuzz target, FUZZTIME=1m each, or F
 
 FUZZTIME ?= 1m
 
+# With PKG, it runs Go benchmarks, also those that need an API server: PKG=./test/benchmark ARGS='-bench PodCreation'
 .PHONY: bench
 bench: ## Compare the operator with other ways to do the same, in one table, without a cluster. ARGS=-record keeps it.
+ifeq ($(origin PKG),file)
 	@go run ./hack/bench $(ARGS)
+else
+	@hack/cluster/build.sh >/dev/null
+	go test -tags integration -run '^$$' -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+endif
+
+.PHONY: bench-new-pods
+bench-new-pods: ## Measure on a real API server what it costs to create a pod with and without a size. ARGS=-record keeps the table.
+	@hack/cluster/build.sh >/dev/null
+	@go run ./hack/bench new-pods $(ARGS)
 
 # How many scalers bench-cluster has.
 SCALERS ?= 1000

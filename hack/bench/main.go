@@ -4,12 +4,13 @@
 // Command bench measures what the operator costs, beside other ways to do the same:
 //
 //	go run ./hack/bench [-record] [-benchtime DURATION] [-only PATTERN]
+//	go run ./hack/bench new-pods [-record]
 //	bench cluster -operator PROGRAM [-scalers N] [FLAG...]
 //
 // The first runs Go benchmarks, which need no cluster, and prints one table. Each measures all ways in one
-// run, in turns (internal/testkit/bench), so that the ratios hold on a busy machine, too. The second runs the
-// operator, and VPA after it, on real API servers: "make bench-cluster". With -record, the tables go into
-// docs/benchmarks.md.
+// run, in turns (internal/testkit/bench), so that the ratios hold on a busy machine, too. The second measures on
+// a real API server what sizes of new pods cost: "make bench-new-pods". The third runs the operator, and VPA after it,
+// on real API servers: "make bench-cluster". With -record, the tables go into docs/benchmarks.md.
 package main
 
 import (
@@ -37,17 +38,18 @@ type suite struct {
 	folder, pkg string // the folder of the module, and the package in it
 	pattern     string // selects benchmarks, as for go test
 	once        bool   // a repetition adds nothing
+	tags        string // build tags
 }
 
 var suites = []suite{
-	{".", "./controllers/verticalscaler", "^BenchmarkLookup$", false},
-	{".", "./test/benchmark", "^Benchmark(NoOpReconcile|DeploymentEvent)$", false},
-	{".", "./controllers/internal/queue", "^BenchmarkQueue$", false},
-	{".", "./controllers/internal/queue", "^BenchmarkOrder$", true},
-	{".", "./internal/change/budget", "^Benchmark(Budget|Slot)$", false},
-	{".", "./test/benchmark", "^BenchmarkMemory$", true},
-	{"hack/vpa", ".", "^BenchmarkHeap$/kept/containers=2000", true},
-	{"hack/vpa", ".", "^BenchmarkCPU$/kept", false},
+	{".", "./controllers/verticalscaler", "^BenchmarkLookup$", false, ""},
+	{".", "./test/benchmark", "^Benchmark(NoOpReconcile|DeploymentEvent)$", false, ""},
+	{".", "./controllers/internal/queue", "^BenchmarkQueue$", false, ""},
+	{".", "./controllers/internal/queue", "^BenchmarkOrder$", true, ""},
+	{".", "./internal/change/budget", "^Benchmark(Budget|Slot)$", false, ""},
+	{".", "./test/benchmark", "^BenchmarkMemory$", true, ""},
+	{"hack/vpa", ".", "^BenchmarkHeap$/kept/containers=2000", true, ""},
+	{"hack/vpa", ".", "^BenchmarkCPU$/kept", false, ""},
 }
 
 func main() {
@@ -67,6 +69,9 @@ func init() { runtime.LockOSThread() }
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if len(args) > 0 && args[0] == "cluster" {
 		return runCluster(ctx, args[1:], out, progress)
+	}
+	if len(args) > 0 && args[0] == "new-pods" {
+		return runNewPods(ctx, args[1:], out, progress)
 	}
 	return runBenchmarks(ctx, args, out, progress)
 }
@@ -125,7 +130,7 @@ func (s suite) run(ctx context.Context, benchtime time.Duration, progress io.Wri
 	if s.once {
 		times = "1x"
 	}
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", s.pattern, "-benchtime", times, "-timeout", "30m", s.pkg)
+	command := exec.CommandContext(ctx, "go", "test", "-tags", s.tags, "-run", "^$", "-bench", s.pattern, "-benchtime", times, "-timeout", "30m", s.pkg)
 	command.Dir = s.folder
 	var text bytes.Buffer
 	command.Stdout, command.Stderr = &text, progress

@@ -130,7 +130,8 @@ func (f *fleet) add(pod *corev1.Pod) {
 var fleetScenario = scenario{
 	without: "manager-rollout manager-scaled-deployment", // no right to change Deployments
 	setup:   []string{"hack/demo/fleet.sh"},
-	isFleet: true,
+	look:    (*observer).lookAtFleet,
+	shown:   "kubectl get clusterscalingpolicies",
 	writes: append(slices.Clip(scalerScenario.writes),
 		"create verticalscalers", "update verticalscalers", "delete verticalscalers", "update clusterscalingpolicies/status"),
 	steps: []step{

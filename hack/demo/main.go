@@ -11,10 +11,12 @@
 //	make demo DEMO=once    the same, but exits, with an error unless all checks pass
 //	make demo DEMO=owned   a ScaledDeployment; exits, with an error unless all checks pass
 //	make demo DEMO=fleet   a ClusterScalingPolicy; exits, with an error unless all checks pass
+//	make demo DEMO=rollout new pods at their size, with and without the operator; exits, with an error unless all checks pass
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -38,15 +40,15 @@ import (
 const (
 	lookEvery   = 300 * time.Millisecond
 	reportEvery = 10 * time.Second
-	// patience is how long a step may take.
-	patience = 3 * time.Minute
+	// usualPatience is how long a step may take.
+	usualPatience = 3 * time.Minute
 )
 
-// shown is the command whose output is printed after each step.
-func (d *demo) shown(s snapshot) string {
+// shownAfter is the command whose output is printed after each step.
+func (d *demo) shownAfter(s snapshot) string {
 	switch {
-	case d.observer.isFleet:
-		return "kubectl get clusterscalingpolicies"
+	case d.shown != "":
+		return d.shown
 	case s.scaler.Name == "":
 		return "kubectl vscaler status"
 	}
@@ -60,9 +62,11 @@ type demo struct {
 	dir      string // the folder of the operator's files
 	env      *testkit.Env
 	operator *process.Process
-	observer *observer
-	last     snapshot
-	seen     []*progress
+	// isStopped says that a step has stopped the operator.
+	isStopped bool
+	observer  *observer
+	last      snapshot
+	seen      []*progress
 }
 
 // The kernel stops a child process when the thread that started it ends (testkit/process).
@@ -73,6 +77,8 @@ func main() {
 	once := flag.Bool("once", false, "exit after the checks")
 	owned := flag.Bool("owned", false, "show a ScaledDeployment, and exit after the checks")
 	fleet := flag.Bool("fleet", false, "show a ClusterScalingPolicy, and exit after the checks")
+	rollout := flag.Bool("rollout", false, "show how new pods get their size, and exit after the checks")
+	deployments := flag.Int("deployments", 100, "how many Deployments of 10 pods -rollout has")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), "Shows the operator at work in a local cluster. Use \"make demo\", which builds what is needed.\n\nFlags:\n")
 		flag.PrintDefaults()
@@ -84,10 +90,12 @@ func main() {
 		d.scenario = ownedScenario
 	case *fleet:
 		d.scenario = fleetScenario
+	case *rollout:
+		d.scenario = rolloutScenario(*deployments)
 	}
 	ctrl.SetLogger(logr.Discard()) // the client returns its errors
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := d.run(ctx, !*once && !*owned && !*fleet)
+	err := d.run(ctx, !*once && !*owned && !*fleet && !*rollout)
 	cancel()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
@@ -124,7 +132,7 @@ The cluster keeps running until Ctrl-C. To use it in another terminal:
 The log of the operator is %s
 
 `, d.env.Kubeconfig(), filepath.Dir(d.env.Kubectl()), step{usage: high}.commands()[0], d.operator.Log)
-	_ = d.wait(ctx, 24*time.Hour, func() string { _ = d.look(ctx, &progress{}); return "Ctrl-C" }) // which is no error
+	_ = d.wait(ctx, 24*time.Hour, func() string { _ = d.takeLook(ctx, &progress{}); return "Ctrl-C" }) // which is no error
 	return nil
 }
 
@@ -134,7 +142,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 		return fmt.Errorf("creating a folder: %w", err)
 	}
 	d.say("Starting a cluster")
-	if d.env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true}); err != nil {
+	if d.env, err = testkit.StartClusterWith(testkit.ClusterOptions{MetricsServer: true, AuditReads: true, Nodes: d.nodes}); err != nil {
 		return err
 	}
 	if err := d.env.Install(ctx); err != nil {
@@ -159,7 +167,11 @@ func (d *demo) start(ctx context.Context) (err error) {
 	d.say("The operator of config/default runs as %s, without the roles: %s", operatorUser, d.without)
 	d.say("Time is compressed: see hack/demo/operator.yaml")
 	d.say("To use the cluster: export KUBECONFIG=%s", d.env.Kubeconfig())
-	d.observer, err = newObserver(d.env, d.isFleet)
+	d.observer, err = newObserver(d.env, d.look)
+	if err != nil || !d.watchesPods {
+		return err
+	}
+	d.observer.newPods, err = watchNewPods(ctx, d.env)
 	return err
 }
 
@@ -181,13 +193,18 @@ func (d *demo) takeSteps(ctx context.Context) (err error) {
 }
 
 func (d *demo) takeStep(ctx context.Context, p *progress) error {
+	if p.act != nil {
+		if err := p.act(ctx, d); err != nil {
+			return err
+		}
+	}
 	for _, command := range p.commands() {
 		if err := d.show(ctx, strings.ReplaceAll(command, "$POD", p.victim().Name)); err != nil {
 			return err
 		}
 	}
-	err := d.wait(ctx, patience, func() string {
-		if err := d.look(ctx, p); err != nil {
+	err := d.wait(ctx, cmp.Or(d.patience, usualPatience), func() string {
+		if err := d.takeLook(ctx, p); err != nil {
 			return "an answer of the API server: " + err.Error()
 		}
 		if p.missing == nil {
@@ -197,11 +214,11 @@ func (d *demo) takeStep(ctx context.Context, p *progress) error {
 	})
 	p.done = err == nil
 	d.say("After %.1fs:", p.took().Seconds())
-	return errors.Join(err, d.show(ctx, d.shown(d.last)))
+	return errors.Join(err, d.show(ctx, d.shownAfter(d.last)))
 }
 
-// look takes a snapshot and prints the events that are new.
-func (d *demo) look(ctx context.Context, p *progress) error {
+// takeLook takes a snapshot and prints the events that are new.
+func (d *demo) takeLook(ctx context.Context, p *progress) error {
 	s, err := d.observer.look(ctx)
 	if err != nil {
 		return err
@@ -228,7 +245,7 @@ func (d *demo) wait(ctx context.Context, within time.Duration, missing func() st
 		if what == "" {
 			return nil
 		}
-		if d.operator.HasEnded() {
+		if d.operator.HasEnded() && !d.isStopped {
 			return d.operator.Failure()
 		}
 		if time.Since(began) > within {
@@ -268,6 +285,9 @@ func (d *demo) shell(ctx context.Context, command string) ([]byte, error) {
 // stop stops everything, the operator first, so that it releases its lease.
 func (d *demo) stop(failed bool) (err error) {
 	d.operator.Stop(30 * time.Second)
+	if d.observer != nil && d.observer.newPods != nil {
+		d.observer.newPods.stop()
+	}
 	if d.env != nil {
 		err = d.env.Stop()
 	}

@@ -44,18 +44,20 @@ type snapshot struct {
 	lastWrite   time.Time        // of the operator
 	deletions   int              // of Deployments by the operator
 	fleet       fleet
+	rollout     rollout
 }
 
 // observer reads snapshots.
 type observer struct {
 	client  client.Client
-	isFleet bool // it looks at all namespaces
+	how     func(*observer, context.Context) (snapshot, error) // nil for the namespace demo
 	metrics *metricsapi.Source
 	audit   audit
+	newPods *newPods // nil if nobody watches
 }
 
-func newObserver(env *testkit.Env, isFleet bool) (*observer, error) {
-	o := &observer{client: env.Client, isFleet: isFleet, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
+func newObserver(env *testkit.Env, how func(*observer, context.Context) (snapshot, error)) (*observer, error) {
+	o := &observer{client: env.Client, how: how, audit: audit{writes: map[string]int{}, forbidden: map[string]int{}}}
 	file, err := os.Open(env.AuditLog())
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -67,8 +69,8 @@ func newObserver(env *testkit.Env, isFleet bool) (*observer, error) {
 
 // look reads a snapshot.
 func (o *observer) look(ctx context.Context) (s snapshot, err error) {
-	if o.isFleet {
-		return o.lookAtFleet(ctx)
+	if o.how != nil {
+		return o.how(o, ctx)
 	}
 	var (
 		scalers     v1beta1.VerticalScalerList

@@ -80,6 +80,8 @@ type ClusterOptions struct {
 	VPAs bool
 	// NoCRDs leaves the installation of our CRDs to the test.
 	NoCRDs bool
+	// Nodes is how many nodes kwok simulates; 0 for ten.
+	Nodes int
 	// NoControllers runs neither the controller manager nor the scheduler: the caller does their work.
 	NoControllers bool
 }
@@ -95,7 +97,7 @@ func StartClusterWith(o ClusterOptions) (*Env, error) {
 		return nil, fmt.Errorf("making a folder for the cluster: %w", err)
 	}
 	flags := []string{
-		"-kwok-nodes", strconv.Itoa(kwokNodes),
+		"-kwok-nodes", strconv.Itoa(cmp.Or(o.Nodes, kwokNodes)),
 		// The cluster ends with this process, however the process ends.
 		"-parent-pid", strconv.Itoa(os.Getpid()),
 		// WritesSince reads one file. The default starts another one after 100 MB.

@@ -416,7 +416,7 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 	// The first operator has seen none of the changes.
 	first.uses("web", "app", 600, 240)
 	first.eventually(func() string {
-		if cpu := first.sized("web").Cpu().MilliValue(); cpu < 660 {
+		if cpu := first.sized("web").Cpu().MilliValue(); cpu < 600 {
 			return fmt.Sprintf("%dm of CPU", cpu)
 		}
 		return ""

@@ -70,6 +70,8 @@ func tagOf(target string) string {
 		return "sdk"
 	case "test-node-olm":
 		return "node"
+	case "bench":
+		return "integration"
 	}
 	return strings.TrimPrefix(target, "test-")
 }

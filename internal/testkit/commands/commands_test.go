@@ -49,6 +49,8 @@ func TestACommandThatNamesNothingIsRefused(t *testing.T) {
 		"make test-integration PKG=./test/benchmark ARGS='-bench TemplateChange'":  true,
 		"make test-integration PKG=./test/benchmark ARGS='-bench NoSuchThing'":     false,
 		"make bench ARGS=-record":                                                  true,
+		"make bench PKG=./test/benchmark ARGS='-bench PodCreation'":                true,
+		"make bench PKG=./test/benchmark ARGS='-bench NoSuchThing'":                false,
 		"make test ARGS='-run TestCommands":                                        false, // a quote is open
 	} {
 		if err := commands.Check("../../..", command); (err == nil) != good {
