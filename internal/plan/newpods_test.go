@@ -193,6 +193,20 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			Resizing: Pods are being resized in place
 			0/1 changing`,
 		},
+		"Once a lower request is verified, the decided size": {
+			given(sizesNewPods, watching, decidedBefore(verifying, func(d *plan.Decision) {
+				d.Time = noon.Add(-time.Hour)
+				d.Verification.Began, d.Verification.ObservedSince = noon.Add(-10*time.Minute), noon.Add(-5*time.Minute)
+				d.Verification.FirstPodsVerified = noon.Add(-8 * time.Minute)
+			}), recommends(halved()), pods(
+				with(halfSized("web-1"), func(p *workload.Pod) { p.Resized = noon.Add(-9 * time.Minute) }),
+				with(halfSized("web-2"), func(p *workload.Pod) { p.Resized = noon.Add(-6 * time.Minute) }),
+			)),
+			`keeps app 50m 64Mi
+			puts into new pods app 50m 64Mi of 100m 128Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
 		"While a lower request is being verified, what was good before": {
 			given(sizesNewPods, watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), halfSized("web-2"))),
 			`keeps app 50m 64Mi

@@ -37,15 +37,13 @@ func (p planner) sizeNewPodsOnly() model.Plan {
 	return p.without(model.Applied.Because(v1beta1.ReasonApplied, "All pods have the decided size, and new pods get it"))
 }
 
-// newPodsBeside says what new pods get in InPlace, beside the running pods that are resized.
+// newPodsBeside says what new pods get in InPlace, beside the running pods that are resized. With the fallback
+// Recreate, learnNewPods does.
 func (p planner) newPodsBeside() model.NewPods {
-	switch {
-	case p.policy.MayEvict():
-		return p.learnNewPods()
-	case !p.policy.SizesNewPods || p.isUndecided:
-		return model.NewPods{}
-	}
 	var n model.NewPods
+	if !p.policy.SizesNewPods || p.isUndecided {
+		return n
+	}
 	if n.Sizes, n.Obstacle = p.newPodSizes(); n.Obstacle.Exists() {
 		return n
 	}

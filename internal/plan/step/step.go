@@ -49,8 +49,11 @@ func Next(s model.Situation, policy model.Policy, now time.Time) model.Plan {
 	if p.isTemplateAsDecided() {
 		p.Decision = p.Decision.Applied() // by a rewrite whose status may have been lost
 	}
-	p.newPods = p.newPodsBeside()
+	p.newPods = p.learnNewPods()
 	next := p.resize()
+	if !p.policy.MayEvict() && next.Decision != nil {
+		next = next.WithNewPods(p.with(next.Decision).newPodsBeside()) // A verification may just have ended.
+	}
 	if !changesPod(next.Step) || next.Decision.Reverts < maxReverts {
 		return next
 	}
