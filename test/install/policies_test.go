@@ -74,8 +74,9 @@ func TestTheRightsForPoliciesAreOptIn(t *testing.T) {
 func TestTheRightsForPoliciesInAnotherNamespace(t *testing.T) {
 	bare(t)
 	namespace := env.Namespace(t)
-	command := linesOf(t, "olm.md", "sed 's/namespace:")[0]
-	must(t, strings.Replace(command, "NAMESPACE", namespace, 1))
+	const download = "curl -sSL https://github.com/verticalscaler/verticalscaler-operator/releases/latest/download/policies.yaml"
+	command := linesOf(t, "olm.md", download)[0]
+	must(t, strings.NewReplacer(download, "cat dist/policies.yaml", "NAMESPACE", namespace).Replace(command))
 	other := strings.Replace(account, ":"+system+":", ":"+namespace+":", 1)
 	mayOrMayNot(t, namespace, other, "update verticalscalers", true)
 	mayOrMayNot(t, namespace, account, "update verticalscalers", false)
