@@ -37,7 +37,11 @@ func Line(deployment string, sizes []v1beta1.NewPodContainer) string {
 }
 
 func exceeds(request, limit *resource.Quantity) bool {
-	return request != nil && limit != nil && request.Cmp(*limit) > 0
+	if request == nil || limit == nil {
+		return false
+	}
+	copied := request.DeepCopy() // Comparing may change how an amount is stored, and the sizes may be in a cache.
+	return copied.Cmp(limit.DeepCopy()) > 0
 }
 
 // text is an amount in the form in which the API server writes it into a pod, so that the two can be
@@ -46,7 +50,8 @@ func text(amount *resource.Quantity) string {
 	if amount == nil {
 		return ""
 	}
-	return amount.String()
+	copied := amount.DeepCopy() // String stores its result in the amount, which may be in a cache.
+	return copied.String()
 }
 
 // Texts puts lines, in their order by name, into as few texts as they fit in, each of at most longest bytes.

@@ -5,6 +5,7 @@ package admission_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -94,5 +95,22 @@ func TestATextHoldsThousandsOfDeployments(t *testing.T) {
 	}
 	if texts := admission.Texts(lines, admission.MaxText); len(texts) != 1 {
 		t.Errorf("%d texts", len(texts))
+	}
+}
+
+// The sizes may be those of a status in a cache, which all readers share.
+func TestLinesLeaveTheSizesAlone(t *testing.T) {
+	sizes := []v1beta1.NewPodContainer{{
+		ContainerName: "app",
+		Requests:      v1beta1.Amounts{CPU: resource.NewMilliQuantity(1500, resource.DecimalSI), Memory: resource.NewQuantity(1<<30, resource.BinarySI)},
+		Limits:        v1beta1.Amounts{CPU: resource.NewMilliQuantity(3000, resource.DecimalSI), Memory: resource.NewQuantity(1<<31, resource.BinarySI)},
+	}}
+	before := []resource.Quantity{*sizes[0].Requests.CPU, *sizes[0].Requests.Memory, *sizes[0].Limits.CPU, *sizes[0].Limits.Memory}
+	if got, want := admission.Line("web", sizes), "web app,1500m,1Gi,3,2Gi"; got != want {
+		t.Errorf("Line() = %q, want %q", got, want)
+	}
+	after := []resource.Quantity{*sizes[0].Requests.CPU, *sizes[0].Requests.Memory, *sizes[0].Limits.CPU, *sizes[0].Limits.Memory}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("the sizes were %#v, and are %#v", before, after)
 	}
 }
