@@ -224,13 +224,12 @@ func TestAGrantedEvictionEndsARefusal(t *testing.T) {
 		t.Errorf("after the refusal: %s: %s", s.plan.Verdict.Reason, s.plan.Verdict.Message)
 	}
 	evict(pass(true))
-	s := &scope{scaler: vs, now: noon}
-	s.observation.situation = toEvict()
-	s.observation.situation.Pods = s.observation.situation.Pods[1:] // The first one is gone.
-	if _, err := r.recallPods(key, &s.observation.situation); err != nil {
+	situation := toEvict()
+	situation.Pods = situation.Pods[1:] // The first one is gone.
+	if _, err := r.recallPods(key, &situation); err != nil {
 		t.Fatal(err)
 	}
-	if rejected := s.observation.situation.RejectedEviction; rejected != nil {
+	if rejected := situation.RejectedEviction; rejected != nil {
 		t.Errorf("after an eviction, the refusal still counts: %+v", rejected)
 	}
 }

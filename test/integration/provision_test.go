@@ -578,14 +578,19 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 	c := testkit.OperatorConfig()
 	c.Metrics.BindAddress = address
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, s.namespace
-	env.StartOperator(t, c, testkit.NewUsage(), s.namespace)
+	c.Collection.Interval.Duration = 200 * time.Millisecond
+	use := testkit.NewUsage()
+	use.Set(s.namespace, podOf("web"), "app", 300, 240<<20)
+	env.StartOperator(t, c, use, s.namespace)
 	testkit.Eventually(t, soon, func() string {
 		if s.get(prometheusRule) == nil {
 			return "the operator has not made its alerts"
 		}
 		return ""
 	})
-	create(t, testkit.Deployment(s.namespace, "web"))
+	if err := running(t.Context(), s.namespace, "web"); err != nil { // so that there is a recommendation
+		t.Fatal(err)
+	}
 	createScaler(t, s.namespace, "web", "web") // so that there has been a reconcile
 	sees(t, s.namespace, "web", present)
 	create(t, policyOf(s.namespace, "fleet")) // It promotes, so that there is a halt to ask for.
@@ -604,6 +609,9 @@ func TestAlertsUseExposedMetrics(t *testing.T) {
 		}
 		if !strings.Contains(exposed, "verticalscaler_policy_promotion_halted{") {
 			return "the policy was not reconciled yet"
+		}
+		if !strings.Contains(exposed, "verticalscaler_container_lower_bound{") {
+			return "there is no recommendation yet"
 		}
 		return ""
 	})

@@ -180,7 +180,7 @@ func TestScaledDeploymentDefaults(t *testing.T) {
 		},
 		"scaling is filled in as a scaler's spec is": {
 			spec: `{template: ` + aTemplate + `, scaling: {resourcePolicy: {containerPolicies: [{containerName: "*"}]}, recommendationPolicy: {}}}`,
-			want: `{replicas: 1, template: ` + aTemplate + `, scaling: {updatePolicy: {updateMode: InPlace, fallback: Wait, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120, minReplicas: 2}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0},
+			want: `{replicas: 1, template: ` + aTemplate + `, scaling: {updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120, minReplicas: 2}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0},
 				resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}}`,
 		},
 		"labels and annotations of the pods are kept": {

@@ -62,8 +62,8 @@ func TestTheAPIServerHasTheCurrentCRDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 5 {
-		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, ScaledDeployments and both kinds of policies", len(files))
+	if len(files) != 6 {
+		t.Errorf("there are %d CRDs, want those of scalers, checkpoints, sizes of new pods, ScaledDeployments and both kinds of policies", len(files))
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
@@ -342,33 +342,33 @@ func TestDefaults(t *testing.T) {
 	}{
 		"an update policy is filled in": {
 			spec: `{deploymentName: web}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
 		},
 		"a part of an update policy is completed": {
 			spec: `{deploymentName: web, updatePolicy: {updateMode: Rollout}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: Rollout, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}}`,
 		},
 		"0 is a value, not a gap": {
 			spec: `{deploymentName: web, updatePolicy: {cooldownSeconds: 0}, recommendationPolicy: {safetyMarginPercent: 0}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 0, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a window is completed": {
 			spec: `{deploymentName: web, updatePolicy: {windows: [{schedule: "0 2 * * *", durationMinutes: 60}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120,
 				windows: [{schedule: "0 2 * * *", timeZone: UTC, durationMinutes: 60, directions: [ScaleUp, ScaleDown]}]}}`,
 		},
 		"a margin is filled in": {
 			spec: `{deploymentName: web, recommendationPolicy: {}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120}, recommendationPolicy: {profile: Balanced, safetyMarginPercent: 0}}`,
 		},
 		"a container's policy is completed": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: "*"}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: "*", mode: Auto, controlledValues: RequestsAndLimits}]}}`,
 		},
 		"quantities stay as they were written": {
 			spec: `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
-			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
+			want: `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 				resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {cpu: 2, memory: 1024Mi}, maxAllowed: {cpu: "2.50"}}]}}`,
 		},
 	}
@@ -591,7 +591,7 @@ func TestUnknownFields(t *testing.T) {
 		if err := env.Client.Create(t.Context(), scaler, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
+		want := scalerWith(t, namespace, `{deploymentName: web, updatePolicy: {updateMode: InPlace, fallback: Wait, newPods: Sized, minReplicas: 2, cooldownSeconds: 300, tolerancePercent: 10, verificationSeconds: 120},
 			resourcePolicy: {containerPolicies: [{containerName: app, mode: Auto, controlledValues: RequestsAndLimits, minAllowed: {}}]}}`)
 		if diff := cmp.Diff(want.Object["spec"], scaler.Object["spec"]); diff != "" {
 			t.Errorf("spec (-want +got):\n%s", diff)
