@@ -346,14 +346,14 @@ func isExplanation(name string) bool {
 
 // isNear says whether two states are equal, and amounts are at most that percentage apart. It
 // ignores explanations, and the decision: pods at their target have one if they had another size
-// before, and then Applied says Applied instead of WithinTolerance.
+// before, and then Applied says Applied instead of WithinTolerance. NewPodsSized is there only with a decision.
 func (s *state) isNear(other *state, percent int64) bool {
 	const applied = ".conditions.Applied."
 	isIgnored := func(name string) bool {
 		before, _, isOfApplied := strings.Cut(name, applied)
 		both := []string{s.texts[before+applied+"reason"], other.texts[before+applied+"reason"]}
 		slices.Sort(both)
-		return isExplanation(name) || strings.Contains(name, ".status.decision.") ||
+		return isExplanation(name) || strings.Contains(name, ".status.decision.") || strings.Contains(name, ".conditions.NewPodsSized.") ||
 			isOfApplied && slices.Equal(both, []string{v1beta1.ReasonApplied, v1beta1.ReasonWithinTolerance})
 	}
 	for name := range merged(s.texts, other.texts) {
