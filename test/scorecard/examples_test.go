@@ -198,7 +198,7 @@ func TestExamplesReconcile(t *testing.T) {
 		},
 		"passes if the bundle has no rights for policies": {
 			operator: func(o *operator) {
-				o.policy = policyStalls("Forbidden", "may not update verticalscalers: apply dist/policies.yaml")
+				o.policy = policyStalls("Forbidden", "may not update verticalscalers: kubectl apply -f https://x/policies.yaml")
 			},
 			state: "pass",
 		},
@@ -207,7 +207,7 @@ func TestExamplesReconcile(t *testing.T) {
 			state:    "fail", words: []string{"example backends: after 3s still: Stalled is True, Forbidden: may not update"},
 		},
 		"fails if a policy is stalled for another reason": {
-			operator: func(o *operator) { o.policy = policyStalls("InvalidSelector", "dist/policies.yaml") },
+			operator: func(o *operator) { o.policy = policyStalls("InvalidSelector", "https://x/policies.yaml") },
 			state:    "fail", words: []string{"Stalled is True, InvalidSelector"},
 		},
 		"fails if a policy is both ready and stalled": {

@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/release"
 )
 
 // tryPolicy creates a ScalingPolicy of the examples. The running operator must report that it selects nothing, or that it
-// lacks the rights of dist/policies.yaml, and follow a change. ClusterScalingPolicies are not tried: they might select
+// lacks the rights of policies.yaml, and follow a change. ClusterScalingPolicies are not tried: they might select
 // Deployments of others.
 func tryPolicy(ctx context.Context, c client.Client, s Setting, example *unstructured.Unstructured) (err error) {
 	object := example.DeepCopy()
@@ -89,8 +90,8 @@ func policyProblems(policy *v1beta1.ScalingPolicy) (problems []string) {
 	return problems
 }
 
-// lacksPolicyRights reports whether the policy waits for dist/policies.yaml, and says so.
+// lacksPolicyRights reports whether the policy waits for policies.yaml, and says so.
 func lacksPolicyRights(policy *v1beta1.ScalingPolicy) bool {
 	c := meta.FindStatusCondition(policy.Status.Conditions, v1beta1.ConditionStalled)
-	return c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "dist/policies.yaml")
+	return c.Reason == v1beta1.ReasonForbidden && strings.Contains(c.Message, "/"+release.Policies)
 }
