@@ -27,8 +27,6 @@ type State struct {
 	Deployments []DeploymentState
 	Owners      []OwnerState
 	Scalers     []ScalerState
-	// Sizes are the lines of the NewPodSizes: what the API server gives new pods.
-	Sizes []string
 }
 
 // DeploymentState is a Deployment with its pods.
@@ -84,8 +82,7 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 	var scalers v1beta1.VerticalScalerList
 	var owners v1beta1.ScaledDeploymentList
 	var checkpoints v1beta1.VerticalScalerCheckpointList
-	var sizes v1beta1.NewPodSizesList
-	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints, &sizes} {
+	for _, list := range []client.ObjectList{&deployments, &sets, &pods, &scalers, &owners, &checkpoints} {
 		if err := w.client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
 			return State{}, fmt.Errorf("reading the state of %s: %w", w.namespace, err)
 		}
@@ -106,9 +103,6 @@ func (w *World) EndState(ctx context.Context) (State, error) {
 		state.Owners = append(state.Owners, OwnerState{
 			Name: owner.Name, Finalizers: owner.Finalizers, Conditions: conditionLines(owner.Status.Conditions), Replicas: owner.Status.AvailableReplicas,
 		})
-	}
-	for i := range sizes.Items {
-		state.Sizes = append(state.Sizes, strings.Split(strings.Trim(sizes.Items[i].Spec.Deployments, "\n"), "\n")...)
 	}
 	return state, nil
 }
@@ -132,7 +126,6 @@ func (w *World) Describe(ctx context.Context) string {
 	for _, d := range state.Deployments {
 		fmt.Fprintf(&out, "Deployment %s: %q, pods:\n  %s\n", d.Name, d.Containers, strings.Join(d.Pods, "\n  "))
 	}
-	fmt.Fprintf(&out, "sizes of new pods: %q\n", state.Sizes)
 	writes, err := w.writes()
 	if err != nil {
 		return err.Error()
