@@ -347,7 +347,7 @@ func revertsChanges(t *testing.T, i *installation) {
 	}
 }
 
-// replaces installs anew, and upgrades to a version that has none of the objects of the one before: OLM deletes them.
+// replaces uninstalls the version that runs and installs the next one, which has none of its objects: OLM deletes them.
 func replaces(t *testing.T, i *installation, second, third bundle) {
 	t.Helper()
 	old, next := render(t, second), render(t, third)
