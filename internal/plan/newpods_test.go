@@ -134,6 +134,15 @@ func recentDecision() time.Time {
 	return d.Time
 }
 
+// nearlyAsRecommended is a recommendation close to what large has.
+func nearlyAsRecommended(w *world) {
+	recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))(w)
+}
+
+func wasResized(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }
+
+func resizedPod(name string, c workload.Container) workload.Pod { return with(pod(name, c), wasResized) }
+
 func sizesNewPods(w *world) { w.policy.SizesNewPods = true }
 
 func inPlaceSized(w *world) {
@@ -155,6 +164,40 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			given(decidedBefore(), atSize()),
 			`keeps app 200m 256Mi
 			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"What all pods were resized to, though the decision was lost": {
+			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()), ofOldTemplate(pod("web-3", small())))),
+			`decides app 200m 256Mi (Adopted)
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			RolloutInProgress: 1 of 3 pods has an older template and is about to be replaced, so it keeps its size
+			2/3`,
+		},
+		"What they were resized to, and no other resource": {
+			given(sizesNewPods, nearlyAsRecommended, pods(resizedPod("web-1", sized("app", amounts(100, 256), amounts(200, 512)))),
+				recommends(rec(amounts(100, 250), amounts(80, 200), amounts(400, 500)))),
+			`decides app - 256Mi (Adopted)
+			puts into new pods app - 256Mi of - 512Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Nothing if it was lost, and something else has made the pods larger": {
+			given(sizesNewPods, nearlyAsRecommended, atSize()),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			2/2 applied`,
+		},
+		"Nothing if it was lost, and no pod of the current template was resized": {
+			given(sizesNewPods, nearlyAsRecommended, pausedRollout, pods(
+				ofOldTemplate(resizedPod("web-1", large())), ofOldTemplate(resizedPod("web-2", large())))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			2/2 applied`,
+		},
+		"Nothing if it was lost, and new pods are left as in the template": {
+			given(nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
 			2/2 applied`,
 		},
 		"Nothing that a quota has no room for, and the pods are resized all the same": {

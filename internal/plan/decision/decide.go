@@ -119,7 +119,7 @@ type move struct {
 	resource  model.Resource
 	from, to  int64
 	why       string // the reason of the decision; empty if the request stays
-	// isUnsettled says that no decision tells the request so far, and that pods do not have it.
+	// isUnsettled says that no decision tells the request so far, and that pods, or new ones, do not have it.
 	isUnsettled bool
 	// isPaced says that only minAllowed demands the move.
 	isPaced bool

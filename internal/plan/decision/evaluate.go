@@ -178,7 +178,7 @@ type proposal struct {
 	current, target int64
 	granted         int64 // the most that pods have
 	started         int64 // what the template requests, if a pod has started with it; otherwise 0
-	isUnsettled     bool  // no decision tells the request, and the pods do not all have it applied
+	isUnsettled     bool  // no decision tells the request, and pods, or new ones, do not have it
 	lacksUsage      bool  // usage of running pods is missing
 }
 
@@ -311,8 +311,8 @@ func targetFor(s model.Situation, allowed bounds, container workload.Container, 
 
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
-// isUnsettled says that no decision tells it, and that the pods disagree, or that a kubelet has not
-// applied it: a status was lost after some of them had been asked for another size.
+// isUnsettled says that no decision tells it, because a status was lost: the pods disagree, or a
+// kubelet has not applied it, or new pods would not get what the pods were resized to.
 func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
@@ -322,8 +322,10 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 		v := r.Request(c.Resources)
 		current, least = max(current, v), min(least, v)
 	}
-	if current > 0 {
-		return current, least != current || s.IsResizeOpen(policy, container.Name, r)
+	inTemplate := r.Request(container.Resources)
+	if current == 0 {
+		return inTemplate, false
 	}
-	return r.Request(container.Resources), false
+	newPodsLack := policy.SizesNewPods && current != inTemplate && s.HasResized(policy)
+	return current, least != current || newPodsLack || s.IsResizeOpen(policy, container.Name, r)
 }

@@ -271,6 +271,13 @@ func (s Situation) IsResizeOpen(policy Policy, container string, r Resource) boo
 	})
 }
 
+// HasResized says whether an active pod of the current template was resized in place.
+func (s Situation) HasResized(policy Policy) bool {
+	return slices.ContainsFunc(s.Pods, func(pod workload.Pod) bool {
+		return pod.Current && s.IsActive(policy, pod) && !pod.Resized.IsZero()
+	})
+}
+
 // Running lists the container as the active pods have it.
 func (s Situation) Running(policy Policy, container string) []workload.Container {
 	out := make([]workload.Container, 0, len(s.Pods))

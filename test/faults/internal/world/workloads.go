@@ -99,7 +99,7 @@ func (w *World) scaler(name, deployment string, mode v1beta1.UpdateMode, s size)
 func scaling(mode v1beta1.UpdateMode, s size) *v1beta1.Scaling {
 	return &v1beta1.Scaling{
 		UpdatePolicy: v1beta1.UpdatePolicy{
-			UpdateMode: mode, NewPods: v1beta1.NewPodsAsTemplate, CooldownSeconds: ptr.To[int32](0), VerificationSeconds: ptr.To[int32](0),
+			UpdateMode: mode, CooldownSeconds: ptr.To[int32](0), VerificationSeconds: ptr.To[int32](0),
 		},
 		ResourcePolicy: &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{
 			pinned("zeta", s.zetaCPU, s.zetaMemory), pinned("alpha", s.alphaCPU, s.alphaMemory),
