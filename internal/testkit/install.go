@@ -142,7 +142,7 @@ func (a *Account) Forbidden() []string {
 }
 
 // overheard passes requests on and records those that are forbidden, including reads, which
-// the audit log omits.
+// the audit log omits. It leaves out those that no right would allow, because their namespace is being deleted.
 type overheard struct {
 	account *Account
 	next    http.RoundTripper
@@ -151,12 +151,20 @@ type overheard struct {
 // RoundTrip implements http.RoundTripper.
 func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(request)
-	if err == nil && response.StatusCode == http.StatusForbidden {
+	if err != nil || response.StatusCode != http.StatusForbidden {
+		return response, err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, fmt.Errorf("reading why %s %s is forbidden: %w", request.Method, request.URL.Path, err)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	if !bytes.Contains(body, []byte(corev1.NamespaceTerminatingCause)) {
 		o.account.mu.Lock()
 		defer o.account.mu.Unlock()
 		o.account.forbidden = append(o.account.forbidden, request.Method+" "+request.URL.Path)
 	}
-	return response, err
+	return response, nil
 }
 
 // RunOperator runs the operator as main does, except for the usage source: as the account,
