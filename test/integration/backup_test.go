@@ -99,16 +99,15 @@ func TestABackupRestoresThePromotedScalersOfAPolicy(t *testing.T) {
 		}
 	}
 	remove(policyOf(namespace, "local"))
-	for _, s := range scalers().Items {
-		remove(&s)
-		remove(&v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.Name}})
-	}
-	testkit.Eventually(t, soon, func() string {
+	testkit.Eventually(t, soon, func() string { // The operator deletes them.
 		if n := len(scalers().Items); n > 0 {
 			return fmt.Sprintf("%d scalers are left", n)
 		}
 		return ""
 	})
+	for i := range many { // The garbage collector would.
+		remove(&v1beta1.VerticalScalerCheckpoint{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(i)}})
+	}
 
 	if out, errOut, code := run("restore", "-f", file, "--max-ahead=24h", "--dry-run"); code != 0 || !strings.Contains(out, "restored once ScalingPolicy local has created it (server dry run)") {
 		t.Errorf("exit code %d: %s%s", code, errOut, out)
@@ -121,16 +120,19 @@ func TestABackupRestoresThePromotedScalersOfAPolicy(t *testing.T) {
 		t.Fatalf("exit code %d: %s%s", code, errOut, out)
 	}
 	testkit.Eventually(t, soon, promoted)
-	for _, s := range scalers().Items {
-		if got := known(s); got != before[s.Name] {
-			t.Errorf("scaler %s: %s, before %s", s.Name, got, before[s.Name])
+	testkit.Eventually(t, soon, func() string {
+		for _, s := range scalers().Items {
+			if got := known(s); got != before[s.Name] {
+				return fmt.Sprintf("scaler %s: %s, before %s", s.Name, got, before[s.Name])
+			}
+			if !fleet.IsGenerated(&s) {
+				return fmt.Sprintf("scaler %s is not of the policy", s.Name)
+			}
+			var checkpoint v1beta1.VerticalScalerCheckpoint
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&s), &checkpoint); err != nil || !metav1.IsControlledBy(&checkpoint, &s) {
+				return fmt.Sprintf("the checkpoint of scaler %s: %v, %+v", s.Name, err, checkpoint.OwnerReferences)
+			}
 		}
-		if !fleet.IsGenerated(&s) {
-			t.Errorf("scaler %s is not of the policy", s.Name)
-		}
-		var checkpoint v1beta1.VerticalScalerCheckpoint
-		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(&s), &checkpoint); err != nil || !metav1.IsControlledBy(&checkpoint, &s) {
-			t.Errorf("the checkpoint of scaler %s: %v, %+v", s.Name, err, checkpoint.OwnerReferences)
-		}
-	}
+		return ""
+	})
 }
