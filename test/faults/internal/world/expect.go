@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 )
 
 // The functions in this file describe how the world differs from what is expected, and
@@ -95,6 +98,31 @@ func (w *World) hasDecision(scaler string) string {
 	}
 	if s.Status.Decision == nil {
 		return fmt.Sprintf("scaler %s has not decided", scaler)
+	}
+	return ""
+}
+
+// isTold expects the API server to be told the sizes of new pods that the scalers have in their status, and no others.
+func (w *World) isTold() string {
+	var scalers v1beta1.VerticalScalerList
+	var told v1beta1.NewPodSizesList
+	here := client.InNamespace(w.namespace)
+	if err := errors.Join(w.client.List(w.ctx, &scalers, here), w.client.List(w.ctx, &told, here)); err != nil {
+		return err.Error()
+	}
+	var want, got []string
+	for _, s := range scalers.Items {
+		if n := s.Status.NewPods; n != nil && len(n.Containers) > 0 {
+			want = append(want, admission.Line(s.Spec.DeploymentName, n.Containers))
+		}
+	}
+	for _, object := range told.Items {
+		got = append(got, strings.FieldsFunc(object.Spec.Deployments, func(r rune) bool { return r == '\n' })...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Sprintf("the API server is told to give new pods %q, and the status says %q", got, want)
 	}
 	return ""
 }

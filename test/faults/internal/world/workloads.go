@@ -94,8 +94,6 @@ func (w *World) scaler(name, deployment string, mode v1beta1.UpdateMode, s size)
 	}
 }
 
-// In the mode InPlace, new pods are as in the template: what these runs compare at the end is what the operator has done
-// to running pods. The scenarios "initial" and "recreate" have the API server size new pods.
 func scaling(mode v1beta1.UpdateMode, s size) *v1beta1.Scaling {
 	return &v1beta1.Scaling{
 		UpdatePolicy: v1beta1.UpdatePolicy{

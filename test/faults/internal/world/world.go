@@ -205,8 +205,11 @@ func (w *World) Wait(ctx context.Context, what string, answer func(w *World) str
 
 // Converge waits until the scenario is done.
 func (w *World) Converge(ctx context.Context) error {
-	return w.Wait(ctx, "scenario "+w.scenario.Name, w.scenario.Done)
+	return w.Wait(ctx, "scenario "+w.scenario.Name, (*World).isDone)
 }
+
+// isDone expects the scenario to be done, and the API server to be told of it.
+func (w *World) isDone() string { return firstOf(w.scenario.Done(w), w.isTold()) }
 
 // StayQuiet waits until the operator has written nothing for some rounds of usage. From then
 // on, each write is a violation, so call it once the faults are over. It then waits for as
@@ -225,7 +228,7 @@ func (w *World) StayQuiet(ctx context.Context) error {
 		if n := began(); n < roundsUntilQuiet {
 			return fmt.Sprintf("it is quiet for %d rounds of usage", n)
 		}
-		return w.scenario.Done(w)
+		return w.isDone()
 	}); err != nil {
 		return err
 	}
