@@ -298,20 +298,20 @@ func finishStep(t *testing.T, namespace, name string) {
 	sized(t, namespace, name, "300m")
 }
 
-// upgradeable is the condition with that name that the operator has set.
+// upgradeable is the condition with that name.
 func (i *installation) upgradeable(t *testing.T, b bundle) metav1.Condition {
 	t.Helper()
 	return i.condition(t, b, "Upgradeable")
 }
 
-// condition is the condition of that type that the operator has set.
+// condition is the condition of that type that the operator has set, once OLM has seen it.
 func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Condition {
 	t.Helper()
 	o := object("operators.coreos.com/v2", "OperatorCondition", i.namespace, b.csv)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		t.Fatal(err)
 	}
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "spec", "conditions")
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
 		if !ok || c["type"] != kind {
@@ -321,7 +321,9 @@ func (i *installation) condition(t *testing.T, b bundle, kind string) metav1.Con
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c, &out); err != nil {
 			t.Fatal(err)
 		}
-		return out
+		if out.ObservedGeneration == o.GetGeneration() {
+			return out
+		}
 	}
 	return metav1.Condition{}
 }
