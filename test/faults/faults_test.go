@@ -132,7 +132,7 @@ const dense = 20
 
 // isInSubset tells whether an action is applied to a write without FULL=1: each of the first four
 // to the first two writes of each kind that changes pods or templates, and one of them, in turn, to
-// every second of all other writes.
+// every fourth of all other writes.
 func isInSubset(turn, action int, kind string, number int) bool {
 	if action >= len(actions) {
 		return false
@@ -143,5 +143,5 @@ func isInSubset(turn, action int, kind string, number int) bool {
 			return true
 		}
 	}
-	return turn%(2*len(actions)) == action
+	return turn%4 == 0 && turn/4%len(actions) == action
 }
