@@ -187,5 +187,5 @@ var causes = []Cause{
 	{plan.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
 	{plan.DecidedScaleUp, "a request was below its target"},
 	{plan.DecidedScaleDown, "a request was above its upper bound"},
-	{plan.DecidedAdopted, "no decision was recorded, and the pods had different sizes, a resize was not applied yet, or new pods would not have got what the pods were resized to, so the largest request was kept"},
+	{plan.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to, so the largest request was kept"},
 }

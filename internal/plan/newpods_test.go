@@ -141,7 +141,9 @@ func nearlyAsRecommended(w *world) {
 
 func wasResized(p *workload.Pod) { p.Resized = noon.Add(-time.Minute) }
 
-func resizedPod(name string, c workload.Container) workload.Pod { return with(pod(name, c), wasResized) }
+func resizedPod(name string, c workload.Container) workload.Pod {
+	return with(pod(name, c), wasResized)
+}
 
 func sizesNewPods(w *world) { w.policy.SizesNewPods = true }
 
