@@ -212,9 +212,9 @@ func (m *admissionMemory) toldSince(scaler types.NamespacedName, status *v1beta1
 // quotaMemory remembers which scalers wait for a ResourceQuota.
 type quotaMemory struct{ perScaler[bool] }
 
-// remember notes the reason of a finished reconcile.
-func (m *quotaMemory) remember(scaler types.NamespacedName, reason string) {
-	m.replace(scaler, func(bool) bool { return reason == v1beta1.ReasonQuotaExceeded })
+// remember notes the reasons of a finished reconcile: those of running pods and of new ones.
+func (m *quotaMemory) remember(scaler types.NamespacedName, reasons ...string) {
+	m.replace(scaler, func(bool) bool { return slices.Contains(reasons, v1beta1.ReasonQuotaExceeded) })
 }
 
 // mayWait reports whether the scaler waits for a ResourceQuota, or whether that is unknown:

@@ -122,9 +122,12 @@ func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
 	return out
 }
 
-// recordedNewPods is what the status says of new pods after a reconcile.
+// recordedNewPods is what the status says of new pods after a reconcile. What was recorded under another claim is about
+// another Deployment.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
 	switch {
+	case !s.standing.isFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
+		return nil
 	case scaler.IsPaused(s.scaler), s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods
 	case !scaler.SizesNewPods(&s.scaler.Spec):
@@ -143,10 +146,10 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	recorded, why := recordedNewPods(s), s.plan.NewPods.Obstacle
 	c := metav1.Condition{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse}
 	switch {
-	case recorded != nil && len(recorded.Containers) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 	case s.unsized.reason != "" && s.plan.Decision != nil:
 		c.Reason, c.Message = s.unsized.reason, "New pods start as in the pod template: "+s.unsized.message
+	case recorded != nil && len(recorded.Containers) > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 	case why.Exists():
 		c.Reason, c.Message = why.Reason, "New pods start as in the pod template: "+why.Message
 	default:
@@ -167,6 +170,8 @@ type admissionCheck struct {
 	mu     sync.Mutex
 	last   unsized
 	readAt time.Time
+	// isMissed says that a scaler was told no, and that the scalers were not told of any change since.
+	isMissed bool
 }
 
 // unavailableRetry is how long it is remembered that the API server does not size new pods.
@@ -186,15 +191,26 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, own rele
 	if err != nil {
 		return unsized{}, err
 	}
-	a.last, a.readAt = last, now
+	a.last, a.readAt, a.isMissed = last, now, a.isMissed || last.reason != ""
 	return last, nil
 }
 
-// isMissed reports whether a scaler has asked, and the answer was no.
-func (a *admissionCheck) isMissed() bool {
+// becomesAvailable reports whether the API server sizes new pods, and a scaler was told no since this was true last. Whoever
+// has found it out does not matter: an eviction reads it, too.
+func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reader, own release.Release, now time.Time) bool {
+	a.mu.Lock()
+	isMissed := a.isMissed
+	a.mu.Unlock()
+	if !isMissed {
+		return false
+	}
+	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.reason != "" {
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.last.reason != ""
+	a.isMissed = false
+	return true
 }
 
 // readAdmission reads whether the policy and its binding are installed.

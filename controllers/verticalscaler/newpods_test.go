@@ -43,6 +43,7 @@ func withUpdate(update v1beta1.UpdatePolicy) *v1beta1.VerticalScaler {
 	return checkout(func(s *v1beta1.VerticalScaler) {
 		s.Spec.UpdatePolicy = update
 		s.Status.NewPods = scaler.APINewPods(plan.NewPods{Sizes: newPodSize})
+		scaler.RecordClaim(&s.Status, scaler.Claim(s))
 	})
 }
 
@@ -203,6 +204,9 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason != "" { // before an eviction
+		t.Fatal(why, err)
+	}
 	if !source.becomesAvailable(t.Context()) || source.becomesAvailable(t.Context()) {
 		t.Error("it is not seen once that the policy is installed")
 	}
@@ -255,6 +259,18 @@ func TestRecordedNewPods(t *testing.T) {
 			s.scaler.Annotations, s.scaler.Spec.UpdatePolicy.UpdateMode = map[string]string{v1beta1.PausedAnnotation: "true"}, "Recommend"
 		}, "before"},
 		"failed before a plan": {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "before"},
+		"of the Deployment before, suspended": {func(s *scope) {
+			s.keepsNewPods, s.scaler.Spec.DeploymentName = true, "another"
+		}, ""},
+		"of the Deployment before, paused": {func(s *scope) {
+			s.scaler.Annotations, s.scaler.Spec.DeploymentName = map[string]string{v1beta1.PausedAnnotation: "true"}, "another"
+		}, ""},
+		"of the Deployment before, failed": {func(s *scope) {
+			s.err, s.plan, s.scaler.Spec.DeploymentName = errors.New("down"), plan.Plan{}, "another"
+		}, ""},
+		"paused behind another scaler": {func(s *scope) {
+			s.scaler.Annotations, s.standing.winner = map[string]string{v1beta1.PausedAnnotation: "true"}, "older"
+		}, ""},
 	} {
 		vs := withUpdate(inPlace)
 		vs.Status.NewPods = before
@@ -337,5 +353,21 @@ func TestSinceWhenTheAPIServerIsTold(t *testing.T) {
 	}
 	if got := pass(noon.Add(3*time.Minute), 200); !got.Equal(noon.Add(3 * time.Minute)) {
 		t.Errorf("after that: told since %s", got)
+	}
+}
+
+// Planning again after a refusal does not forget that the policy is not installed.
+func TestARefusedResizeGivesNewPodsNothing(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	p.conflict = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/resize"}, "checkout-1-a", errors.New("not allowed"))
+	vs, _, err := p.reconcile()
+	if err != nil || len(p.resized) == 0 {
+		t.Fatalf("Reconcile() = %v, resized %v", err, p.resized)
+	}
+	if vs.Status.Decision == nil || vs.Status.NewPods != nil {
+		t.Errorf("decided %+v, new pods get %+v", vs.Status.Decision, vs.Status.NewPods)
+	}
+	if c := condition(vs, v1beta1.ConditionNewPodsSized); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonAdmissionUnavailable {
+		t.Errorf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 	}
 }

@@ -69,19 +69,20 @@ func TestAQuotaTriggersTheScalersThatMayWaitForIt(t *testing.T) {
 	scaler.DropClaim(&restoring.Status)
 	restoring.Status.OriginalResources = &v1beta1.OriginalResources{DeploymentName: "web"}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		behind, restoring, vs("shop", "waiting"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
+		behind, restoring, vs("shop", "waiting"), vs("shop", "new-pods"), vs("shop", "applied"), vs("shop", "failed"), vs("shop", "unknown"), vs("other", "waiting"),
 	).Build()
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
 	var memory quotaMemory
 	memory.remember(key("waiting"), "QuotaExceeded")
-	memory.remember(key("applied"), "Applied")
+	memory.remember(key("new-pods"), "Applied", "QuotaExceeded")
+	memory.remember(key("applied"), "Applied", "")
 	memory.remember(key("failed"), "Applied")
 	memory.forget(key("failed")) // as at the start of a reconcile
 	got, err := ofQuota(ofNamespace(reader), memory.mayWait)(t.Context(), team("2", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("restoring")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
+	want := []reconcile.Request{{NamespacedName: key("failed")}, {NamespacedName: key("new-pods")}, {NamespacedName: key("restoring")}, {NamespacedName: key("unknown")}, {NamespacedName: key("waiting")}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

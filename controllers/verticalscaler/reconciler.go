@@ -199,7 +199,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.Metrics.Record(request.NamespacedName, measuredState(s), measuredSizes(s))
 	r.countReverts(request.NamespacedName, s)
 	if s.outcome == settled {
-		r.quotas.remember(request.NamespacedName, s.plan.Verdict.Reason)
+		r.quotas.remember(request.NamespacedName, s.plan.Verdict.Reason, s.plan.NewPods.Obstacle.Reason)
 	}
 	r.recordEvents(s)
 	return r.result(s)

@@ -70,7 +70,7 @@ func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror
 		situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
 	}
 	situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), rejected)
-	s.plan = s.next()
+	s.plan = s.next().WithNewPods(s.plan.NewPods)
 	if _, resizes := s.plan.Step.(plan.Resize); resizes {
 		s.requeueAfter = staleCacheRetry
 	}

@@ -174,13 +174,9 @@ func (t *admissionSource) Start(ctx context.Context, requests workqueue.TypedRat
 	return nil
 }
 
-// becomesAvailable reports whether the API server can size new pods, and could not when it was asked last.
+// becomesAvailable reports whether the API server can size new pods, and a scaler was told that it could not.
 func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
-	if !t.check.isMissed() {
-		return false
-	}
-	now, err := t.check.check(ctx, t.live, t.own, t.clock.Now(), 0)
-	return err == nil && now.reason == ""
+	return t.check.becomesAvailable(ctx, t.live, t.own, t.clock.Now())
 }
 
 // sizing are the scalers that size new pods.

@@ -196,6 +196,21 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			WithinTolerance: The current requests are within the tolerance of the recommendation
 			2/2 applied`,
 		},
+		"Nothing if only another resource is decided: nothing was lost": {
+			given(sizesNewPods, nearlyAsRecommended, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }),
+				pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
+			`keeps app 200m -
+			puts into new pods app 200m - of 400m -
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Nothing if it was lost, and the template leaves the request to its limit": {
+			given(sizesNewPods, nearlyAsRecommended, template(sized("app", amounts(0, 0), amounts(200, 256))),
+				pods(resizedPod("web-1", sized("app", amounts(200, 256), amounts(200, 256))))),
+			`no decision
+			WithinTolerance: The current requests are within the tolerance of the recommendation
+			1/1 applied`,
+		},
 		"Nothing if it was lost, and new pods are left as in the template": {
 			given(nearlyAsRecommended, pods(resizedPod("web-1", large()), resizedPod("web-2", large()))),
 			`no decision

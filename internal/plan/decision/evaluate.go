@@ -312,7 +312,7 @@ func targetFor(s model.Situation, allowed bounds, container workload.Container, 
 // currentRequest is the current request: as decided, or else the largest among the running
 // pods (a lost status must not make a resized pod look small), or else the template's.
 // isUnsettled says that no decision tells it, because a status was lost: the pods disagree, or a
-// kubelet has not applied it, or new pods would not get what the pods were resized to.
+// kubelet has not applied it, or nothing at all is decided and new pods would not get what the pods were resized to.
 func currentRequest(s model.Situation, policy model.Policy, container workload.Container, r model.Resource) (current int64, isUnsettled bool) {
 	if v := s.Decision.Request(container.Name, r); v > 0 {
 		return v, false
@@ -322,10 +322,10 @@ func currentRequest(s model.Situation, policy model.Policy, container workload.C
 		v := r.Request(c.Resources)
 		current, least = max(current, v), min(least, v)
 	}
-	inTemplate := r.Request(container.Resources)
 	if current == 0 {
-		return inTemplate, false
+		return r.Request(container.Resources), false
 	}
-	newPodsLack := policy.SizesNewPods && current != inTemplate && s.HasResized(policy)
+	inTemplate := cmp.Or(r.Request(container.Resources), r.Limit(container.Resources)) // as the API server defaults it
+	newPodsLack := s.Decision == nil && policy.SizesNewPods && inTemplate > 0 && current != inTemplate && s.HasResized(policy)
 	return current, least != current || newPodsLack || s.IsResizeOpen(policy, container.Name, r)
 }
