@@ -115,7 +115,10 @@ func TestTheAPIServerSizesNewPods(t *testing.T) {
 		"a pod of a ReplicaSet without a Deployment": {func(p *corev1.Pod) { delete(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey) }, "app " + template},
 		"a pod of another kind of controller":        {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, "app " + template},
 		"a pod whose owner does not control it":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, "app " + template},
-		"a pod without owner":                        {func(p *corev1.Pod) { p.OwnerReferences = nil }, "app " + template},
+		"a pod with resources for all its containers": {func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("150m")}}
+		}, "app " + template},
+		"a pod without owner": {func(p *corev1.Pod) { p.OwnerReferences = nil }, "app " + template},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOfSet(namespace, "web", "web-5d4f8c")

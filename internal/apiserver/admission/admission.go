@@ -49,7 +49,8 @@ func fitting() string {
 	return `variables.running.filter(o, variables.sizes.exists(s, s[0] == o.name && ` + isLimitedAlike("cpu", "1", "3") + ` && ` + isLimitedAlike("memory", "2", "4") + `))`
 }
 
-// isUnsized matches the pods of a Deployment that has a line, with a container that differs from it. The
+// isUnsized matches the pods of a Deployment that has a line, with a container that differs from it. A pod that
+// declares resources for all its containers together may not exceed them, so it stays as it is. The
 // API server evaluates the policy again after other policies. To merge a pod a second time is half of the
 // cost, so one that has its sizes by then does not match.
 func isUnsized() string {
@@ -59,7 +60,7 @@ func isUnsized() string {
 	differs := `(` + running + `).exists(c, l.contains(';' + c.name + ',') && !l.contains(` + same + `))`
 	hasLine := `params.spec.deployments.contains('\n' + ` + deployment + ` + ' ')`
 	isLabeled := `has(object.metadata.labels) && '` + appsv1.DefaultDeploymentUniqueLabelKey + `' in object.metadata.labels`
-	return `has(object.metadata.ownerReferences) && ` + isLabeled +
+	return `!has(object.spec.resources) && has(object.metadata.ownerReferences) && ` + isLabeled +
 		` && object.metadata.ownerReferences.exists(o, ` + isReplicaSet + ` && ` + hasLine + ` && [';' + ` + line + ` + ';'].exists(l, ` + differs + `))`
 }
 
