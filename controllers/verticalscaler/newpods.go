@@ -123,19 +123,25 @@ func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
 }
 
 // recordedNewPods is what the status says of new pods after a reconcile. What was recorded under another claim is about
-// another Deployment.
+// another Deployment. What is kept while nothing may change is kept only as long as pods can be created with it.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
+	isPaused := scaler.IsPaused(s.scaler)
 	switch {
 	case !s.standing.isFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
 		return nil
-	case scaler.IsPaused(s.scaler), s.err != nil && !s.isPlanned():
+	case s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods
-	case !scaler.SizesNewPods(&s.scaler.Spec):
+	case !isPaused && !scaler.SizesNewPods(&s.scaler.Spec), (isPaused || s.keepsNewPods) && s.refusedNewPods().Exists():
 		return nil
-	case s.keepsNewPods:
+	case isPaused, s.keepsNewPods:
 		return s.scaler.Status.NewPods
 	}
 	return newPodsStatus(s.plan.NewPods)
+}
+
+// refusedNewPods says why new pods with the recorded sizes would not be created.
+func (s *scope) refusedNewPods() plan.Obstacle {
+	return plan.RefusedNewPods(s.observation.situation, s.policy, s.now)
 }
 
 // newPodsSized is the condition of a scaler that sizes new pods, once something is decided. It is false for any other.
@@ -143,7 +149,10 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	if !scaler.SizesNewPods(&s.scaler.Spec) || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
-	recorded, why := recordedNewPods(s), s.plan.NewPods.Obstacle
+	recorded, why, isKept := recordedNewPods(s), s.plan.NewPods.Obstacle, s.keepsNewPods || scaler.IsPaused(s.scaler)
+	if isKept {
+		why = s.refusedNewPods()
+	}
 	c := metav1.Condition{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse}
 	switch {
 	case s.unsized.reason != "" && s.plan.Decision != nil:
@@ -153,7 +162,8 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	case why.Exists():
 		c.Reason, c.Message = why.Reason, "New pods start as in the pod template: "+why.Message
 	default:
-		if before := meta.FindStatusCondition(s.scaler.Status.Conditions, c.Type); before != nil && !s.isPlanned() {
+		before := meta.FindStatusCondition(s.scaler.Status.Conditions, c.Type)
+		if before != nil && (!s.isPlanned() || isKept && before.Status == metav1.ConditionFalse) {
 			return *before, true
 		}
 		return metav1.Condition{}, false

@@ -242,6 +242,35 @@ func TestFrozenNewPods(t *testing.T) {
 	}
 }
 
+// fullQuota leaves no room for a pod of the recorded size.
+func fullQuota(s *scope) {
+	app := workload.Container{Name: "app", Resources: workload.Resources{Requests: quantity.Amounts{CPUMillis: 50}}}
+	s.observation.situation = plan.Situation{
+		Deployment: workload.Deployment{Containers: []workload.Container{app}},
+		NewPods:    plan.NewPods{Sizes: newPodSize},
+		Quotas:     []workload.Quota{{Name: "team", Key: "requests.cpu", Hard: 480, Used: 400}},
+	}
+}
+
+// While a scaler is suspended, it says why new pods do not keep their size, and goes on saying so.
+func TestNewPodsThatAQuotaWouldRefuse(t *testing.T) {
+	vs := withUpdate(inPlace)
+	for i := range 2 {
+		s := sizing(vs, nil)
+		s.keepsNewPods = true
+		fullQuota(s)
+		if i > 0 {
+			s.observation.situation.NewPods = plan.NewPods{}
+		}
+		c, ok := newPodsSized(s)
+		if got := recordedNewPods(s); got != nil || !ok || c.Status != "False" || c.Reason != "QuotaExceeded" || !strings.Contains(c.Message, "ResourceQuota team allows 480m") {
+			t.Errorf("after %d reconciles, new pods get %+v; %s is %s, %s: %s", i, got, c.Type, c.Status, c.Reason, c.Message)
+		}
+		vs = vs.DeepCopy()
+		vs.Status.NewPods, vs.Status.Conditions = nil, []metav1.Condition{c}
+	}
+}
+
 // What the status records when the mode, a pause or an error says otherwise than the plan.
 func TestRecordedNewPods(t *testing.T) {
 	before := scaler.APINewPods(plan.NewPods{Sizes: []plan.Size{{Container: "before"}}})
@@ -258,7 +287,12 @@ func TestRecordedNewPods(t *testing.T) {
 		"paused, recommends": {func(s *scope) {
 			s.scaler.Annotations, s.scaler.Spec.UpdatePolicy.UpdateMode = map[string]string{v1beta1.PausedAnnotation: "true"}, "Recommend"
 		}, "before"},
-		"failed before a plan": {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "before"},
+		"failed before a plan":               {func(s *scope) { s.err, s.plan = errors.New("down"), plan.Plan{} }, "before"},
+		"suspended, without room in a quota": {func(s *scope) { s.keepsNewPods = true; fullQuota(s) }, ""},
+		"paused, without room in a quota": {func(s *scope) {
+			s.scaler.Annotations = map[string]string{v1beta1.PausedAnnotation: "true"}
+			fullQuota(s)
+		}, ""},
 		"of the Deployment before, suspended": {func(s *scope) {
 			s.keepsNewPods, s.scaler.Spec.DeploymentName = true, "another"
 		}, ""},

@@ -134,6 +134,31 @@ func recentDecision() time.Time {
 	return d.Time
 }
 
+// Sizes that are kept while nothing may change are judged by what is there now.
+func TestSizesWithWhichAPodWouldBeRefused(t *testing.T) {
+	had := admission(func(a *plan.NewPods) { a.Sizes = []plan.Size{{Container: "app", Resources: large().Resources}} })
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"room for one":                    {quotas(quota("requests.cpu", 600, 400)), ""},
+		"room for one as in the template": {quotas(quota("requests.cpu", 599, 400)), "QuotaExceeded"},
+		"a LimitRange below":              {bounds(workload.Bounds{ContainerMax: amounts(399, 0)}), "LimitRange"},
+		"a LimitRange above":              {bounds(workload.Bounds{ContainerMax: amounts(400, 0)}), ""},
+		"a container that was renamed":    {func(w *world) { template(container("other"))(w); quotas(quota("requests.cpu", 1, 1))(w) }, ""},
+		"one that has lost its limits since": {func(w *world) {
+			template(sized("app", amounts(100, 128), amounts(0, 0)))(w)
+			quotas(quota("requests.cpu", 1, 1))(w)
+		}, ""},
+		"no sizes": {func(w *world) { w.situation.NewPods = plan.NewPods{}; quotas(quota("requests.cpu", 1, 1))(w) }, ""},
+	} {
+		w := given(had, tc.change)
+		if got := plan.RefusedNewPods(w.situation, w.policy, noon); got.Reason != tc.want {
+			t.Errorf("%s: %+v, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // nearlyAsRecommended is a recommendation close to what large has.
 func nearlyAsRecommended(w *world) {
 	recommends(rec(amounts(190, 250), amounts(150, 200), amounts(400, 500)))(w)

@@ -32,6 +32,11 @@ func Next(s Situation, policy Policy, now time.Time) Plan {
 	return p.WithVerdict(p.Verdict.Stalled(v1beta1.ReasonInvalidWindow, policy.InvalidWindow))
 }
 
+// RefusedNewPods says why the API server would refuse a new pod with the sizes from before; no obstacle if it would not.
+func RefusedNewPods(s Situation, policy Policy, now time.Time) Obstacle {
+	return step.RefusedSizes(s, policy, now)
+}
+
 // idle is the plan while nothing may be decided or changed. isIdle is false otherwise.
 func idle(s Situation, policy Policy, now time.Time) (p Plan, isIdle bool) {
 	p = Plan{

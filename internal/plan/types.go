@@ -20,6 +20,7 @@ type (
 	Size             = model.Size
 	Original         = model.Original
 	NewPods          = model.NewPods
+	Obstacle         = model.Obstacle
 	Contest          = model.Contest
 	Writers          = model.Writers
 	RejectedResize   = model.RejectedResize

@@ -123,6 +123,27 @@ func (p planner) newPodSizes() (sizes []model.Size, obstacle model.Obstacle) {
 	return sizes, model.Obstacle{}
 }
 
+// RefusedSizes says why the API server would refuse a new pod with the sizes that the situation has from before, and not
+// one that starts as in the template; no obstacle if it would refuse none. Sizes may be older than a quota that is now used
+// up, or than a LimitRange.
+func RefusedSizes(s model.Situation, policy model.Policy, now time.Time) model.Obstacle {
+	p := plannerFor(s, policy, now)
+	made := p.withDefaults(p.NewPod())
+	var whole []model.Size
+	for _, size := range p.applicableSizes(s.NewPods.Sizes) {
+		if c, ok := made.Container(size.Container); ok {
+			whole = append(whole, model.Size{Container: size.Container, Resources: cover(c.Resources, size.Resources)})
+		}
+	}
+	if len(whole) == 0 {
+		return model.Obstacle{}
+	}
+	if obstacle := decision.OutOfBounds(resized(made, whole), whole, p.Bounds); obstacle.Exists() {
+		return obstacle
+	}
+	return p.newPodOverQuota(made, whole)
+}
+
 func podLevelResources() model.Obstacle {
 	return model.Obstacle{
 		Reason: v1beta1.ReasonUnsupported, Message: "The Deployment declares pod-level resources, which are not managed", Stalled: true,
