@@ -126,7 +126,7 @@ func bare(t *testing.T) {
 }
 
 // kinds are the resources of the API.
-var kinds = []string{"clusterscalingpolicies", "scalingpolicies", "scaleddeployments", "verticalscalers", "verticalscalercheckpoints"}
+var kinds = []string{"clusterscalingpolicies", "scalingpolicies", "scaleddeployments", "verticalscalers", "verticalscalercheckpoints", "newpodsizes"}
 
 // listed lists the objects of all kinds that exist. Before it deletes a kind, the API server of 1.37 lists its objects.
 // Of a kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes. In a

@@ -298,7 +298,7 @@ func (i *installation) gone(t *testing.T) {
 // kind that nobody has read since it was created, it cannot at once, and may try again only after five minutes.
 func listed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for _, kind := range []string{"ClusterScalingPolicy", "ScalingPolicy", "ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint"} {
+	for _, kind := range []string{"ClusterScalingPolicy", "ScalingPolicy", "ScaledDeployment", "VerticalScaler", "VerticalScalerCheckpoint", "NewPodSizes"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind + "List"))
 		testkit.Eventually(t, soon, func() string {
