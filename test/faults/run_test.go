@@ -242,9 +242,6 @@ func (r *run) judge(got outcome, reference *outcome) {
 // compare compares how the run ended, and its disruptive writes, with the reference.
 func (r *run) compare(got, reference outcome) {
 	tolerate(got.state.Scalers, reference.state.Scalers)
-	if strings.HasPrefix(r.fault, "metrics-") {
-		tolerateOneMoreRollout(got.state.Deployments, reference.state.Deployments)
-	}
 	if diff := reference.state.Diff(got.state); diff != "" {
 		r.violated("the end differs from the reference (-) (+):\n%s", diff)
 	}
@@ -300,16 +297,6 @@ func tolerate(got, reference []world.ScalerState) {
 		}
 		for j, line := range g.Conditions {
 			g.Conditions[j] = strings.Replace(line, "=True "+v1beta1.ReasonMetricsIncomplete, "=True "+v1beta1.ReasonEnoughHistory, 1)
-		}
-	}
-}
-
-// tolerateOneMoreRollout hides the second of two rollouts: a distortion may hide the pod that uses
-// most until the others are known for long enough to decide.
-func tolerateOneMoreRollout(got, reference []world.DeploymentState) {
-	for i := range min(len(got), len(reference)) {
-		if rollouts := reference[i].ReplicaSets; rollouts > 1 && got[i].ReplicaSets == rollouts+1 {
-			got[i].ReplicaSets = rollouts
 		}
 	}
 }
