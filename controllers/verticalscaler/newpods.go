@@ -125,19 +125,21 @@ func newPodsStatus(n plan.NewPods) *v1beta1.NewPods {
 // recordedNewPods is what the status says of new pods after a reconcile. What was recorded under another claim is about
 // another Deployment. What is kept while nothing may change is kept only as long as pods can be created with it.
 func recordedNewPods(s *scope) *v1beta1.NewPods {
-	isPaused := scaler.IsPaused(s.scaler)
 	switch {
 	case !s.standing.isFirst() || scaler.RecordedClaim(s.scaler) != scaler.Claim(s.scaler):
 		return nil
 	case s.err != nil && !s.isPlanned():
 		return s.scaler.Status.NewPods
-	case !isPaused && !scaler.SizesNewPods(&s.scaler.Spec), (isPaused || s.keepsNewPods) && s.refusedNewPods().Exists():
+	case !scaler.IsPaused(s.scaler) && !scaler.SizesNewPods(&s.scaler.Spec), s.keepsSizes() && s.refusedNewPods().Exists():
 		return nil
-	case isPaused, s.keepsNewPods:
+	case s.keepsSizes():
 		return s.scaler.Status.NewPods
 	}
 	return newPodsStatus(s.plan.NewPods)
 }
+
+// keepsSizes reports whether new pods get the recorded sizes, whatever is planned.
+func (s *scope) keepsSizes() bool { return s.keepsNewPods || scaler.IsPaused(s.scaler) }
 
 // refusedNewPods says why new pods with the recorded sizes would not be created.
 func (s *scope) refusedNewPods() plan.Obstacle {
@@ -149,8 +151,8 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	if !scaler.SizesNewPods(&s.scaler.Spec) || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
-	recorded, why, isKept := recordedNewPods(s), s.plan.NewPods.Obstacle, s.keepsNewPods || scaler.IsPaused(s.scaler)
-	if isKept {
+	recorded, why := recordedNewPods(s), s.plan.NewPods.Obstacle
+	if s.keepsSizes() {
 		why = s.refusedNewPods()
 	}
 	c := metav1.Condition{Type: v1beta1.ConditionNewPodsSized, Status: metav1.ConditionFalse}
@@ -163,7 +165,7 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 		c.Reason, c.Message = why.Reason, "New pods start as in the pod template: "+why.Message
 	default:
 		before := meta.FindStatusCondition(s.scaler.Status.Conditions, c.Type)
-		if before != nil && (!s.isPlanned() || isKept && before.Status == metav1.ConditionFalse) {
+		if before != nil && (!s.isPlanned() || s.keepsSizes() && before.Status == metav1.ConditionFalse) {
 			return *before, true
 		}
 		return metav1.Condition{}, false
@@ -180,8 +182,8 @@ type admissionCheck struct {
 	mu     sync.Mutex
 	last   unsized
 	readAt time.Time
-	// isMissed says that a scaler was told no, and that the scalers were not told of any change since.
-	isMissed bool
+	// wasMissing is true if check has found the policy missing since becomesAvailable last returned true.
+	wasMissing bool
 }
 
 // unavailableRetry is how long it is remembered that the API server does not size new pods.
@@ -201,17 +203,17 @@ func (a *admissionCheck) check(ctx context.Context, live client.Reader, own rele
 	if err != nil {
 		return unsized{}, err
 	}
-	a.last, a.readAt, a.isMissed = last, now, a.isMissed || last.reason != ""
+	a.last, a.readAt, a.wasMissing = last, now, a.wasMissing || last.reason != ""
 	return last, nil
 }
 
-// becomesAvailable reports whether the API server sizes new pods, and a scaler was told no since this was true last. Whoever
-// has found it out does not matter: an eviction reads it, too.
+// becomesAvailable returns true once after a missing policy has been installed. The scalers that found it missing must
+// then be reconciled, even if another caller of check was the first to find it installed.
 func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reader, own release.Release, now time.Time) bool {
 	a.mu.Lock()
-	isMissed := a.isMissed
+	wasMissing := a.wasMissing
 	a.mu.Unlock()
-	if !isMissed {
+	if !wasMissing {
 		return false
 	}
 	if why, err := a.check(ctx, live, own, now, 0); err != nil || why.reason != "" {
@@ -219,8 +221,8 @@ func (a *admissionCheck) becomesAvailable(ctx context.Context, live client.Reade
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.isMissed = false
-	return true
+	a.wasMissing = a.last.reason != "" // Another caller may have read it again.
+	return !a.wasMissing
 }
 
 // readAdmission reads whether the policy and its binding are installed.

@@ -190,13 +190,14 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 	scaler.RecordClaim(&off.Status, scaler.Claim(off))
 	r := apiServer(t, interceptor.Funcs{}, claiming, off)
 	source := &admissionSource{&r.admission, r.Live, r.Release, r.Client, now}
-	if source.becomesAvailable(t.Context()) {
+	becomesAvailable := func() bool { return r.admission.becomesAvailable(t.Context(), r.Live, r.Release, noon) }
+	if becomesAvailable() {
 		t.Error("nobody has asked")
 	}
 	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason == "" {
 		t.Fatal(why, err)
 	}
-	if source.becomesAvailable(t.Context()) {
+	if becomesAvailable() {
 		t.Error("it is not installed")
 	}
 	for _, object := range []client.Object{admission.Policy(), admission.Binding()} {
@@ -207,7 +208,7 @@ func TestAnInstalledPolicyTriggersScalers(t *testing.T) {
 	if why, err := r.admission.check(t.Context(), r.Live, r.Release, noon, 0); err != nil || why.reason != "" { // before an eviction
 		t.Fatal(why, err)
 	}
-	if !source.becomesAvailable(t.Context()) || source.becomesAvailable(t.Context()) {
+	if !becomesAvailable() || becomesAvailable() {
 		t.Error("it is not seen once that the policy is installed")
 	}
 	triggered, err := source.sizing(t.Context())

@@ -166,17 +166,12 @@ func (t *admissionSource) Start(ctx context.Context, requests workqueue.TypedRat
 				return
 			case <-ticker.C():
 			}
-			if t.becomesAvailable(ctx) {
+			if t.check.becomesAvailable(ctx, t.live, t.own, t.clock.Now()) {
 				queue.LookUp(ctx, t.clock, t.sizing, requests.Add)
 			}
 		}
 	}()
 	return nil
-}
-
-// becomesAvailable reports whether the API server can size new pods, and a scaler was told that it could not.
-func (t *admissionSource) becomesAvailable(ctx context.Context) bool {
-	return t.check.becomesAvailable(ctx, t.live, t.own, t.clock.Now())
 }
 
 // sizing are the scalers that size new pods.
