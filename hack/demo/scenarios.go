@@ -47,12 +47,12 @@ var scalerScenario = scenario{
 			claim: "a recommendation follows from the usage of all pods",
 		},
 		{
-			name: "up", usage: high, missing: resized("above the usage", aboveUsage),
+			name: "up", usage: high, missing: resized("that cover the usage", coversUsage),
 			story: "All pods use more than they request, one less than the others. The operator scales them up without delay.",
 			claim: "pods are resized up in place", proof: inPlace,
 		},
 		{
-			name: "down", usage: low, missing: resized("above the usage and a third lower", loweredByAThird),
+			name: "down", usage: low, missing: resized("that cover the usage and are a third lower", loweredByAThird),
 			story: "All pods use much less. The operator scales them down when the memory peaks are older than the history.",
 			claim: "pods are resized down in place", proof: inPlace,
 		},
@@ -118,7 +118,7 @@ var ownedScenario = scenario{
 			},
 		},
 		{
-			name: "up", usage: high, missing: both(resized("above the usage", aboveUsage), reconciled("web", 3)),
+			name: "up", usage: high, missing: both(resized("that cover the usage", coversUsage), reconciled("web", 3)),
 			story: "All pods use more than they request. The operator resizes them and does not change the Deployment.",
 			claim: "pods are resized in place, and the Deployment does not change", proof: inPlace,
 		},
