@@ -12,14 +12,18 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/fleet"
@@ -91,6 +95,14 @@ func settled(b testing.TB, a *api, scalers int, hasPods bool) *operator {
 	o.stop = run(b, mgr, func(ctx context.Context) error {
 		return app.Setup(ctx, capturing{mgr, &o.captured}, c, o.usage, scope)
 	})
+	// The controller starts its watches in the background, and this goroutine reconciles without waiting for it.
+	for _, kind := range []client.Object{
+		&v1beta1.VerticalScaler{}, &appsv1.Deployment{}, &corev1.LimitRange{}, &corev1.ResourceQuota{}, &autoscalingv2.HorizontalPodAutoscaler{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(b.Context(), kind); err != nil {
+			b.Fatalf("caching %T: %v", kind, err)
+		}
+	}
 	o.settle(b, hasPods)
 	return o
 }
