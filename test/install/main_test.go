@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
@@ -144,12 +145,17 @@ func listed(t *testing.T) {
 // service account.
 func operator(t *testing.T) *testkit.Operator {
 	t.Helper()
+	return operatorWith(t, testkit.OperatorConfig())
+}
+
+// operatorWith starts it with a configuration.
+func operatorWith(t *testing.T, c operatorconfig.Operator) *testkit.Operator {
+	t.Helper()
 	as := *env
 	as.Config = rest.CopyConfig(env.Config)
 	as.Config.Impersonate = rest.ImpersonationConfig{
 		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
 	}
-	c := testkit.OperatorConfig()
 	c.Collection.Interval.Duration = 100 * time.Millisecond // each round counts as a minute
 	return as.StartOperator(t, c, &podUsage{rounds: time.Now()})
 }

@@ -332,7 +332,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	if err != nil {
 		return err
 	}
-	if err := watchPolicies(ctx, mgr, scope); err != nil {
+	if err := fillCache(ctx, mgr, scope); err != nil {
 		return err
 	}
 	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, freezing{frozen, configMaps}, kept.changes, view); err != nil {
@@ -364,6 +364,24 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 		}
 	}
 	return addChecks(mgr, scope)
+}
+
+// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. So
+// a new leader waits for no kind, of which an uninstallation may have deleted some already: a controller starts only
+// when the whole cache is filled.
+func fillCache(ctx context.Context, mgr ctrl.Manager, scope Scope) error {
+	kinds := []client.Object{
+		&corev1.LimitRange{}, &corev1.ResourceQuota{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1beta1.NewPodSizes{}, &v1beta1.ScalingPolicy{},
+	}
+	if scope.servesClusterPolicies() {
+		kinds = append(kinds, &v1beta1.ClusterScalingPolicy{})
+	}
+	for _, kind := range kinds {
+		if _, err := mgr.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // freezing is the switch that stops all changes, and where it is watched.

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/controllers/scalingpolicy"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
@@ -161,18 +160,4 @@ func policyCache(mgr ctrl.Manager, view shards.View, namespaces []string) (cache
 		return nil, fmt.Errorf("adding the cache of policies: %w", err)
 	}
 	return own, nil
-}
-
-// watchPolicies keeps the policies in the manager's cache: the controller of scalers reads them.
-func watchPolicies(ctx context.Context, mgr ctrl.Manager, scope Scope) error {
-	kinds := []client.Object{&v1beta1.ScalingPolicy{}}
-	if scope.servesClusterPolicies() {
-		kinds = append(kinds, &v1beta1.ClusterScalingPolicy{})
-	}
-	for _, kind := range kinds {
-		if _, err := mgr.GetCache().GetInformer(ctx, kind); err != nil {
-			return fmt.Errorf("watching policies: %w", err)
-		}
-	}
-	return nil
 }

@@ -454,8 +454,8 @@ type shortLines struct{ io.Writer }
 
 func (w shortLines) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
-		if len(line) > 160 {
-			line = line[:160] + "...\n"
+		if len(line) > 300 {
+			line = line[:300] + "...\n"
 		}
 		if _, err := io.WriteString(w.Writer, line); err != nil {
 			return 0, err
@@ -464,12 +464,24 @@ func (w shortLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show prints the relevant objects after a failed step.
+// show prints the relevant objects after a failed step, and the end of the operator's log.
 func show(t *testing.T) {
 	t.Helper()
-	out, err := node.Exec(context.WithoutCancel(t.Context()), "kubectl", "get",
-		"pods,jobs,events,catalogsources,subscriptions,installplans,clusterserviceversions", "-A", "-o", "wide").CombinedOutput()
-	t.Logf("the objects (%v):\n%s", err, out)
+	ctx := context.WithoutCancel(t.Context())
+	for _, args := range [][]string{
+		{"get", "events", "-A"},
+		{"get", "pods,jobs,catalogsources,subscriptions,installplans,clusterserviceversions", "-A"},
+		{"get", "customresourcedefinitions"},
+		{"logs", "--namespace=" + namespace, "--selector=app.kubernetes.io/name=" + operator, "--tail=20"},
+	} {
+		fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
+		command := node.Exec(ctx, append([]string{"kubectl"}, args...)...)
+		command.Stdout = shortLines{os.Stdout}
+		command.Stderr = command.Stdout
+		if err := command.Run(); err != nil {
+			t.Logf("kubectl %s: %v", args[0], err)
+		}
+	}
 }
 
 func create(t *testing.T, obj client.Object) {
