@@ -372,7 +372,7 @@ release-plugin: ## Build the plugin for all platforms, with SBOMs, checksums and
 .PHONY: version
 version: ## Make this tree VERSION=0.2.0: version, changelog, channel candidate, and the generated files. To be committed.
 	@hack/version.sh "$(VERSION)"
-	$(MAKE) --no-print-directory dist bundle catalog
+	$(MAKE) --no-print-directory dist bundle catalog olm-v1
 
 .PHONY: release-check
 release-check: $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) $(GRPC_HEALTH_PROBE) ## Release the next version in a copy of this tree, and check what would be pushed.

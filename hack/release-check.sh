@@ -44,6 +44,7 @@ sed -i '0,/^## \[Unreleased\]/s//&\n\n* A dry run./' CHANGELOG.md
 echo "--- make version VERSION=$next"
 make -s version VERSION="$next"
 [[ -e catalog/bundles/v$current/manifests ]] || fail "the bundle of $current has not been kept"
+grep -q "verticalscaler-installer.v$next$" dist/olm-v1.yaml || fail "dist/olm-v1.yaml is not that of $next"
 # The version goes through all channels, so that both hubs get it.
 image=$(sed -n 's/^ *newName: *//p' config/manager/kustomization.yaml)-bundle:v$next
 sed -i -E "/^stable:/ s|^|    - image: $image\n|" catalog/verticalscaler-operator.yaml
