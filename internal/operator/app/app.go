@@ -366,9 +366,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	return addChecks(mgr, scope)
 }
 
-// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. So
-// a new leader waits for no kind, of which an uninstallation may have deleted some already: a controller starts only
-// when the whole cache is filled.
+// fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. A
+// controller starts only when the whole cache is filled, so a new leader would wait for a kind that it asks for only then,
+// and forever if an uninstallation has deleted the kind already.
 func fillCache(ctx context.Context, mgr ctrl.Manager, scope Scope) error {
 	kinds := []client.Object{
 		&corev1.LimitRange{}, &corev1.ResourceQuota{}, &autoscalingv2.HorizontalPodAutoscaler{}, &v1beta1.NewPodSizes{}, &v1beta1.ScalingPolicy{},
