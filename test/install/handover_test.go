@@ -6,9 +6,7 @@
 package install
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -27,10 +25,9 @@ func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	c.LeaderElection.Enabled, c.LeaderElection.Namespace = true, system
 	leader := operatorWith(t, c)
 	w := scaled(t, env.Namespace(t), v1beta1.UpdateModeRollout)
-	ready(t, func(address string) {
-		c.Health.BindAddress = address
-		operatorWith(t, c)
-	})
+	c.Health.BindAddress = freeAddress(t)
+	operatorWith(t, c)
+	ready(t, c.Health.BindAddress)
 
 	listed(t)
 	const group = ".autoscaling.verticalscaler.io"
@@ -44,16 +41,20 @@ func TestANewLeaderFinishesAnUninstallation(t *testing.T) {
 	}
 }
 
-// ready starts a replica that serves its health at an address, and waits until it is ready.
-func ready(t *testing.T, start func(address string)) {
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := process.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(address)
+	return address
+}
+
+// ready waits until the operator that serves its health at the address is ready.
+func ready(t *testing.T, address string) {
+	t.Helper()
 	testkit.Eventually(t, soon, func() string {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz?verbose", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func ready(t *testing.T, start func(address string)) {
 		}
 		defer response.Body.Close() //nolint:errcheck // It is only read.
 		if response.StatusCode != http.StatusOK {
-			return fmt.Sprintf("the replica is not ready: %s", strings.TrimSpace(response.Status))
+			return "the operator is not ready: " + response.Status
 		}
 		return ""
 	})
