@@ -64,7 +64,11 @@ func (s *scope) block(err error) bool {
 
 // causeOf is why a step is made, for the log.
 func causeOf(p plan.Plan) string {
-	if resize, ok := p.Step.(plan.Resize); ok && resize.Boost || p.Decision == nil {
+	resize, _ := p.Step.(plan.Resize)
+	switch {
+	case len(resize.SetsBack) > 0:
+		return v1beta1.ReasonNodeCapacity
+	case resize.Boost, p.Decision == nil:
 		return v1beta1.ReasonBoosted
 	}
 	return p.Decision.Reason

@@ -69,6 +69,10 @@ type remembered struct {
 	evicted bool
 	// eviction is the last rejected eviction of the Deployment's pods.
 	eviction *plan.RejectedEviction
+	// setBackFrom has the requests with which a pod of the Deployment found no node, and setBackAt is when it
+	// got those of the template.
+	setBackFrom []plan.Size
+	setBackAt   time.Time
 }
 
 type rejectedUntil struct {
@@ -129,6 +133,10 @@ func (m *remembered) withdraw(resize plan.RejectedResize, now time.Time) {
 	m.withdrawals, m.withdrawnAt = m.withdrawals+1, now
 	m.reject(resize, now, now.Add(wait))
 }
+
+// setBackFor is how long new pods start as in the template after one has found no node with the decided size.
+// Then it is tried again: there may be room.
+const setBackFor = 30 * time.Minute
 
 // remember changes what is remembered of a pod.
 func (m *podMemory) remember(scaler types.NamespacedName, pod types.UID, change func(*remembered)) {

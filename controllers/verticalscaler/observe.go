@@ -158,6 +158,9 @@ func (r *Reconciler) recallPods(scaler types.NamespacedName, s *plan.Situation) 
 	if rejected := known[s.Deployment.UID].eviction; rejected != nil && now.Before(rejected.Until) {
 		s.RejectedEviction = rejected
 	}
+	if last := known[s.Deployment.UID]; now.Before(last.setBackAt.Add(setBackFor)) {
+		s.SetBackFrom = last.setBackFrom
+	}
 	for _, pod := range s.Pods {
 		what := known[pod.UID]
 		evictedNow := what.evicted && !pod.Terminating && now.Sub(what.at) < staleFor

@@ -146,6 +146,8 @@ type scope struct {
 	undone map[types.UID]int64
 	// evicted is the name of the pod that this reconcile has evicted.
 	evicted string
+	// setBack is the name of the pod without a node that this reconcile has given the requests of the template.
+	setBack string
 	// requeueAfter is when the next reconcile is due at the latest; zero for any time.
 	requeueAfter time.Duration
 

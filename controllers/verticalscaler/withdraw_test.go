@@ -5,15 +5,19 @@ package verticalscaler
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 )
 
@@ -35,6 +39,60 @@ func (p *plant) edit(letters string, change func(*corev1.Pod)) {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// A new pod that finds no node gets the requests of its template, and later ones start with those for a while.
+func TestAPodWithoutANodeIsSetBack(t *testing.T) {
+	p := newPlant(t, 400) // of 100m
+	p.actuates = true
+	p.create(admission.Policy())
+	p.create(admission.Binding())
+	var vs *v1beta1.VerticalScaler
+	reconcile := func(at time.Time, reason, newPods string, want ...string) {
+		t.Helper()
+		p.clock.SetTime(at)
+		p.resized = nil
+		var err error
+		if vs, _, err = p.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if got := condition(vs, v1beta1.ConditionApplied); got.Reason != reason || !slices.Equal(p.resized, want) {
+			t.Fatalf("%s: resized %v, want %v: %s, want %s: %s", at.Format(time.TimeOnly), p.resized, want, got.Reason, reason, got.Message)
+		}
+		if got := condition(vs, v1beta1.ConditionNewPodsSized); got.Reason != newPods {
+			t.Fatalf("%s: new pods: %s, want %s: %s", at.Format(time.TimeOnly), got.Reason, newPods, got.Message)
+		}
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		reconcile(noon, v1beta1.ReasonResizing, v1beta1.ReasonApplied, "checkout-1-"+name)
+	}
+	reconcile(noon, v1beta1.ReasonApplied, v1beta1.ReasonApplied)
+	p.edit("b", func(pod *corev1.Pod) { // another pod of its name, which the API server has sized
+		pod.Spec.NodeName = ""
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: pod.Status.QOSClass, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(noon),
+		}}}
+	})
+	recorder, ok := p.Recorder.(*events.FakeRecorder)
+	if !ok {
+		t.Fatalf("%T records events", p.Recorder)
+	}
+	for len(recorder.Events) > 0 {
+		<-recorder.Events
+	}
+	p.actuates = false // it has no kubelet
+	reconcile(noon.Add(4*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
+	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonResizing, v1beta1.ReasonNodeCapacity, "checkout-1-b")
+	if event := <-recorder.Events; !strings.Contains(event, "SetBack") || !strings.Contains(event, "checkout-1-b") {
+		t.Errorf("the event is %q", event)
+	}
+	p.edit("b", func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+	})
+	reconcile(noon.Add(6*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
+	reconcile(noon.Add(34*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
+	reconcile(noon.Add(36*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonApplied)
 }
 
 // A resize that was withdrawn is asked for again after a while, and not before.

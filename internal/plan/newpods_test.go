@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
@@ -261,7 +264,7 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Applied: All pods have the decided size
-			1/1 applied`,
+			1/1 applied, again in 4m0s`,
 		},
 		"Whole CPUs, which a fraction would take away, are left as in the template": {
 			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
@@ -302,7 +305,164 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 	}.run(t)
 }
 
-// withoutNode is a pod that waits for a node.
-func withoutNode(name string, c workload.Container) workload.Pod {
-	return with(pod(name, c), func(p *workload.Pod) { p.Running, p.Unschedulable = false, true })
+// withoutNode is a pod that has waited for a node for a minute.
+func withoutNode(name string, containers ...workload.Container) workload.Pod {
+	return with(pod(name, containers...), func(p *workload.Pod) {
+		p.Running, p.Ready, p.Started, p.Actual, p.NoNodeSince = false, false, time.Time{}, nil, noon.Add(-time.Minute)
+	})
+}
+
+// tooLong is how long a pod without a node keeps the decided size, and more.
+func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-5 * time.Minute) }
+
+// Without this, a rollout would wait until somebody deletes the pod.
+func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
+	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
+	table{
+		"After five minutes, to the requests of the template": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			1/1 changing`,
+		},
+		"If no other pod runs": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"Before running pods are resized": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/1 changing`,
+		},
+		"Also if something else is decided by now": {
+			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(),
+				pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 192Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			puts into new pods app 200m 192Mi of 400m 384Mi
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"What is lower than in the template stays": {
+			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(),
+				pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
+			`keeps app 200m 64Mi
+			resizes web-1 to app 100m 64Mi of 200m 128Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"Containers for which nothing is decided stay": {
+			given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"Not before, because an autoscaler may add a node": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-299 * time.Second) }))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0, again in 1s`,
+		},
+		"Not if it requests no more than the template": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not twice": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, wasResized))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not if the API server has refused it": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
+					Sizes: []plan.Size{{Container: "app", Resources: small().Resources}}, Reason: "Rejected", Message: "no",
+				}}}
+			}),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not below a LimitRange": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), bounds(workload.Bounds{ContainerMin: amounts(150, 0)})),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not a pod of an older template, which is about to go": {
+			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong, func(p *workload.Pod) { p.Current = false }))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size
+			1/1 applied`,
+		},
+		"Not a pod with pod-level resources": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.PodLevelResources = true }))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not with the fallback Recreate, which replaces pods for the size": {
+			given(sizesNewPods, orRecreate, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not if new pods are as in the template anyway": {
+			given(decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m 256Mi
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Later pods start as in the template for a while": {
+			given(sizesNewPods, decidedBefore(), atSize(), setBackFrom(amounts(200, 0))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Unless less is decided": {
+			given(sizesNewPods, decidedBefore(), atSize(), setBackFrom(amounts(201, 257))),
+			`keeps app 200m 256Mi
+			puts into new pods app 200m 256Mi of 400m 512Mi
+			Applied: All pods have the decided size
+			2/2 applied`,
+		},
+		"Once it runs, it is resized like any other": {
+			given(sizesNewPods, decidedBefore(), setBackFrom(amounts(200, 256)), pods(pod("web-1", large()), resizedPod("web-2", small()))),
+			`keeps app 200m 256Mi
+			resizes web-2 to app 200m 256Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: Pods are being resized in place
+			1/2 changing`,
+		},
+	}.run(t)
+}
+
+// setBackFrom says that a pod with these requests was set back a while ago.
+func setBackFrom(requests quantity.Amounts) func(*world) {
+	return func(w *world) {
+		w.situation.SetBackFrom = []plan.Size{{Container: "app", Resources: workload.Resources{Requests: requests}}}
+	}
 }

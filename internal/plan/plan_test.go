@@ -163,10 +163,12 @@ func bounds(b workload.Bounds) func(*world) {
 }
 
 // with changes a copy of a pod.
-func with(p workload.Pod, change func(*workload.Pod)) workload.Pod {
+func with(p workload.Pod, changes ...func(*workload.Pod)) workload.Pod {
 	p.Containers = slices.Clone(p.Containers)
 	p.Actual = maps.Clone(p.Actual)
-	change(&p)
+	for _, change := range changes {
+		change(&p)
+	}
 	return p
 }
 

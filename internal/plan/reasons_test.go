@@ -189,6 +189,9 @@ var situations = map[string]func() world{
 	"a new pod without a node": func() world {
 		return given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), withoutNode("web-2", large())))
 	},
+	"a pod without a node is set back": func() world {
+		return given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)))
+	},
 	"more containers than a scaler manages": func() world { return given(manyContainers(66, 64)) },
 	"unreadable and taken over": func() world {
 		other, unreadable := container("side"), small()

@@ -325,7 +325,7 @@ func TestHowATemplateIsRewritten(t *testing.T) {
 // unschedulable has one pod that runs, and one that no node has room for.
 func unschedulable(w *world) {
 	pods(pod("web-1", double()), with(pod("web-2", double()), func(p *workload.Pod) {
-		p.Running, p.Ready, p.Started, p.Actual, p.Unschedulable = false, false, time.Time{}, nil, true
+		p.Running, p.Ready, p.Started, p.Actual, p.NoNodeSince = false, false, time.Time{}, nil, noon
 	}))(w)
 }
 

@@ -58,6 +58,9 @@ func classOf(p Plan) budget.Class {
 		if step.Boost {
 			return max(budget.Bounds, classOfDecision(p.Decision)) // the pod will have started soon
 		}
+		if len(step.SetsBack) > 0 {
+			return max(budget.Urgent, classOfDecision(p.Decision)) // a rollout waits for it
+		}
 		if p.Decision == nil {
 			return budget.ScaleDown // the end of a boost
 		}

@@ -92,8 +92,9 @@ type Pod struct {
 	Running bool
 	// Ended says that the pod has succeeded or failed. Another pod replaces it.
 	Ended bool
-	// Unschedulable says that the scheduler has found no node for the pod yet.
-	Unschedulable bool
+	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
+	// looked for.
+	NoNodeSince time.Time
 	// Created is when the pod was created.
 	Created time.Time
 	// Started is when the kubelet started the pod; zero before.
@@ -318,7 +319,9 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			out.Unready = c.LastTransitionTime.Time
 		}
-		out.Unschedulable = out.Unschedulable || IsUnschedulable(c)
+		if IsUnschedulable(c) {
+			out.NoNodeSince = cmp.Or(c.LastTransitionTime, p.CreationTimestamp).Time
+		}
 	}
 	return out
 }

@@ -172,17 +172,19 @@ func TestReadPod(t *testing.T) {
 func TestUnschedulablePods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		condition corev1.PodCondition
-		want      bool
+		want      time.Time
 	}{
-		"no node has room":                 {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, true},
-		"it has a node":                    {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, false},
-		"a scheduling gate holds it":       {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}, false},
-		"another condition has the reason": {corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, false},
+		"no node has room":                 {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(noon)}, noon},
+		"its scheduler tells no time":      {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, noon.Add(-time.Hour)},
+		"it has a node":                    {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, time.Time{}},
+		"a scheduling gate holds it":       {corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}, time.Time{}},
+		"another condition has the reason": {corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{tc.condition, {Type: corev1.ContainersReady}}}}
-			if got := workload.ReadPod(pod, true).Unschedulable; got != tc.want {
-				t.Errorf("unschedulable is %t, want %t", got, tc.want)
+			pod.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+			if got := workload.ReadPod(pod, true).NoNodeSince; !got.Equal(tc.want) {
+				t.Errorf("without a node since %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // component is rendered to dist/new-pods.yaml.
@@ -226,6 +228,72 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 			return fmt.Sprintf("the status still has %+v", s.Status)
 		}
 		return ""
+	})
+}
+
+// The nodes have room for a pod as in the template, and not for one of the decided size. Without the operator's help,
+// the rollout would wait for ever.
+func TestARolloutWithoutRoomEnds(t *testing.T) {
+	t.Parallel()
+	env.NeedKwok(t)
+	w := newPods(t)
+	w.node("only-"+w.namespace, "4")
+	w.deploy("web", withProxy, func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		spec.NodeSelector = map[string]string{"test": w.namespace}
+		spec.Tolerations = []corev1.Toleration{{Key: "test", Operator: corev1.TolerationOpExists}}
+	})
+	w.uses("web", "app", 300, 240)
+	w.uses("web", "proxy", 200, 100)
+	w.scale("web", sizingNewPods)
+	w.says("web", "NewPodsSized", "True", "Applied")
+	w.sized("web")
+	w.hasSizesOf("web")
+	w.fillUpTo("only-"+w.namespace, "300m")
+	decided := resourcesOf(w.pods("web")[0], "app").Requests.Cpu()
+
+	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
+	var waiting corev1.Pod
+	w.eventually(func() string {
+		for _, pod := range w.pods("web") {
+			if slices.ContainsFunc(pod.Status.Conditions, workload.IsUnschedulable) {
+				waiting = pod
+				return ""
+			}
+		}
+		return "all pods have a node"
+	})
+	if got := resourcesOf(waiting, "app").Requests.Cpu(); got.Cmp(*decided) != 0 {
+		t.Fatalf("the new pod requests %s, and %s were decided", got, decided)
+	}
+	w.says("web", "NewPodsSized", "False", "NodeCapacity", "finds no node")
+	w.hasSizesOf() // so that later pods start as in the template
+	if pod := w.pod(waiting.Name); pod.Generation != waiting.Generation {
+		t.Errorf("the pod was changed at once: %+v", pod.Spec)
+	}
+	w.withoutNodeFor(waiting.Name, 6*time.Minute)
+	w.runs("web")
+	if first := w.pod(waiting.Name); first.UID != waiting.UID {
+		t.Error("the pod that waited was replaced")
+	}
+	w.noted(w.scaler("web").UID, "SetBack", waiting.Name)
+
+	// Where there is room later, they get their size in place.
+	w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "filler"}})
+	w.sized("web")
+}
+
+// withoutNodeFor moves the scheduler's finding about a pod into the past.
+func (w *fixture) withoutNodeFor(name string, age time.Duration) {
+	w.Helper()
+	w.eventually(func() string {
+		pod := w.pod(name)
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; workload.IsUnschedulable(*c) {
+				c.LastTransitionTime = metav1.NewTime(time.Now().Add(-age))
+			}
+		}
+		return said(env.Client.Status().Update(w.Context(), pod))
 	})
 }
 

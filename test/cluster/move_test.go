@@ -10,22 +10,54 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // fill leaves no room on a node.
 func (w *fixture) fill(name string) {
 	w.Helper()
-	var node corev1.Node
-	if err := env.Client.Get(w.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+	w.occupy(name, *w.allocatable(name))
+}
+
+// fillUpTo leaves that much CPU on a node, on which the pods of this namespace run.
+func (w *fixture) fillUpTo(name, cpu string) {
+	w.Helper()
+	free := w.allocatable(name)
+	free.Sub(resource.MustParse(cpu))
+	var pods corev1.PodList
+	if err := env.Client.List(w.Context(), &pods, client.InNamespace(w.namespace)); err != nil {
 		w.Fatal(err)
 	}
+	for _, pod := range pods.Items {
+		for _, c := range workload.ReadPod(&pod, true).Containers {
+			free.Sub(quantity.CPU(c.Requests.CPUMillis))
+		}
+	}
+	w.occupy(name, *free)
+}
+
+func (w *fixture) allocatable(node string) *resource.Quantity {
+	w.Helper()
+	var n corev1.Node
+	if err := env.Client.Get(w.Context(), types.NamespacedName{Name: node}, &n); err != nil {
+		w.Fatal(err)
+	}
+	return n.Status.Allocatable.Cpu()
+}
+
+// occupy creates a pod that requests that much CPU on a node.
+func (w *fixture) occupy(name string, cpu resource.Quantity) {
+	w.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "filler"}, Spec: testkit.Deployment(w.namespace, "filler").Spec.Template.Spec}
 	pod.Spec.NodeName = name
-	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": *node.Status.Allocatable.Cpu()}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": cpu}
 	pod.Spec.Containers[0].Resources.Limits = nil
 	w.create(pod)
 }

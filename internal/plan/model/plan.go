@@ -57,6 +57,9 @@ type (
 		PodLevel workload.Resources
 		// Boost says that the pod is starting, and gets more CPU meanwhile.
 		Boost bool
+		// SetsBack has the requests that the pod had, if it has found no node with them and now
+		// gets those of the template; empty otherwise. New pods do not get them for a while.
+		SetsBack []Size
 		// Withdraws is the resize that the kubelet has not granted, if this one restores what
 		// it has applied; nil for none. It is not to be repeated for a while.
 		Withdraws *RejectedResize

@@ -52,6 +52,9 @@ type Situation struct {
 	Writers *Writers
 	// RejectedResizes holds, by pod, the resizes that are not repeated for now.
 	RejectedResizes map[types.UID][]RejectedResize
+	// SetBackFrom has the requests with which a new pod of the Deployment found no node a while ago, before
+	// it got those of the template: see Resize.SetsBack.
+	SetBackFrom []Size
 	// NewPods is what is known of how the API server sizes new pods.
 	NewPods NewPods
 	// RejectedEviction is the last eviction, if it was refused; nil for none.

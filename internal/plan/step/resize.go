@@ -128,6 +128,10 @@ func (t *tally) count(v *podVerdict) {
 func (p planner) choose(t tally) model.Plan {
 	p = p.within(t.requeueAfter)
 	p.progress = model.Progress{PodsAtSize: t.complete, Pods: t.pods}
+	p, setBack := p.setBack()
+	if setBack != nil {
+		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "A new pod for which there is no node gets the requests of the template"))
+	}
 	if t.pods == 0 {
 		return p.withoutPods()
 	}

@@ -106,11 +106,9 @@ func (p planner) endsRollout(t template) bool {
 	return p.Decision.IsUrgentRestart() && !p.Decision.WasAppliedToTemplate()
 }
 
-// isUnschedulable says that no node has been found for a pod of the current template.
+// isUnschedulable says that a pod lacks a node.
 func (p planner) isUnschedulable() bool {
-	return slices.ContainsFunc(p.Pods, func(pod workload.Pod) bool {
-		return pod.Unschedulable && pod.Current && !pod.Terminating && !pod.Ended
-	})
+	return slices.ContainsFunc(p.Pods, lacksNode)
 }
 
 // onlyLowers says that the changed template requests less than the current one, and of no resource
