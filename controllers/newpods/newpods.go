@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -61,12 +62,15 @@ type Reconciler struct {
 	Workers int
 	// Clock is the time; the real one if unset.
 	Clock clock.PassiveClock
+	// Wake receives the scalers of a namespace when Refused has another answer for it; nil for nobody.
+	Wake chan<- event.GenericEvent
 	// Longest is the longest text of one object, in bytes; admission.MaxText if 0.
 	Longest int
 
 	conflicts queue.Conflicts
 	mu        sync.Mutex
-	written   map[string]time.Time // when a namespace was last written
+	written   map[string]time.Time          // when a namespace was last written
+	refused   map[string]apierror.Rejection // why a namespace cannot be written
 }
 
 // request is the request to reconcile a namespace.
@@ -88,6 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("listing the sizes of new pods in namespace %s: %w", req.Namespace, err)
 	}
 	if isWritten(wanted, found.Items) {
+		r.noteRefusal(ctx, req.Namespace, apierror.Rejection{})
 		r.conflicts.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -107,12 +112,52 @@ func (r *Reconciler) result(ctx context.Context, req reconcile.Request, err erro
 		return reconcile.Result{}, nil
 	case rejection.Reason != "":
 		log.FromContext(ctx).Info("The sizes of new pods cannot be written, so new pods keep those that they had", "reason", rejection.Reason, "message", rejection.Message)
+		r.noteRefusal(ctx, req.Namespace, rejection)
 		return reconcile.Result{RequeueAfter: rejectedRetry}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
+	r.noteRefusal(ctx, req.Namespace, apierror.Rejection{})
 	r.conflicts.Forget(req.NamespacedName)
 	return reconcile.Result{}, nil
+}
+
+// Refused says why the API server has refused the last write for a namespace; it has no reason if it has not.
+func (r *Reconciler) Refused(namespace string) apierror.Rejection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused[namespace]
+}
+
+// noteRefusal notes how the last write for a namespace ended. If that is new, it wakes the scalers, whose status says so.
+func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apierror.Rejection) {
+	r.mu.Lock()
+	before := r.refused[namespace]
+	if r.refused == nil {
+		r.refused = map[string]apierror.Rejection{}
+	}
+	if r.refused[namespace] = why; why.Reason == "" {
+		delete(r.refused, namespace)
+	}
+	r.mu.Unlock()
+	if before == why || r.Wake == nil {
+		return
+	}
+	var scalers v1beta1.VerticalScalerList
+	if err := r.Client.List(ctx, &scalers, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing the scalers of the namespace") // Their resync is soon enough.
+		return
+	}
+	for i := range scalers.Items {
+		if _, line := LineOf(&scalers.Items[i]); line == "" {
+			continue
+		}
+		select {
+		case r.Wake <- event.GenericEvent{Object: &scalers.Items[i]}:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // wanted are the texts for a namespace. A scaler counts while its status is about the Deployment that its spec names.

@@ -280,6 +280,50 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
+// The scalers whose sizes cannot be written say so, and no longer once they can.
+func TestScalersLearnOfARefusal(t *testing.T) {
+	without := scalerOf("idle", "1")
+	without.Status.NewPods = nil
+	f := newFixture(t, scalerOf("web", "1"), without)
+	woken := make(chan event.GenericEvent, 10)
+	f.Wake = woken
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "newpodsizes"}, "verticalscaler", errors.New("no right"))
+	for _, step := range []struct {
+		when   string
+		fails  error
+		reason string
+		wakes  int
+	}{
+		{"refused", refusal, v1beta1.ReasonRejected, 1},
+		{"refused again", refusal, v1beta1.ReasonRejected, 0},
+		{"an old cache", apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("old")), v1beta1.ReasonRejected, 0},
+		{"accepted", nil, "", 1},
+		{"written", nil, "", 0},
+	} {
+		f.fails = step.fails
+		f.reconcile()
+		if got := f.Refused("shop"); got.Reason != step.reason || (got.Reason != "") != strings.Contains(got.Message, "no right") {
+			t.Errorf("%s: %+v, want %q", step.when, got, step.reason)
+		}
+		for range step.wakes {
+			select {
+			case e := <-woken:
+				if e.Object.GetName() != "web" {
+					t.Errorf("%s: %s is woken", step.when, e.Object.GetName())
+				}
+			default:
+				t.Errorf("%s: nobody is woken", step.when)
+			}
+		}
+		if len(woken) > 0 {
+			t.Errorf("%s: %d more are woken", step.when, len(woken))
+		}
+	}
+	if got := f.Refused("other"); got.Reason != "" {
+		t.Errorf("another namespace: %+v", got)
+	}
+}
+
 // A namespace of another replica is left alone: its scalers are not in this cache, which does not mean that they are gone.
 func TestNamespacesOfOtherReplicasAreLeftAlone(t *testing.T) {
 	f := newFixture(t, &v1beta1.NewPodSizes{

@@ -6,6 +6,7 @@ package verticalscaler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 		}
 		return false, nil
 	}
-	if !scaler.NeedsSizedNewPods(&s.scaler.Spec) && len(s.plan.NewPods.Sizes) == 0 {
+	if !scaler.NeedsSizedNewPods(&s.scaler.Spec) && len(s.plan.NewPods.Sizes) == 0 && !setsBack(s.plan) {
 		return false, nil
 	}
 	_, evicts := s.plan.Step.(plan.Evict)
@@ -56,22 +57,62 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 		r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
 		return false, nil
 	}
+	if err := r.noteRefused(ctx, s); err != nil {
+		return false, err
+	}
 	if !scaler.EvictsPods(&s.scaler.Spec) {
 		return false, nil
 	}
 	return false, r.noteTold(ctx, s, evicts)
 }
 
+// noteRefused notes why the sizes of the plan cannot be written down for the API server, unless they are already.
+func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
+	wanted := newPodsStatus(s.plan.NewPods)
+	if r.NewPodsRefused == nil || wanted == nil || len(wanted.Containers) == 0 {
+		return nil
+	}
+	why := r.NewPodsRefused(s.scaler.Namespace)
+	if why.Reason == "" {
+		return nil
+	}
+	told, err := isTold(ctx, r.Client, s.scaler, wanted.Containers)
+	if err == nil && !told {
+		s.untold = why
+	}
+	return err
+}
+
+// isTold reports whether these sizes are written down for the API server.
+func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
+	var all v1beta1.NewPodSizesList
+	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
+		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
+	}
+	line := admission.Line(vs.Spec.DeploymentName, sizes)
+	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return admission.HasLine(o.Spec.Deployments, line) }), nil
+}
+
 // planUnsized makes the plan say that the API server does not size new pods.
 func (s *scope) planUnsized() {
 	switch why := s.unsized; {
 	case !scaler.NeedsSizedNewPods(&s.scaler.Spec):
+		if setsBack(s.plan) { // It is not we who gave the pod its size.
+			s.policy.SizesNewPods = false
+			s.plan = s.next()
+		}
 		s.plan = s.plan.WithNewPods(plan.NewPods{}) // Running pods are resized all the same.
 	case scaler.EvictsPods(&s.scaler.Spec):
 		s.plan = s.plan.UnsizedBeside(why.reason, why.message)
 	default:
 		s.plan = s.plan.Unsized(why.reason, why.message)
 	}
+}
+
+// setsBack reports whether the plan gives a new pod the requests of its template.
+func setsBack(p plan.Plan) bool {
+	resize, ok := p.Step.(plan.Resize)
+	return ok && len(resize.SetsBack) > 0
 }
 
 // untoldRetry is when to look again whether sizes are written down for the API server.
@@ -86,28 +127,24 @@ func (r *Reconciler) noteTold(ctx context.Context, s *scope, evicts bool) error 
 		r.admitted.forget(key)
 		return nil
 	}
-	isTold := false
+	told := false
 	if current != nil {
 		var from client.Reader = r.Client
 		if evicts {
 			from = r.Live
 		}
-		var all v1beta1.NewPodSizesList
-		if err := from.List(ctx, &all, client.InNamespace(s.scaler.Namespace)); err != nil {
-			return fmt.Errorf("reading the sizes of new pods: %w", err)
-		}
-		line := admission.Line(s.scaler.Spec.DeploymentName, current.Containers)
-		for i := range all.Items {
-			isTold = isTold || admission.HasLine(all.Items[i].Spec.Deployments, line)
+		var err error
+		if told, err = isTold(ctx, from, s.scaler, current.Containers); err != nil {
+			return err
 		}
 	}
-	if isTold {
+	if told {
 		r.admitted.told(key, current.Containers, s.now)
 	} else {
 		r.admitted.forget(key)
 		s.plan = s.plan.Relearning()
 	}
-	if !isTold || !equality.Semantic.DeepEqual(current.Containers, wanted.Containers) {
+	if !told || !equality.Semantic.DeepEqual(current.Containers, wanted.Containers) {
 		s.requeueAfter = untoldRetry
 	}
 	return nil
@@ -159,6 +196,8 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	switch {
 	case s.unsized.reason != "" && s.plan.Decision != nil:
 		c.Reason, c.Message = s.unsized.reason, "New pods start as in the pod template: "+s.unsized.message
+	case recorded != nil && s.untold.Reason != "":
+		c.Reason, c.Message = s.untold.Reason, "New pods keep the size before, or start as in the pod template, because sizes cannot be written down for the API server: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 	case why.Exists():

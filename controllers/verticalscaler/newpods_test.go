@@ -28,6 +28,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/admission"
+	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/apierror"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/freeze"
 	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
@@ -122,6 +123,27 @@ func TestWithoutThePolicyForNewPods(t *testing.T) {
 	}
 }
 
+// Without the policy, another webhook has given the pod its requests, and they are left alone.
+func TestWithoutThePolicyNoPodIsSetBack(t *testing.T) {
+	p := newPlant(t, 400, func(vs *v1beta1.VerticalScaler) { vs.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized })
+	p.actuates = true
+	for range 4 {
+		if _, _, err := p.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.edit("b", withoutNode)
+	p.resized = nil
+	p.clock.SetTime(noon.Add(time.Hour))
+	vs, _, err := p.reconcile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(vs, v1beta1.ConditionApplied); got.Reason != v1beta1.ReasonApplied || len(p.resized) > 0 {
+		t.Errorf("resized %v: %s: %s", p.resized, got.Reason, got.Message)
+	}
+}
+
 // With the policy and without its binding, nothing is sized.
 func TestThePolicyNeedsItsBinding(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -138,6 +160,34 @@ func TestThePolicyNeedsItsBinding(t *testing.T) {
 		}
 		if condition, ok := newPodsSized(s); !ok || condition.Status != tc.want {
 			t.Errorf("%s: %+v", name, condition)
+		}
+	}
+}
+
+// The status does not claim what the API server could not be told.
+func TestSizesThatCannotBeWrittenDown(t *testing.T) {
+	refused := func(namespace string) apierror.Rejection {
+		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}
+	}
+	line := admission.Line("checkout", scaler.APINewPods(plan.NewPods{Sizes: newPodSize}).Containers)
+	for name, tc := range map[string]struct {
+		refused func(string) apierror.Rejection
+		written string
+		want    string
+	}{
+		"refused":                          {refused, "\nother app,1,,,\n", "False QuotaExceeded"},
+		"refused, and written before":      {refused, "\n" + line + "\n", "True Applied"},
+		"not written yet, and not refused": {func(string) apierror.Rejection { return apierror.Rejection{} }, "\n", "True Applied"},
+	} {
+		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.written))
+		r.NewPodsRefused = tc.refused
+		s := sizing(withUpdate(inPlace), nil)
+		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := newPodsSized(s)
+		if got := string(c.Status) + " " + c.Reason; got != tc.want || strings.HasPrefix(got, "False") != strings.Contains(c.Message, "exceeded quota in shop") {
+			t.Errorf("%s: %s: %s, want %s", name, got, c.Message, tc.want)
 		}
 	}
 }

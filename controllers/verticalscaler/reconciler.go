@@ -86,6 +86,8 @@ type Reconciler struct {
 	VPAs *inventory.VPAs
 	// Metrics has the state of the scalers, for Prometheus; nil for none.
 	Metrics *metrics.Scalers
+	// NewPodsRefused says why the API server refuses to store the sizes of new pods of a namespace; nil for never.
+	NewPodsRefused func(namespace string) apierror.Rejection
 	// Policies reads ScalingPolicies and ClusterScalingPolicies from a cache; nil if none are served.
 	Policies client.Reader
 
@@ -136,6 +138,8 @@ type scope struct {
 	keepsNewPods bool
 	// unsized says why the API server does not size new pods; it has no reason if it does.
 	unsized unsized
+	// untold says why the sizes of new pods cannot be written down for the API server; it has no reason if they can.
+	untold apierror.Rejection
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string
 

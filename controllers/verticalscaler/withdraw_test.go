@@ -41,6 +41,15 @@ func (p *plant) edit(letters string, change func(*corev1.Pod)) {
 	}
 }
 
+// withoutNode makes the pod another one of its name, for which the scheduler finds no node.
+func withoutNode(pod *corev1.Pod) {
+	pod.Spec.NodeName = ""
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: pod.Status.QOSClass, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(noon),
+		Message: "0/3 nodes are available: 3 Insufficient cpu, 1 Insufficient memory.",
+	}}}
+}
+
 // A new pod that finds no node gets the requests of its template, and later ones start with those for a while.
 func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 	p := newPlant(t, 400) // of 100m
@@ -67,12 +76,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 		reconcile(noon, v1beta1.ReasonResizing, v1beta1.ReasonApplied, "checkout-1-"+name)
 	}
 	reconcile(noon, v1beta1.ReasonApplied, v1beta1.ReasonApplied)
-	p.edit("b", func(pod *corev1.Pod) { // another pod of its name, which the API server has sized
-		pod.Spec.NodeName = ""
-		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: pod.Status.QOSClass, Conditions: []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(noon),
-		}}}
-	})
+	p.edit("b", withoutNode)
 	recorder, ok := p.Recorder.(*events.FakeRecorder)
 	if !ok {
 		t.Fatalf("%T records events", p.Recorder)
@@ -81,7 +85,7 @@ func TestAPodWithoutANodeIsSetBack(t *testing.T) {
 		<-recorder.Events
 	}
 	p.actuates = false // it has no kubelet
-	reconcile(noon.Add(4*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
+	reconcile(noon.Add(2*time.Minute), v1beta1.ReasonApplied, v1beta1.ReasonNodeCapacity)
 	reconcile(noon.Add(5*time.Minute), v1beta1.ReasonResizing, v1beta1.ReasonNodeCapacity, "checkout-1-b")
 	if event := <-recorder.Events; !strings.Contains(event, "SetBack") || !strings.Contains(event, "checkout-1-b") {
 		t.Errorf("the event is %q", event)

@@ -264,7 +264,7 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Applied: All pods have the decided size
-			1/1 applied, again in 4m0s`,
+			1/1 applied, again in 2m0s`,
 		},
 		"Whole CPUs, which a fraction would take away, are left as in the template": {
 			guaranteed(2000, inPlaceSized, needs(1500), decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(1500, 0) })),
@@ -309,20 +309,22 @@ func TestWhatNewPodsGetInPlace(t *testing.T) {
 func withoutNode(name string, containers ...workload.Container) workload.Pod {
 	return with(pod(name, containers...), func(p *workload.Pod) {
 		p.Running, p.Ready, p.Started, p.Actual, p.NoNodeSince = false, false, time.Time{}, nil, noon.Add(-time.Minute)
+		p.InsufficientCPU, p.InsufficientMemory = true, true
 	})
 }
 
 // tooLong is how long a pod without a node keeps the decided size, and more.
-func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-5 * time.Minute) }
+func tooLong(p *workload.Pod) { p.NoNodeSince = noon.Add(-3 * time.Minute) }
 
 // Without this, a rollout would wait until somebody deletes the pod.
 func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
+	guaranteedSmall, guaranteedLarge := sized("app", amounts(100, 128), amounts(100, 128)), sized("app", amounts(200, 256), amounts(200, 256))
 	sidecar, agent := container("agent"), sized("agent", amounts(200, 128), amounts(400, 256))
 	table{
-		"After five minutes, to the requests of the template": {
+		"After three minutes, to the requests of the template": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", large()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: A new pod for which there is no node gets the requests of the template
 			1/1 changing`,
@@ -330,7 +332,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"If no other pod runs": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: A new pod for which there is no node gets the requests of the template
 			0/0 changing`,
@@ -338,7 +340,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"Before running pods are resized": {
 			given(sizesNewPods, decidedBefore(), pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-2 to app 100m 128Mi of 200m 256Mi
+			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: A new pod for which there is no node gets the requests of the template
 			0/1 changing`,
@@ -347,7 +349,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 192) }), recommends(),
 				pods(with(withoutNode("web-1", large()), tooLong))),
 			`keeps app 200m 192Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			puts into new pods app 200m 192Mi of 400m 384Mi
 			Resizing: A new pod for which there is no node gets the requests of the template
 			0/0 changing`,
@@ -356,7 +358,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 64) }), recommends(),
 				pods(with(withoutNode("web-1", sized("app", amounts(200, 64), amounts(400, 128))), tooLong))),
 			`keeps app 200m 64Mi
-			resizes web-1 to app 100m 64Mi of 200m 128Mi
+			resizes web-1 to app 100m 64Mi of 400m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: A new pod for which there is no node gets the requests of the template
 			0/0 changing`,
@@ -364,17 +366,72 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		"Containers for which nothing is decided stay": {
 			given(sizesNewPods, decidedBefore(), template(small(), sidecar), pods(with(withoutNode("web-1", large(), agent), tooLong))),
 			`keeps app 200m 256Mi
-			resizes web-1 to app 100m 128Mi of 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			Resizing: A new pod for which there is no node gets the requests of the template
 			0/0 changing`,
 		},
 		"Not before, because an autoscaler may add a node": {
-			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-299 * time.Second) }))),
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), func(p *workload.Pod) { p.NoNodeSince = noon.Add(-179 * time.Second) }))),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
 			NoPods: The Deployment has no running pods
 			0/0, again in 1s`,
+		},
+		"What the nodes have enough of stays": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientMemory = false }))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 256Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"What is not decided stays": {
+			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Requests["app"] = amounts(200, 0) }), recommends(), pods(with(withoutNode("web-1", large()), tooLong))),
+			`keeps app 200m -
+			resizes web-1 to app 100m 256Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"With its limits, if it is Guaranteed": {
+			given(sizesNewPods, decidedBefore(), template(guaranteedSmall), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 100m 128Mi of 100m 128Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: A new pod for which there is no node gets the requests of the template
+			0/0 changing`,
+		},
+		"Not if that changed its QoS class": {
+			given(sizesNewPods, decidedBefore(), policyOfApp(func(p *plan.ContainerPolicy) { p.Limits = false }),
+				template(sized("app", amounts(100, 128), amounts(200, 256))), pods(with(withoutNode("web-1", guaranteedLarge), tooLong))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not if it waits for something else": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.InsufficientCPU, p.InsufficientMemory = false, false }))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"Not if a scheduling gate was removed from it": {
+			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong, func(p *workload.Pod) { p.Generation = 2 }))),
+			`keeps app 200m 256Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			NoPods: The Deployment has no running pods
+			0/0`,
+		},
+		"After memory for a pod that was OOM-killed": {
+			given(sizesNewPods, decidedBefore(func(d *plan.Decision) { d.Reason = plan.DecidedOOMKill }),
+				pods(pod("web-1", small()), with(withoutNode("web-2", large()), tooLong))),
+			`keeps app 200m 256Mi
+			resizes web-1 to app 200m 256Mi of 400m 512Mi
+			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
+			Resizing: Pods are being resized in place
+			0/1 changing`,
 		},
 		"Not if it requests no more than the template": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", small()), tooLong))),
@@ -392,9 +449,12 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 		},
 		"Not if the API server has refused it": {
 			given(sizesNewPods, decidedBefore(), pods(with(withoutNode("web-1", large()), tooLong)), func(w *world) {
-				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{"uid-web-1": {{
-					Sizes: []plan.Size{{Container: "app", Resources: small().Resources}}, Reason: "Rejected", Message: "no",
-				}}}
+				w.situation.RejectedResizes = map[types.UID][]plan.RejectedResize{}
+				for _, limits := range []quantity.Amounts{amounts(400, 512), amounts(200, 256)} {
+					w.situation.RejectedResizes["uid-web-1"] = append(w.situation.RejectedResizes["uid-web-1"], plan.RejectedResize{
+						Sizes: []plan.Size{{Container: "app", Resources: resources(amounts(100, 128), limits)}}, Reason: "Rejected", Message: "no",
+					})
+				}
 			}),
 			`keeps app 200m 256Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it

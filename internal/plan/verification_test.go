@@ -547,6 +547,25 @@ func TestTheNextChangeFollowsAVerification(t *testing.T) {
 	}
 }
 
+// A pod that got a smaller size before it had a node has never run with another one. It may take its time to start.
+func TestAPodThatWasSetBackIsNoRegression(t *testing.T) {
+	for name, tc := range map[string]struct {
+		started time.Time
+		want    bool
+	}{
+		"set back before it started": {noon.Add(2 * time.Second), false},
+		"resized while it ran":       {noon.Add(-time.Hour), true},
+	} {
+		slow := with(halfSized("web-2"), func(p *workload.Pod) {
+			p.Created, p.Started, p.Ready, p.Unready = noon.Add(-time.Hour), tc.started, false, noon.Add(5*time.Second)
+		})
+		w := given(watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), slow))
+		if p := w.next(noon.Add(time.Minute)); (p.Reverted != "") != tc.want {
+			t.Errorf("%s: reverted %q: %s", name, p.Reverted, say(p))
+		}
+	}
+}
+
 // watching is a policy that watches what was changed.
 func watching(w *world) { w.policy.VerificationPeriod = watchedFor }
 

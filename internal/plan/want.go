@@ -59,7 +59,7 @@ func classOf(p Plan) budget.Class {
 			return max(budget.Bounds, classOfDecision(p.Decision)) // the pod will have started soon
 		}
 		if len(step.SetsBack) > 0 {
-			return max(budget.Urgent, classOfDecision(p.Decision)) // a rollout waits for it
+			return budget.Urgent // a rollout waits for it
 		}
 		if p.Decision == nil {
 			return budget.ScaleDown // the end of a boost

@@ -10,6 +10,7 @@ package workload
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,6 +96,8 @@ type Pod struct {
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
 	// looked for.
 	NoNodeSince time.Time
+	// InsufficientCPU and InsufficientMemory say what the scheduler has found too little of, on any node.
+	InsufficientCPU, InsufficientMemory bool
 	// Created is when the pod was created.
 	Created time.Time
 	// Started is when the kubelet started the pod; zero before.
@@ -321,6 +324,7 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 		}
 		if IsUnschedulable(c) {
 			out.NoNodeSince = cmp.Or(c.LastTransitionTime, p.CreationTimestamp).Time
+			out.InsufficientCPU, out.InsufficientMemory = strings.Contains(c.Message, "Insufficient cpu"), strings.Contains(c.Message, "Insufficient memory")
 		}
 	}
 	return out

@@ -169,6 +169,22 @@ func TestReadPod(t *testing.T) {
 	}
 }
 
+func TestWhatNoNodeHasEnoughOf(t *testing.T) {
+	for message, want := range map[string][2]bool{
+		"0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.": {true, true},
+		"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector.":                                                        {true, false},
+		"0/2 nodes are available: 2 node(s) had untolerated taint {test: }. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.":      {false, false},
+		"running PreBind plugin: binding volumes: timed out waiting for the condition":                                                                             {false, false},
+	} {
+		pod := workload.ReadPod(&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
+		}}}}, true)
+		if got := [2]bool{pod.InsufficientCPU, pod.InsufficientMemory}; got != want {
+			t.Errorf("%s: %v, want %v", message, got, want)
+		}
+	}
+}
+
 func TestUnschedulablePods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		condition corev1.PodCondition

@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -248,7 +249,19 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	w.scale("web", sizingNewPods)
 	w.says("web", "NewPodsSized", "True", "Applied")
 	w.sized("web")
-	w.hasSizesOf("web")
+	w.eventually(func() string { // the API server has observed the sizes
+		pod := w.pods("web")[0]
+		w.remove(&pod)
+		w.gone(&pod)
+		w.runs("web")
+		for _, pod := range w.pods("web") {
+			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
+				return ""
+			}
+		}
+		return "no new pod has another size"
+	})
+	w.sized("web")
 	w.fillUpTo("only-"+w.namespace, "300m")
 	decided := resourcesOf(w.pods("web")[0], "app").Requests.Cpu()
 
@@ -298,6 +311,28 @@ func (w *fixture) withoutNodeFor(name string, age time.Duration) {
 }
 
 func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
+
+// A tenant may count objects. Whoever reads the status learns that new pods are not sized, and why.
+func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	w := newPods(t)
+	w.create(&corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "objects"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}},
+	})
+	w.deploy("web")
+	w.uses("web", "app", 300, 240)
+	w.scale("web", sizingNewPods)
+	w.sized("web")
+	w.eventually(func() string { // The reason depends on whether the quota is counted already.
+		if c := w.condition("web", "NewPodsSized"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "count/newpodsizes") {
+			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return ""
+	})
+	w.says("web", "Ready", "True", "OperatingNormally")
+	w.hasSizesOf()
+}
 
 func TestSizesGoWithTheirScalers(t *testing.T) {
 	t.Parallel()

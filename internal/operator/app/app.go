@@ -392,7 +392,7 @@ type freezing struct {
 
 // addScalers adds the VerticalScaler controller and the backfill of its histories.
 func addScalers(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers <-chan event.GenericEvent,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, cached *inventory.Cache, collector *collect.Collector, triggers chan event.GenericEvent,
 	scope Scope, freezing freezing, changes *budget.Budget, view shards.View,
 ) error {
 	usage, err := addBackfill(mgr, c, collector)
@@ -407,33 +407,34 @@ func addScalers(
 	if err != nil {
 		return err
 	}
+	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Owns: view.Owns, Workers: c.Workers.VerticalScalers, Wake: triggers}
 	reconciler := &verticalscaler.Reconciler{
-		Client:       mgr.GetClient(),
-		Live:         mgr.GetAPIReader(),
-		Recorder:     mgr.GetEventRecorder(verticalscaler.Name),
-		Deployments:  cached.Deployments,
-		Pods:         cached.Pods,
-		Histories:    collector.Histories,
-		Usage:        usage,
-		Params:       c.Params(),
-		Budget:       changes,
-		Freeze:       freezing.by,
-		FreezeAPI:    freezing.api,
-		Nodes:        nodes,
-		Ceilings:     c.Ceilings.Plan(),
-		VPAs:         vpas,
-		Metrics:      &metrics.Scalers{Detail: c.Metrics.Scalers},
-		Policies:     mgr.GetCache(),
-		Release:      releaseOf(c),
-		Access:       scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
-		Owns:         view.Owns,
-		ResyncPeriod: c.ResyncPeriod.Duration,
-		Workers:      c.Workers.VerticalScalers,
+		Client:         mgr.GetClient(),
+		Live:           mgr.GetAPIReader(),
+		Recorder:       mgr.GetEventRecorder(verticalscaler.Name),
+		Deployments:    cached.Deployments,
+		Pods:           cached.Pods,
+		Histories:      collector.Histories,
+		Usage:          usage,
+		Params:         c.Params(),
+		Budget:         changes,
+		Freeze:         freezing.by,
+		FreezeAPI:      freezing.api,
+		Nodes:          nodes,
+		Ceilings:       c.Ceilings.Plan(),
+		VPAs:           vpas,
+		Metrics:        &metrics.Scalers{Detail: c.Metrics.Scalers},
+		Policies:       mgr.GetCache(),
+		Release:        releaseOf(c),
+		Access:         scaler.ClusterAccess{Namespaces: scope.Namespaces, NodesForbidden: scope.NodesForbidden},
+		Owns:           view.Owns,
+		NewPodsRefused: sizes.Refused,
+		ResyncPeriod:   c.ResyncPeriod.Duration,
+		Workers:        c.Workers.VerticalScalers,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr, triggers); err != nil {
 		return fmt.Errorf("setting up the VerticalScaler controller: %w", err)
 	}
-	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Owns: view.Owns, Workers: c.Workers.VerticalScalers}
 	if err := sizes.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the sizes of new pods: %w", err)
 	}

@@ -57,6 +57,11 @@ func (r Resource) Restarts(c workload.Container) bool {
 	return pick(r, c.RestartOnCPU, c.RestartOnMemory)
 }
 
+// IsInsufficientFor says whether the scheduler has found no node with enough of it for a pod.
+func (r Resource) IsInsufficientFor(pod workload.Pod) bool {
+	return pick(r, pod.InsufficientCPU, pod.InsufficientMemory)
+}
+
 func (r Resource) controls(p ContainerPolicy) bool { return pick(r, p.CPU, p.Memory) }
 
 func (r Resource) scaledBy(s workload.Scaled) string { return pick(r, s.CPU, s.Memory) }

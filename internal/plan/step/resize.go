@@ -129,10 +129,7 @@ func (p planner) choose(t tally) model.Plan {
 	p = p.within(t.requeueAfter)
 	p.progress = model.Progress{PodsAtSize: t.complete, Pods: t.pods}
 	p, setBack := p.setBack()
-	if setBack != nil {
-		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "A new pod for which there is no node gets the requests of the template"))
-	}
-	if t.pods == 0 {
+	if t.pods == 0 && setBack == nil {
 		return p.withoutPods()
 	}
 	next := cmp.Or(t.freeing, t.instead, t.next, t.again)
@@ -149,6 +146,8 @@ func (p planner) choose(t tally) model.Plan {
 	switch {
 	case t.withdrawal != nil:
 		return p.plan(p.withPodLevel(*t.withdrawal), model.Changing.Because(v1beta1.ReasonResizing, "A resize that a node does not grant is withdrawn"))
+	case setBack != nil && (next == nil || next != t.freeing && !p.Decision.IsUrgentRestart()):
+		return p.plan(*setBack, model.Changing.Because(v1beta1.ReasonResizing, "A new pod for which there is no node gets the requests of the template"))
 	case next != nil && underWay < concurrency(t.pods):
 		return p.plan(p.withPodLevel(*next), model.Changing.Because(v1beta1.ReasonResizing, "Pods are being resized in place"))
 	case t.inFlight > 0, t.isBoosting:

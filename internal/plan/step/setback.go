@@ -4,6 +4,7 @@
 package step
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,13 +14,13 @@ import (
 )
 
 // A pod that is created with the decided size may find no node, where one of the template's size would. Its
-// rollout would then wait until somebody deletes it. So after a while it is set back: it gets the requests of the
-// template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later pods
-// start as in the template.
+// rollout would then wait until somebody deletes it. So after a while it is set back: what no node has enough of gets the
+// request of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
+// pods start as in the template.
 
-// nodeGrace is how long a new pod may wait for a node. Most autoscalers add one sooner, and a
-// Deployment gives up on its rollout later, after 10 minutes by default.
-const nodeGrace = 5 * time.Minute
+// nodeGrace is how long a new pod may wait for a node. Most autoscalers add one sooner. Those who wait for
+// a rollout give up later: Helm after 5 minutes by default, and a Deployment after 10.
+const nodeGrace = 3 * time.Minute
 
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
 // requeues for the next one.
@@ -29,8 +30,11 @@ func (p planner) setBack() (planner, *model.Resize) {
 	}
 	made := p.withDefaults(p.NewPod())
 	for _, pod := range p.byName() {
+		if !lacksNode(*pod) || !isUnchanged(*pod) {
+			continue
+		}
 		sizes, lowered := p.asInTemplate(*pod, made)
-		if !lacksNode(*pod) || !isAsCreated(*pod) || len(lowered) == 0 || !p.mayBeSetBack(*pod, sizes) {
+		if len(lowered) == 0 || !p.mayBeSetBack(*pod, sizes) {
 			continue
 		}
 		if left := pod.NoNodeSince.Add(nodeGrace).Sub(p.now); left > 0 {
@@ -47,24 +51,36 @@ func lacksNode(pod workload.Pod) bool {
 	return !pod.NoNodeSince.IsZero() && pod.Current && !pod.Terminating && !pod.Ended
 }
 
-// asInTemplate is what the pod has, with the template's amounts of what it requests more of. lowered has the
-// requests before, of what becomes lower. A request that the template does not have stays: a resize may not remove it.
+// isUnchanged says that the spec of a pod is as it was created. Where a scheduling gate was removed, it is not
+// known how long the scheduler has looked for a node.
+func isUnchanged(pod workload.Pod) bool { return isAsCreated(pod) && pod.Generation <= 1 }
+
+// asInTemplate is what the pod has, but with the template's requests of what no node has enough of. lowered has
+// those requests as they were. The limits stay, unless that would change the pod's QoS class, or break a LimitRange.
 func (p planner) asInTemplate(pod workload.Pod, made workload.Footprint) (sizes, lowered []model.Size) {
+	withLimits := make([]model.Size, 0, len(pod.Containers))
 	for _, c := range pod.Containers {
 		inTemplate, ok := made.Container(c.Name)
 		if !ok || !p.isDecided(c) {
 			continue
 		}
 		size, before := model.Size{Container: c.Name, Resources: c.Resources}, model.Size{Container: c.Name}
+		limited := size
 		for _, r := range model.Resources {
-			if request := r.Request(inTemplate.Resources); request > 0 && request < r.Request(c.Resources) {
-				r.Copy(&size.Resources, inTemplate.Resources)
-				r.Set(&before.Requests, r.Request(c.Resources))
+			has, request := r.Request(c.Resources), r.Request(inTemplate.Resources)
+			if !r.IsInsufficientFor(pod) || p.Decision.Request(c.Name, r) == 0 || request == 0 || request >= has { // a resize may not remove a request
+				continue
 			}
+			r.Set(&before.Requests, has)
+			r.Set(&size.Requests, request)
+			r.Put(&limited.Resources, request, min(r.Limit(c.Resources), cmp.Or(r.Limit(inTemplate.Resources), r.Limit(c.Resources))))
 		}
 		if before.Resources != (workload.Resources{}) {
-			sizes, lowered = append(sizes, size), append(lowered, before)
+			sizes, withLimits, lowered = append(sizes, size), append(withLimits, limited), append(lowered, before)
 		}
+	}
+	if len(lowered) > 0 && !p.mayBeSetBack(pod, sizes) {
+		sizes = withLimits
 	}
 	return sizes, lowered
 }

@@ -141,7 +141,7 @@ func (c comparison) checksReadiness(pod workload.Pod, isChanged bool) bool {
 	case c.policy.RollsOut():
 		return false
 	case isChanged:
-		return !pod.Resized.IsZero()
+		return isResized(pod)
 	}
 	return true
 }
@@ -167,18 +167,22 @@ func (c comparison) isVerified(pod workload.Pod) bool {
 
 // changedAt is when the pod got what it has: when it was last resized, or created.
 func changedAt(pod workload.Pod) time.Time {
-	if pod.Resized.IsZero() {
-		return pod.Created
+	if isResized(pod) {
+		return pod.Resized
 	}
-	return pod.Resized
+	return pod.Created
 }
+
+// isResized says whether the pod was resized while it ran, and not before it had a node (step.setBack): then it has never
+// run with another size. The node tells when the pod started, and its clock may be behind.
+func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Started.Add(clockSkew)) }
 
 // hasChanged says whether the pod has the values to verify, and not those before.
 func (c comparison) hasChanged(pod workload.Pod) bool {
 	if c.policy.RollsOut() {
 		return c.decision.AppliedToTemplate && pod.Current
 	}
-	if pod.Resized.IsZero() && !c.isReplacement(pod) {
+	if !isResized(pod) && !c.isReplacement(pod) {
 		return false
 	}
 	return slices.ContainsFunc(pod.Containers, func(container workload.Container) bool {
