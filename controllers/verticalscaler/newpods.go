@@ -57,26 +57,27 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 		r.admitted.forget(client.ObjectKeyFromObject(s.scaler))
 		return false, nil
 	}
-	if err := r.noteRefused(ctx, s); err != nil {
-		return false, err
-	}
 	if !scaler.EvictsPods(&s.scaler.Spec) {
 		return false, nil
 	}
 	return false, r.noteTold(ctx, s, evicts)
 }
 
-// noteRefused notes why the sizes of the plan cannot be written down for the API server, unless they are already.
+// noteRefused notes why the sizes that the status will have cannot be written down for the API server, unless they are
+// already.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
-	wanted := newPodsStatus(s.plan.NewPods)
-	if r.NewPodsRefused == nil || wanted == nil || len(wanted.Containers) == 0 {
+	if r.NewPodsRefused == nil {
 		return nil
 	}
 	why := r.NewPodsRefused(s.scaler.Namespace)
 	if why.Reason == "" {
 		return nil
 	}
-	told, err := isTold(ctx, r.Client, s.scaler, wanted.Containers)
+	recorded := recordedNewPods(s)
+	if recorded == nil || len(recorded.Containers) == 0 {
+		return nil
+	}
+	told, err := isTold(ctx, r.Client, s.scaler, recorded.Containers)
 	if err == nil && !told {
 		s.untold = why
 	}

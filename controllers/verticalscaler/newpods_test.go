@@ -173,16 +173,19 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refused func(string) apierror.Rejection
 		written string
+		frozen  bool
 		want    string
 	}{
-		"refused":                          {refused, "\nother app,1,,,\n", "False QuotaExceeded"},
-		"refused, and written before":      {refused, "\n" + line + "\n", "True Applied"},
-		"not written yet, and not refused": {func(string) apierror.Rejection { return apierror.Rejection{} }, "\n", "True Applied"},
+		"refused":                          {refused, "\nother app,1,,,\n", false, "False QuotaExceeded"},
+		"refused before a freeze":          {refused, "\nother app,1,,,\n", true, "False QuotaExceeded"},
+		"refused, and written before":      {refused, "\n" + line + "\n", false, "True Applied"},
+		"not written yet, and not refused": {func(string) apierror.Rejection { return apierror.Rejection{} }, "\n", false, "True Applied"},
 	} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.written))
 		r.NewPodsRefused = tc.refused
 		s := sizing(withUpdate(inPlace), nil)
-		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+		s.keepsNewPods = tc.frozen
+		if err := r.noteRefused(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		c, _ := newPodsSized(s)

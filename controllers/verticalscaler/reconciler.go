@@ -197,6 +197,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if s.outcome == conflicted {
 		return r.result(s)
 	}
+	if err := r.noteRefused(ctx, s); err != nil {
+		s.classify(err)
+	}
 	if err := r.writeStatus(ctx, s); err != nil {
 		s.classify(err) // It outranks the error of a phase: the status must be written again.
 		return r.result(s)

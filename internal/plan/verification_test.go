@@ -553,7 +553,8 @@ func TestAPodThatWasSetBackIsNoRegression(t *testing.T) {
 		started time.Time
 		want    bool
 	}{
-		"set back before it started": {noon.Add(2 * time.Second), false},
+		"set back before it started": {noon, false}, // times have whole seconds
+		"resized soon after":         {noon.Add(-time.Second), true},
 		"resized while it ran":       {noon.Add(-time.Hour), true},
 	} {
 		slow := with(halfSized("web-2"), func(p *workload.Pod) {

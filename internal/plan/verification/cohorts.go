@@ -174,8 +174,8 @@ func changedAt(pod workload.Pod) time.Time {
 }
 
 // isResized says whether the pod was resized while it ran, and not before it had a node (step.setBack): then it has never
-// run with another size. The node tells when the pod started, and its clock may be behind.
-func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Started.Add(clockSkew)) }
+// run with another size. The node tells when the pod started; if its clock is behind, the pod counts as resized.
+func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Started) }
 
 // hasChanged says whether the pod has the values to verify, and not those before.
 func (c comparison) hasChanged(pod workload.Pod) bool {
