@@ -550,15 +550,17 @@ func TestTheNextChangeFollowsAVerification(t *testing.T) {
 // A pod that got a smaller size before it had a node has never run with another one. It may take its time to start.
 func TestAPodThatWasSetBackIsNoRegression(t *testing.T) {
 	for name, tc := range map[string]struct {
-		started time.Time
-		want    bool
+		scheduled time.Time
+		want      bool
 	}{
-		"set back before it started": {noon, false}, // times have whole seconds
-		"resized soon after":         {noon.Add(-time.Second), true},
-		"resized while it ran":       {noon.Add(-time.Hour), true},
+		"set back before it had a node": {noon, false}, // times have whole seconds
+		"resized soon after":            {noon.Add(-time.Second), true},
+		"resized while it ran":          {noon.Add(-time.Hour), true},
+		"its time is unknown":           {time.Time{}, true},
 	} {
 		slow := with(halfSized("web-2"), func(p *workload.Pod) {
-			p.Created, p.Started, p.Ready, p.Unready = noon.Add(-time.Hour), tc.started, false, noon.Add(5*time.Second)
+			p.Created, p.Scheduled, p.Started = noon.Add(-time.Hour), tc.scheduled, tc.scheduled.Add(20*time.Second) // the clock of its node is ahead
+			p.Ready, p.Unready = false, noon.Add(5*time.Second)
 		})
 		w := given(watching, decidedBefore(verifying), recommends(halved()), pods(pod("web-1", small()), slow))
 		if p := w.next(noon.Add(time.Minute)); (p.Reverted != "") != tc.want {

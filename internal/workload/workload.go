@@ -96,6 +96,8 @@ type Pod struct {
 	// NoNodeSince is since when the scheduler has found no node for the pod; zero if it has one, and before it is
 	// looked for.
 	NoNodeSince time.Time
+	// Scheduled is when the pod got its node, by the clock of the API server; zero before, and if unknown.
+	Scheduled time.Time
 	// InsufficientCPU and InsufficientMemory say what the scheduler has found too little of, on any node.
 	InsufficientCPU, InsufficientMemory bool
 	// Created is when the pod was created.
@@ -321,6 +323,9 @@ func ReadPod(p *corev1.Pod, current bool) Pod {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			out.Unready = c.LastTransitionTime.Time
+		}
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			out.Scheduled = c.LastTransitionTime.Time
 		}
 		if IsUnschedulable(c) {
 			out.NoNodeSince = cmp.Or(c.LastTransitionTime, p.CreationTimestamp).Time

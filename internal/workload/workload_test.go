@@ -169,6 +169,17 @@ func TestReadPod(t *testing.T) {
 	}
 }
 
+func TestWhenAPodGotItsNode(t *testing.T) {
+	for status, want := range map[corev1.ConditionStatus]time.Time{corev1.ConditionTrue: noon, corev1.ConditionFalse: {}} {
+		pod := workload.ReadPod(&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: status, LastTransitionTime: metav1.NewTime(noon)}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		}}}, true)
+		if !pod.Scheduled.Equal(want) {
+			t.Errorf("%s: scheduled at %s, want %s", status, pod.Scheduled, want)
+		}
+	}
+}
+
 func TestWhatNoNodeHasEnoughOf(t *testing.T) {
 	for message, want := range map[string][2]bool{
 		"0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.": {true, true},

@@ -173,9 +173,9 @@ func changedAt(pod workload.Pod) time.Time {
 	return pod.Created
 }
 
-// isResized says whether the pod was resized while it ran, and not before it had a node (step.setBack): then it has never
-// run with another size. The node tells when the pod started; if its clock is behind, the pod counts as resized.
-func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Started) }
+// isResized says whether the pod was resized once it had a node, and not before (step.setBack): then it has never run with
+// another size. The API server tells both times.
+func isResized(pod workload.Pod) bool { return pod.Resized.After(pod.Scheduled) }
 
 // hasChanged says whether the pod has the values to verify, and not those before.
 func (c comparison) hasChanged(pod workload.Pod) bool {
