@@ -46,14 +46,11 @@ func TestALoweredPodThatIsKilledGetsBackItsOldSize(t *testing.T) {
 	w.rounds(20)
 	var first []string
 	w.eventually(func() string { // a fall that was taken back is verified from its beginning
-		if first = lowered(); len(first) == 0 {
-			return "no pod is lowered"
+		if first = lowered(); len(first) != 1 {
+			return fmt.Sprintf("%v are lowered first, want one pod", first)
 		}
 		return ""
 	})
-	if len(first) != 1 {
-		t.Fatalf("%v are lowered first", first)
-	}
 	for _, pod := range w.pods("web") {
 		if pod.Name == first[0] {
 			w.annotate(&pod, oomAnnotation, "low")
