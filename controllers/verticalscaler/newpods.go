@@ -63,8 +63,8 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 	return false, r.noteTold(ctx, s, evicts)
 }
 
-// noteRefused notes why the sizes that the status will have cannot be written down for the API server, unless they are
-// already.
+// noteRefused notes why the API server rejects the NewPodSizes object, unless the object already has the sizes that the
+// status will have.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
 	if r.NewPodsRefused == nil {
 		return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
 	return err
 }
 
-// isTold reports whether these sizes are written down for the API server.
+// isTold reports whether a NewPodSizes object has these sizes.
 func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
@@ -98,7 +98,7 @@ func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler,
 func (s *scope) planUnsized() {
 	switch why := s.unsized; {
 	case !scaler.NeedsSizedNewPods(&s.scaler.Spec):
-		if setsBack(s.plan) { // It is not we who gave the pod its size.
+		if setsBack(s.plan) { // Another webhook has set the requests.
 			s.policy.SizesNewPods = false
 			s.plan = s.next()
 		}
@@ -198,7 +198,7 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 	case s.unsized.reason != "" && s.plan.Decision != nil:
 		c.Reason, c.Message = s.unsized.reason, "New pods start as in the pod template: "+s.unsized.message
 	case recorded != nil && s.untold.Reason != "":
-		c.Reason, c.Message = s.untold.Reason, "New pods keep the size before, or start as in the pod template, because sizes cannot be written down for the API server: "+s.untold.Message
+		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 	case why.Exists():

@@ -164,7 +164,7 @@ func TestThePolicyNeedsItsBinding(t *testing.T) {
 	}
 }
 
-// The status does not claim what the API server could not be told.
+// While writes of the NewPodSizes object are rejected, NewPodsSized is not True.
 func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	refused := func(namespace string) apierror.Rejection {
 		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}

@@ -138,7 +138,7 @@ type scope struct {
 	keepsNewPods bool
 	// unsized says why the API server does not size new pods; it has no reason if it does.
 	unsized unsized
-	// untold says why the sizes of new pods cannot be written down for the API server; it has no reason if they can.
+	// untold says why the API server rejects the NewPodSizes object; it has no reason if it does not.
 	untold apierror.Rejection
 	// frozen says why an administrator has frozen all changes; empty for no freeze.
 	frozen string

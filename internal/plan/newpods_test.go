@@ -326,7 +326,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			1/1 changing`,
 		},
 		"If no other pod runs": {
@@ -334,7 +334,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Before running pods are resized": {
@@ -342,7 +342,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-2 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/1 changing`,
 		},
 		"Also if something else is decided by now": {
@@ -351,7 +351,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 192Mi
 			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			puts into new pods app 200m 192Mi of 400m 384Mi
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"What is lower than in the template stays": {
@@ -360,7 +360,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 64Mi
 			resizes web-1 to app 100m 64Mi of 400m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Containers for which nothing is decided stay": {
@@ -368,7 +368,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Not before, because an autoscaler may add a node": {
@@ -383,7 +383,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 256Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"What is not decided stays": {
@@ -391,7 +391,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m -
 			resizes web-1 to app 100m 256Mi of 400m 512Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"With its limits, if it is Guaranteed": {
@@ -399,7 +399,7 @@ func TestAPodThatFindsNoNodeIsSetBack(t *testing.T) {
 			`keeps app 200m 256Mi
 			resizes web-1 to app 100m 128Mi of 100m 128Mi
 			leaves new pods as in the template: NodeCapacity: the scheduler finds no node for a new pod that has it
-			Resizing: A new pod for which there is no node gets the requests of the template
+			Resizing: An unschedulable new pod gets the requests of the template
 			0/0 changing`,
 		},
 		"Not if that changed its QoS class": {

@@ -192,19 +192,7 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 			w.between(what+", proxy", *resourcesOf(pod, "proxy").Requests.Cpu(), "210m", "280m")
 		}
 	}
-	// The condition says that the status has the sizes. The API server is told within seconds.
-	w.eventually(func() string {
-		pod := w.pods("web")[0]
-		w.remove(&pod)
-		w.gone(&pod)
-		w.runs("web")
-		for _, pod := range w.pods("web") {
-			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
-				return ""
-			}
-		}
-		return "no new pod has another size"
-	})
+	w.untilNewPodsAreSized("web")
 	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
 	w.runs("web")
 	asCreated("after a rollout")
@@ -232,8 +220,8 @@ func TestInPlaceSizesNewPods(t *testing.T) {
 	})
 }
 
-// The nodes have room for a pod as in the template, and not for one of the decided size. Without the operator's help,
-// the rollout would wait for ever.
+// The node has room for a pod with the template's requests, but not with the decided ones: the new pod is unschedulable and
+// the rollout is stuck until the operator reduces the pod's requests.
 func TestARolloutWithoutRoomEnds(t *testing.T) {
 	t.Parallel()
 	env.NeedKwok(t)
@@ -249,18 +237,7 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	w.scale("web", sizingNewPods)
 	w.says("web", "NewPodsSized", "True", "Applied")
 	w.sized("web")
-	w.eventually(func() string { // the API server has observed the sizes
-		pod := w.pods("web")[0]
-		w.remove(&pod)
-		w.gone(&pod)
-		w.runs("web")
-		for _, pod := range w.pods("web") {
-			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
-				return ""
-			}
-		}
-		return "no new pod has another size"
-	})
+	w.untilNewPodsAreSized("web")
 	w.sized("web")
 	w.fillUpTo("only-"+w.namespace, "300m")
 	decided := resourcesOf(w.pods("web")[0], "app").Requests.Cpu()
@@ -296,6 +273,24 @@ func TestARolloutWithoutRoomEnds(t *testing.T) {
 	w.sized("web")
 }
 
+// untilNewPodsAreSized deletes pods until a replacement is created with another CPU request than the template's. The
+// condition NewPodsSized is about the status; the API server learns of the sizes within seconds.
+func (w *fixture) untilNewPodsAreSized(name string) {
+	w.Helper()
+	w.eventually(func() string {
+		pod := w.pods(name)[0]
+		w.remove(&pod)
+		w.gone(&pod)
+		w.runs(name)
+		for _, pod := range w.pods(name) {
+			if pod.Generation == 1 && resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
+				return ""
+			}
+		}
+		return "no new pod has another size"
+	})
+}
+
 // withoutNodeFor moves the scheduler's finding about a pod into the past.
 func (w *fixture) withoutNodeFor(name string, age time.Duration) {
 	w.Helper()
@@ -312,7 +307,7 @@ func (w *fixture) withoutNodeFor(name string, age time.Duration) {
 
 func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
 
-// A tenant may count objects. Whoever reads the status learns that new pods are not sized, and why.
+// If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
 func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newPods(t)
