@@ -49,7 +49,7 @@ func (r *Reconciler) recordEvents(s *scope) {
 		r.recordEvent(s, corev1.EventTypeNormal, eventEvicted, fmt.Sprintf("Pod %s: its replacement starts with the decided size", s.evicted))
 	}
 	if s.setBack != "" {
-		r.recordEvent(s, corev1.EventTypeNormal, eventSetBack, fmt.Sprintf("Pod %s is unschedulable with the decided requests; what is insufficient is reduced to the request of the template", s.setBack))
+		r.recordEvent(s, corev1.EventTypeNormal, eventSetBack, fmt.Sprintf("Pod %s is unschedulable with the decided requests; insufficient resources are reduced to the template's requests", s.setBack))
 	}
 	if s.plan.Verdict.State.IsApplied() && s.status.Decision != nil && !meta.IsStatusConditionTrue(before, v1beta1.ConditionApplied) {
 		r.recordEvent(s, corev1.EventTypeNormal, eventApplied, formatApplied(s.scaler, s.status.Summary))
