@@ -14,12 +14,12 @@ import (
 )
 
 // A pod that is created with the decided size may find no node, where one of the template's size would. Its
-// rollout would then wait until somebody deletes it. So after a while it is set back: what no node has enough of gets the
-// request of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
+// rollout would then wait until somebody deletes it. So after a while it is set back: insufficient resources get the
+// requests of the template, and the scheduler tries it again. Once it runs, it is resized like any other. For a time, later
 // pods start as in the template.
 
-// nodeGrace is how long a new pod may wait for a node. Most autoscalers add one sooner. Those who wait for
-// a rollout give up later: Helm after 5 minutes by default, and a Deployment after 10.
+// nodeGrace is how long a new pod may wait for a node, so that an autoscaler can add one. Those who wait for a rollout
+// give up later: Helm after 5 minutes by default, and a Deployment after 10.
 const nodeGrace = 3 * time.Minute
 
 // setBack is the resize of the first pod that has waited for a node too long; nil for none. The planner
