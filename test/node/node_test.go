@@ -138,7 +138,7 @@ func TestTheKernelEnforcesWhatWasDecided(t *testing.T) {
 			return ""
 		})
 		limit := node.Limits(t, victim).MemoryLimitBytes
-		node.Load(t, victim, 10, limit>>20+40)
+		node.Overload(t, victim, 10, limit>>20+40)
 		testkit.Eventually(t, long, func() string {
 			for _, pod := range node.RunningPods(t, load) {
 				last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated

@@ -250,7 +250,7 @@ func TestOneOOMKillRaisesTheMemory(t *testing.T) {
 	s := stage(t, nil, v1beta1.Scaling{ResourcePolicy: policies(policy)})
 	s.uses(5, 20)
 	before := s.pod(t)
-	node.Load(t, before, 5, 170)
+	node.Overload(t, before, 5, 170)
 
 	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
 	after := s.has(t, "20m", "200m", "256Mi", "512Mi")

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -19,14 +20,15 @@ import (
 )
 
 // sidecarPort is where the load of the sidecar listens: the containers of a pod share their network.
-const sidecarPort = "8081"
+const sidecarPort = 8081
 
 // withSidecar adds a native sidecar with the resources of the container.
 func withSidecar(d *appsv1.Deployment) {
 	spec := &d.Spec.Template.Spec
 	sidecar := *spec.Containers[0].DeepCopy()
-	sidecar.Name, sidecar.RestartPolicy, sidecar.ReadinessProbe = "sidecar", ptr.To(corev1.ContainerRestartPolicyAlways), nil
-	sidecar.Args = []string{"-cpu=5", "-memory=20", "-addr=:" + sidecarPort}
+	sidecar.Name, sidecar.RestartPolicy = "sidecar", ptr.To(corev1.ContainerRestartPolicyAlways)
+	sidecar.ReadinessProbe.HTTPGet.Port = intstr.FromInt32(sidecarPort)
+	sidecar.Args = []string{"-cpu=5", "-memory=20", fmt.Sprintf("-addr=:%d", sidecarPort)}
 	spec.InitContainers = []corev1.Container{sidecar}
 }
 
@@ -78,7 +80,7 @@ func TestAnOOMKillOfANativeSidecarRaisesItsMemory(t *testing.T) {
 	s := stage(t, withSidecar, v1beta1.Scaling{ResourcePolicy: policies(policy)})
 	s.uses(5, 20)
 	before := s.pod(t)
-	node.LoadAt(t, before, sidecarPort, 5, 170)
+	node.OverloadAt(t, before, sidecarPort, 5, 170)
 
 	// Twice the limit at the OOM kill, on the first day, and a limit twice that.
 	after := s.sidecarHas(t, "20m", "200m", "256Mi", "512Mi")

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
 
 // Node is a cluster with one real node.
@@ -127,24 +129,54 @@ func (n *Node) Limits(t *testing.T, pod corev1.Pod) (l Limits) {
 	return l
 }
 
-// Load sets the usage of a pod of a [Deployment] through the API server's proxy. A
-// container that is killed for it does not answer any more.
+// Load sets the usage of a pod of a [Deployment] through the API server's proxy, once the pod is Ready.
 func (n *Node) Load(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
 	t.Helper()
-	n.LoadAt(t, pod, "8080", cpuMillis, memoryMiB)
+	n.LoadAt(t, pod, appPort, cpuMillis, memoryMiB)
 }
 
 // LoadAt is Load for the container that listens on a port.
-func (n *Node) LoadAt(t *testing.T, pod corev1.Pod, port string, cpuMillis, memoryMiB int64) {
+func (n *Node) LoadAt(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
 	t.Helper()
+	answer, err := n.set(t, pod, port, cpuMillis, memoryMiB)
+	if err != nil {
+		t.Fatalf("setting the load of pod %s: %v: %s", pod.Name, err, answer)
+	}
+	t.Logf("load of pod %s: %s", pod.Name, answer)
+}
+
+// Overload is Load with more memory than the container's limit. The container is killed, so nothing answers.
+func (n *Node) Overload(t *testing.T, pod corev1.Pod, cpuMillis, memoryMiB int64) {
+	t.Helper()
+	n.OverloadAt(t, pod, appPort, cpuMillis, memoryMiB)
+}
+
+// OverloadAt is Overload for the container that listens on a port.
+func (n *Node) OverloadAt(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) {
+	t.Helper()
+	answer, err := n.set(t, pod, port, cpuMillis, memoryMiB)
+	t.Logf("too much load for pod %s: %s (%v)", pod.Name, answer, err)
+}
+
+// set sends a load to a container once the pod is Ready: a container that only just runs does not listen yet.
+func (n *Node) set(t *testing.T, pod corev1.Pod, port int32, cpuMillis, memoryMiB int64) ([]byte, error) {
+	t.Helper()
+	testkit.Eventually(t, 2*time.Minute, func() string {
+		if err := n.Client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); err != nil {
+			t.Fatal(err)
+		}
+		if !workload.ReadPod(&pod, true).Ready {
+			return fmt.Sprintf("pod %s is not Ready: %v", pod.Name, pod.Status.Conditions)
+		}
+		return ""
+	})
 	clients, err := kubernetes.NewForConfig(n.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, port, "/set", map[string]string{
+	return clients.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(port), "/set", map[string]string{
 		"cpu": fmt.Sprint(cpuMillis), "memory": fmt.Sprint(memoryMiB),
 	}).DoRaw(t.Context())
-	t.Logf("load of pod %s: %s (%v)", pod.Name, answer, err)
 }
 
 // Kill ends a pod's container, as a crash would. The kubelet restarts it.
