@@ -148,10 +148,7 @@ func (r *Reconciler) noteRefusal(ctx context.Context, namespace string, why apie
 		log.FromContext(ctx).Error(err, "Listing the scalers of the namespace") // Their resync is soon enough.
 		return
 	}
-	for i := range scalers.Items {
-		if _, line := LineOf(&scalers.Items[i]); line == "" {
-			continue
-		}
+	for i := range scalers.Items { // Also those without sizes: perhaps those of before cannot be removed.
 		select {
 		case r.Wake <- event.GenericEvent{Object: &scalers.Items[i]}:
 		case <-ctx.Done():

@@ -282,9 +282,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 
 // The scalers whose sizes cannot be written say so, and no longer once they can.
 func TestScalersLearnOfARefusal(t *testing.T) {
-	without := scalerOf("idle", "1")
-	without.Status.NewPods = nil
-	f := newFixture(t, scalerOf("web", "1"), without)
+	f := newFixture(t, scalerOf("web", "1"))
 	woken := make(chan event.GenericEvent, 10)
 	f.Wake = woken
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "newpodsizes"}, "verticalscaler", errors.New("no right"))
@@ -321,6 +319,14 @@ func TestScalersLearnOfARefusal(t *testing.T) {
 	}
 	if got := f.Refused("other"); got.Reason != "" {
 		t.Errorf("another namespace: %+v", got)
+	}
+
+	// A size that cannot be removed is that of a scaler without sizes.
+	f.edit("web", func(s *v1beta1.VerticalScaler) { s.Status.NewPods = nil })
+	f.fails = refusal
+	f.reconcile()
+	if got := f.Refused("shop"); got.Reason != v1beta1.ReasonRejected || len(woken) != 1 {
+		t.Errorf("not removed: %+v, and %d are woken", got, len(woken))
 	}
 }
 

@@ -63,35 +63,53 @@ func (r *Reconciler) sizeNewPods(ctx context.Context, s *scope) (done bool, err 
 	return false, r.noteTold(ctx, s, evicts)
 }
 
-// noteRefused notes why the API server rejects the NewPodSizes object, unless the object already has the sizes that the
-// status will have.
+// noteRefused notes why the API server rejects the NewPodSizes object, unless the object already says of the Deployment
+// what the status will say.
 func (r *Reconciler) noteRefused(ctx context.Context, s *scope) error {
-	if r.NewPodsRefused == nil {
+	why := r.newPodsRefusal(s.scaler.Namespace)
+	if why.Reason == "" || !s.standing.isFirst() {
 		return nil
 	}
-	why := r.NewPodsRefused(s.scaler.Namespace)
-	if why.Reason == "" {
-		return nil
+	var agrees bool
+	var err error
+	if recorded := recordedNewPods(s); recorded != nil && len(recorded.Containers) > 0 {
+		agrees, err = isTold(ctx, r.Client, s.scaler, recorded.Containers)
+	} else {
+		agrees, err = isToldNothing(ctx, r.Client, s.scaler)
 	}
-	recorded := recordedNewPods(s)
-	if recorded == nil || len(recorded.Containers) == 0 {
-		return nil
-	}
-	told, err := isTold(ctx, r.Client, s.scaler, recorded.Containers)
-	if err == nil && !told {
+	if err == nil && !agrees {
 		s.untold = why
 	}
 	return err
 }
 
+// newPodsRefusal says why the API server rejects the NewPodSizes of a namespace. It has no reason if it does not.
+func (r *Reconciler) newPodsRefusal(namespace string) apierror.Rejection {
+	if r.NewPodsRefused == nil {
+		return apierror.Rejection{}
+	}
+	return r.NewPodsRefused(namespace)
+}
+
 // isTold reports whether a NewPodSizes object has these sizes.
 func isTold(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, sizes []v1beta1.NewPodContainer) (bool, error) {
+	line := admission.Line(vs.Spec.DeploymentName, sizes)
+	return isInSizes(ctx, from, vs, func(text string) bool { return admission.HasLine(text, line) })
+}
+
+// isToldNothing reports whether no NewPodSizes object has sizes for the Deployment.
+func isToldNothing(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler) (bool, error) {
+	told, err := isInSizes(ctx, from, vs, func(text string) bool { return admission.HasDeployment(text, vs.Spec.DeploymentName) })
+	return !told, err
+}
+
+// isInSizes reports whether something is true of the text of one of the NewPodSizes objects in the scaler's namespace.
+func isInSizes(ctx context.Context, from client.Reader, vs *v1beta1.VerticalScaler, isIn func(text string) bool) (bool, error) {
 	var all v1beta1.NewPodSizesList
 	if err := from.List(ctx, &all, client.InNamespace(vs.Namespace)); err != nil {
 		return false, fmt.Errorf("reading the sizes of new pods: %w", err)
 	}
-	line := admission.Line(vs.Spec.DeploymentName, sizes)
-	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return admission.HasLine(o.Spec.Deployments, line) }), nil
+	return slices.ContainsFunc(all.Items, func(o v1beta1.NewPodSizes) bool { return isIn(o.Spec.Deployments) }), nil
 }
 
 // planUnsized makes the plan say that the API server does not size new pods.
@@ -145,7 +163,8 @@ func (r *Reconciler) noteTold(ctx context.Context, s *scope, evicts bool) error 
 		r.admitted.forget(key)
 		s.plan = s.plan.Relearning()
 	}
-	if !told || !equality.Semantic.DeepEqual(current.Containers, wanted.Containers) {
+	isComing := !told || !equality.Semantic.DeepEqual(current.Containers, wanted.Containers)
+	if isComing && r.newPodsRefusal(s.scaler.Namespace).Reason == "" { // The end of a refusal wakes the scaler.
 		s.requeueAfter = untoldRetry
 	}
 	return nil
@@ -186,7 +205,7 @@ func (s *scope) refusedNewPods() plan.Obstacle {
 
 // newPodsSized is the condition of a scaler that sizes new pods, once something is decided. It is false for any other.
 func newPodsSized(s *scope) (metav1.Condition, bool) {
-	if !scaler.SizesNewPods(&s.scaler.Spec) || s.observation.deployment == nil {
+	if !scaler.SizesNewPods(&s.scaler.Spec) && s.untold.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
 	}
 	recorded, why := recordedNewPods(s), s.plan.NewPods.Obstacle
@@ -199,6 +218,8 @@ func newPodsSized(s *scope) (metav1.Condition, bool) {
 		c.Reason, c.Message = s.unsized.reason, "New pods start as in the pod template: "+s.unsized.message
 	case recorded != nil && s.untold.Reason != "":
 		c.Reason, c.Message = s.untold.Reason, "New pods keep the previous size or start as in the pod template, because the API server rejected the NewPodSizes object: "+s.untold.Message
+	case s.untold.Reason != "" && !s.keepsSizes(): // While sizes are kept, the condition remembers why they ended.
+		c.Reason, c.Message = s.untold.Reason, "New pods still get a size that no longer applies, because the API server rejected the change of the NewPodSizes object: "+s.untold.Message
 	case recorded != nil && len(recorded.Containers) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonApplied, "The API server gives new pods the sizes in status.newPods"
 	case why.Exists():

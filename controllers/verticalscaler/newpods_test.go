@@ -164,33 +164,48 @@ func TestThePolicyNeedsItsBinding(t *testing.T) {
 	}
 }
 
-// While writes of the NewPodSizes object are rejected, NewPodsSized is not True.
+// While writes of the NewPodSizes object are rejected, the condition says what becomes of new pods.
 func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	refused := func(namespace string) apierror.Rejection {
 		return apierror.Rejection{Reason: v1beta1.ReasonQuotaExceeded, Message: "exceeded quota in " + namespace}
 	}
+	accepted := func(string) apierror.Rejection { return apierror.Rejection{} }
 	line := admission.Line("checkout", scaler.APINewPods(plan.NewPods{Sizes: newPodSize}).Containers)
+	nothingSized := func(s *scope) { s.plan.NewPods = plan.NewPods{} }
 	for name, tc := range map[string]struct {
 		refused func(string) apierror.Rejection
 		written string
-		frozen  bool
+		change  func(*scope)
 		want    string
+		says    string
 	}{
-		"refused":                          {refused, "\nother app,1,,,\n", false, "False QuotaExceeded"},
-		"refused before a freeze":          {refused, "\nother app,1,,,\n", true, "False QuotaExceeded"},
-		"refused, and written before":      {refused, "\n" + line + "\n", false, "True Applied"},
-		"not written yet, and not refused": {func(string) apierror.Rejection { return apierror.Rejection{} }, "\n", false, "True Applied"},
+		"refused":                          {refused, "\nother app,1,,,\n", nil, "False QuotaExceeded", "previous size or start as in the pod template"},
+		"refused before a freeze":          {refused, "\nother app,1,,,\n", func(s *scope) { s.keepsNewPods = true }, "False QuotaExceeded", "exceeded quota in shop"},
+		"refused, and written before":      {refused, "\n" + line + "\n", nil, "True Applied", ""},
+		"not written yet, and not refused": {accepted, "\n", nil, "True Applied", ""},
+		"not removed":                      {refused, "\nother app,1,,,\ncheckout app,9,,,\n", nothingSized, "False QuotaExceeded", "size that no longer applies"},
+		"not removed yet, and not refused": {accepted, "\ncheckout app,9,,,\n", nothingSized, " ", ""},
+		"removed before":                   {refused, "\ncheckout-2 app,9,,,\n", nothingSized, " ", ""},
+		"not removed, and turned off": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
+			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
+		}, "False QuotaExceeded", "size that no longer applies"},
+		"of the scaler before it": {refused, "\ncheckout app,9,,,\n", func(s *scope) {
+			s.scaler.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsAsTemplate
+			s.standing = standing{winner: "first"}
+		}, " ", ""},
 	} {
 		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding(), sizes(tc.written))
 		r.NewPodsRefused = tc.refused
 		s := sizing(withUpdate(inPlace), nil)
-		s.keepsNewPods = tc.frozen
+		if tc.change != nil {
+			tc.change(s)
+		}
 		if err := r.noteRefused(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 		c, _ := newPodsSized(s)
-		if got := string(c.Status) + " " + c.Reason; got != tc.want || strings.HasPrefix(got, "False") != strings.Contains(c.Message, "exceeded quota in shop") {
-			t.Errorf("%s: %s: %s, want %s", name, got, c.Message, tc.want)
+		if got := string(c.Status) + " " + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.says) {
+			t.Errorf("%s: %s: %s, want %s: %s", name, got, c.Message, tc.want, tc.says)
 		}
 	}
 }

@@ -83,3 +83,6 @@ func Texts(lines map[string]string, longest int) (texts []string) {
 
 // HasLine reports whether a text has exactly that line.
 func HasLine(text, line string) bool { return line != "" && strings.Contains(text, "\n"+line+"\n") }
+
+// HasDeployment reports whether a text has a line of a Deployment.
+func HasDeployment(text, deployment string) bool { return strings.Contains(text, "\n"+deployment+" ") }
