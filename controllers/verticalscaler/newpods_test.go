@@ -210,6 +210,21 @@ func TestSizesThatCannotBeWrittenDown(t *testing.T) {
 	}
 }
 
+// An eviction waits for sizes that are about to be written. While they are rejected, the end of that wakes the scaler.
+func TestRejectedSizesAreNotPolled(t *testing.T) {
+	for reason, want := range map[string]time.Duration{"": untoldRetry, v1beta1.ReasonQuotaExceeded: 0} {
+		r := apiServer(t, interceptor.Funcs{}, admission.Policy(), admission.Binding())
+		r.NewPodsRefused = func(string) apierror.Rejection { return apierror.Rejection{Reason: reason} }
+		s := sizing(withUpdate(evicting), nil)
+		if _, err := r.sizeNewPods(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if s.requeueAfter != want {
+			t.Errorf("rejected as %q: again in %s, want %s", reason, s.requeueAfter, want)
+		}
+	}
+}
+
 // All scalers share one answer: it costs two requests in ten minutes, and one in half a minute while nothing is
 // installed.
 func TestScalersShareTheAnswer(t *testing.T) {
