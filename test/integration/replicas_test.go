@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -86,20 +85,7 @@ func TestOneReplicaTellsOLM(t *testing.T) {
 		createScaler(t, namespace, "web", "web")
 		sees(t, namespace, "web", absent)
 	}
-	testkit.Eventually(t, soon, func() string {
-		for _, namespace := range namespaces {
-			// A reconcile that has begun before may write without it.
-			if !meta.IsStatusConditionTrue(scaler(t, namespace, "web").Status.Conditions, "Changing") {
-				writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-					meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: metav1.ConditionTrue, Reason: "Resizing", Message: "A test says so"})
-				})
-			}
-		}
-		if told := upgradeableIs(t, namespaces[0]); told != "False StepInProgress" {
-			return "OLM is told " + told
-		}
-		return ""
-	})
+	blocks(t, namespaces[0], "web", namespaces[1:]...)
 	second.stop() // A gate would tell that, too.
 	if writes := conditionWrites(t, second.operator, mark); len(writes) > 0 {
 		t.Errorf("the second replica writes %v", writes)

@@ -99,9 +99,7 @@ func TestUpgradesWaitWithTheRightsOfOLM(t *testing.T) {
 	namespace := env.Namespace(t)
 	granted := underOLM(t, namespace)
 	createScaler(t, namespace, "web", "web")
-	writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: metav1.ConditionTrue, Reason: "Resizing", Message: "A test says so"})
-	})
+	changing(t, namespace, "web", metav1.ConditionTrue)
 	key := types.NamespacedName{Namespace: namespace, Name: csv}
 	testkit.Eventually(t, soon, func() string { // the authorizer learns of the role
 		if err := granted.Get(t.Context(), key, &operatorsv2.OperatorCondition{}); err != nil {
@@ -153,35 +151,28 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 		t.Errorf("nothing is under way, and OLM is told %q", got)
 	}
 
-	changing := func(status metav1.ConditionStatus) {
-		writeStatus(t, namespace, "web", func(s *v1beta1.VerticalScalerStatus) {
-			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: status, Reason: "Resizing", Message: "A test says so"})
-		})
-	}
-	const blocked, allowed = "False StepInProgress", "True NoStepInProgress"
+	const allowed = "True NoStepInProgress"
 
-	changing(metav1.ConditionTrue)
-	becomes(t, namespace, blocked)
+	blocks(t, namespace, "web")
 	mark := env.Mark()
 	createScaler(t, namespace, "api", "api") // something happens, but no step
 	sees(t, namespace, "api", absent)
-	changing(metav1.ConditionFalse)
+	changing(t, namespace, "web", metav1.ConditionFalse)
 	becomes(t, namespace, allowed)
 	if diff := cmp.Diff([]string{"update operatorconditions " + csv}, conditionWrites(t, operator, mark)); diff != "" {
 		t.Errorf("writes at the end of a step (-want +got):\n%s", diff)
 	}
 
 	// An operator that stops allows upgrades, and the next one blocks them again.
-	changing(metav1.ConditionTrue)
-	becomes(t, namespace, blocked)
+	blocks(t, namespace, "web")
 	operator.Stop(t)
 	becomes(t, namespace, "True OperatorStopped")
 	operator = start()
-	becomes(t, namespace, blocked)
+	blocks(t, namespace, "web")
 
 	// A crash leaves the condition as it was.
 	operator.Stop(t)
-	changing(metav1.ConditionFalse)
+	changing(t, namespace, "web", metav1.ConditionFalse)
 	var left operatorsv2.OperatorCondition
 	if err := admin(t).Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: csv}, &left); err != nil {
 		t.Fatal(err)
@@ -205,9 +196,35 @@ func TestUpgradesWaitForAStep(t *testing.T) {
 	}
 }
 
+// changing writes into the status of a scaler whether a step is in progress.
+func changing(t *testing.T, namespace, name string, status metav1.ConditionStatus) {
+	t.Helper()
+	writeStatus(t, namespace, name, func(s *v1beta1.VerticalScalerStatus) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Changing", Status: status, Reason: "Resizing", Message: "A test says so"})
+	})
+}
+
+// blocks writes into the statuses of scalers that a step is in progress, until OLM is told so in the namespace. A reconcile
+// that has begun before may write a status without it.
+func blocks(t *testing.T, told, name string, others ...string) {
+	t.Helper()
+	testkit.Eventually(t, busy, func() string {
+		for _, namespace := range append(others, told) {
+			if !meta.IsStatusConditionTrue(scaler(t, namespace, name).Status.Conditions, "Changing") {
+				changing(t, namespace, name, metav1.ConditionTrue)
+			}
+		}
+		if is := upgradeableIs(t, told); is != "False StepInProgress" {
+			return "OLM is told " + is
+		}
+		return ""
+	})
+}
+
+// becomes waits for what OLM is told. The operator repeats a write that failed after a minute.
 func becomes(t *testing.T, namespace, want string) {
 	t.Helper()
-	testkit.Eventually(t, soon, func() string {
+	testkit.Eventually(t, busy, func() string {
 		if got := upgradeableIs(t, namespace); got != want {
 			return fmt.Sprintf("OLM is told %q, not %q", got, want)
 		}
