@@ -276,7 +276,7 @@ func TestAPodThatStartsHasMoreCPU(t *testing.T) {
 		Type: v1beta1.BoostFactor, Factor: ptr.To(int32(3)), DurationSeconds: ptr.To(int32(period / time.Second)),
 	}}
 	s := stage(t, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 15
+		d.Spec.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 30 // time to see what the kernel enforces
 	}, v1beta1.Scaling{ResourcePolicy: policies(v1beta1.ContainerPolicy{ContainerName: v1beta1.AnyContainer, StartupBoost: boost})})
 
 	// Without a decision, three times the template's CPU.

@@ -162,16 +162,17 @@ func runsRestricted(t *testing.T) {
 		}
 		return notReady(pod)
 	})
-	// As the kernel reports it, not the API.
-	out, err := node.Exec(t.Context(), "sh", "-c",
-		`for exe in /proc/[0-9]*/exe; do [ "$(readlink "$exe")" != /manager ] || stat -c %u:%g "${exe%/exe}"; done`).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.TrimSpace(string(out)); got != "65532:65532" {
-		t.Errorf("the operator runs as %q, not as one process of 65532:65532", got)
-	}
-	t.Logf("pod %s is Ready, as user %s", pod.Name, strings.TrimSpace(string(out)))
+	const user = "65532:65532"
+	testkit.Eventually(t, long, func() string { // The process of the old pod may still be stopping.
+		// As the kernel reports it, not the API.
+		out, err := node.Exec(t.Context(), "sh", "-c",
+			`for exe in /proc/[0-9]*/exe; do [ "$(readlink "$exe")" != /manager ] || stat -c %u:%g "${exe%/exe}"; done`).Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != user {
+			return fmt.Sprintf("the operator runs as %q, not as one process of %s: %v", got, user, err)
+		}
+		return ""
+	})
+	t.Logf("pod %s is Ready, as user %s", pod.Name, user)
 }
 
 func resizes(t *testing.T) {
