@@ -86,7 +86,7 @@ var installations []*installation
 
 // install makes OLM install the operator, and waits until the operator leads. After the
 // test, everything is removed, including the CRDs.
-func (i *installation) install(t *testing.T) {
+func (i *installation) install(t *testing.T) *runningPod {
 	t.Helper()
 	store.serve(t, i.bundle)
 	i.prepare(t)
@@ -94,8 +94,9 @@ func (i *installation) install(t *testing.T) {
 	i.run(t, applies+"admission-policies.yaml")
 	i.subscribe(t)
 	i.succeeds(t)
-	i.leads(t)
+	pod := i.leads(t)
 	i.seesPolicies(t)
+	return pod
 }
 
 // seesPolicies waits until the operator reports that the admission policies are installed.

@@ -63,6 +63,7 @@ type runningPod struct {
 	liveness        *corev1.Probe
 	started         time.Time
 	probed          time.Time
+	livenessProbed  time.Time // when the last liveness probe began
 	ready           bool
 	// dead counts consecutive failed liveness probes.
 	dead int
@@ -283,7 +284,8 @@ func (k *kubelet) probe(r *runningPod) bool {
 		return false
 	}
 	r.probed = time.Now()
-	if time.Since(r.started) > time.Duration(r.liveness.InitialDelaySeconds)*time.Second {
+	if time.Since(r.started) > time.Duration(r.liveness.InitialDelaySeconds)*time.Second && time.Since(r.livenessProbed) >= time.Duration(r.liveness.PeriodSeconds)*time.Second {
+		r.livenessProbed = r.probed
 		if err := get(r.health, r.liveness); err != nil {
 			if r.dead++; r.dead >= int(r.liveness.FailureThreshold) {
 				k.complain(fmt.Errorf("pod %s fails its liveness probe: %w\n%s", r.name, err, r.process.Tail(20)))

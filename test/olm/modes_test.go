@@ -70,10 +70,9 @@ func allNamespaces(t *testing.T) {
 	counted(t)
 	workloads(t)
 	i := &installation{namespace: "verticalscaler-system", bundle: released(t)}
-	i.install(t)
+	pod := i.install(t)
 	i.isComplete(t)
 	i.isMonitored(t, 1)
-	pod := node.operator(i.namespace)
 
 	for _, namespace := range []string{shop, blog} {
 		scale(t, namespace, "all", v1beta1.UpdateModeInPlace)

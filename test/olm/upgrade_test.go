@@ -44,8 +44,7 @@ func upgrade(t *testing.T) {
 	first := released(t)
 	second := first.next(t)
 	i := &installation{namespace: "upgrade-system", bundle: first}
-	i.install(t)
-	old := node.operator(i.namespace)
+	old := i.install(t)
 
 	scale(t, at, "web", v1beta1.UpdateModeInPlace)
 	scale(t, at, "ledger", v1beta1.UpdateModeRollout)
@@ -76,7 +75,7 @@ func upgrade(t *testing.T) {
 	store.update(t, first, second)
 	i.isHeld(t, second)
 	t.Logf("OLM delays the upgrade: after %s %s is %s", elapsed(began), second.csv, i.phase(t, second.csv))
-	if now := node.operator(i.namespace); now != old {
+	if now := i.leads(t); now != old {
 		t.Fatalf("the operator is %+v, not %+v, although the upgrade is delayed", now, old)
 	}
 	if diff := cmp.Diff(workloadsBefore, fingerprint(t, at)); diff != "" {

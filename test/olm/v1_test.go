@@ -71,7 +71,7 @@ func TestVersion1(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `validating upgrade for CRD "`+scalersCRD+`"`) || !strings.Contains(err.Error(), "existingFieldRemoval") {
 		t.Fatalf("OLM does not refuse a CRD that lacks a field: %v", err)
 	}
-	if node.operator(i.namespace) != first {
+	if i.leads(t) != first {
 		t.Error("OLM has replaced the operator by a version with a CRD that it refuses")
 	}
 	t.Logf("OLM refuses a CRD that lacks a field: %v", lastLine(err.Error()))
