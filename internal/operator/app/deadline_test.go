@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// podsFrom is a client of an API server that answers in this way, with a short deadline.
-func podsFrom(t *testing.T, answer http.HandlerFunc) kubernetes.Interface {
+// podsFrom is a client of an API server that answers in this way.
+func podsFrom(t *testing.T, deadline time.Duration, answer http.HandlerFunc) kubernetes.Interface {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &bounded{next: next, deadline: 50 * time.Millisecond}
+		return &bounded{next: next, deadline: deadline}
 	})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := unansweredPuts(t)
-			pods := podsFrom(t, answer).CoreV1().Pods("shop")
+			pods := podsFrom(t, 50*time.Millisecond, answer).CoreV1().Pods("shop")
 			_, err := pods.Update(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.UpdateOptions{})
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the request ended with %v, want %v", err, context.DeadlineExceeded)
@@ -88,7 +88,8 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 // A watch has no end, and an answer in time is read to its end.
 func TestWhatIsAnsweredIsNotCut(t *testing.T) {
 	const event = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web"}}}`
-	client := podsFrom(t, func(w http.ResponseWriter, r *http.Request) {
+	const deadline = time.Second // enough for an answer on a busy machine
+	client := podsFrom(t, deadline, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "" {
 			_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web"}}`))
@@ -96,7 +97,7 @@ func TestWhatIsAnsweredIsNotCut(t *testing.T) {
 		}
 		w.(http.Flusher).Flush()
 		select {
-		case <-time.After(200 * time.Millisecond): // four deadlines
+		case <-time.After(2 * deadline):
 		case <-r.Context().Done():
 		}
 		_, _ = w.Write([]byte(event))
