@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -225,7 +226,7 @@ func (r *run) refusesResizes() bool {
 		return false
 	}
 	nothing := client.RawPatch(types.StrategicMergePatchType, []byte("{}"))
-	return env.Client.SubResource("resize").Patch(r.ctx, &pods.Items[0], nothing, client.DryRunAll) != nil
+	return apierrors.IsForbidden(env.Client.SubResource("resize").Patch(r.ctx, &pods.Items[0], nothing, client.DryRunAll))
 }
 
 // waitForRefusal waits until the API server has answered a request with the code.
