@@ -217,10 +217,7 @@ func TestAStolenTokenChangesNothingOfAPodButSizes(t *testing.T) {
 	thief := w.thief()
 	before := w.pods("web")[0]
 	// The API server refuses to resize an init container where the node does not support it.
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: before.Spec.NodeName}}
-	if err := env.Client.Status().Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"status":{"declaredFeatures":["InPlacePodVerticalScalingInitContainers"]}}`))); err != nil {
-		t.Fatal(err)
-	}
+	w.declareAll(before.Spec.NodeName)
 	at := func(p *corev1.Pod, name string) corev1.ResourceList {
 		i := slices.IndexFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 		return p.Spec.InitContainers[i].Resources.Requests

@@ -40,9 +40,15 @@ func (w *fixture) learned(name string, changes ...func(*v1beta1.VerticalScaler))
 	w.uses(name, "app", 40, 60)
 	w.rounds(20)
 	w.saved(name)
-	w.usage.Fail(errUnknown)
-	w.rounds(3)
+	w.forgetsUsage(name)
 	return w.scaler(name).Status.Recommendation
+}
+
+// forgetsUsage ends the usage, and waits until the scaler says so: its recommendation stays as it is.
+func (w *fixture) forgetsUsage(name string) {
+	w.Helper()
+	w.usage.Fail(errUnknown)
+	w.says(name, "RecommendationProvided", "False", "MetricsUnavailable")
 }
 
 // errUnknown keeps the recommendation from changing: without usage, nothing is learned.
@@ -116,8 +122,7 @@ func (w *fixture) continues(name string, before *v1beta1.Recommendation, pods ma
 			w.Errorf("with usage, container %s needs %s and not %s of memory", c.ContainerName, c.Target.Memory, was)
 		}
 	}
-	w.usage.Fail(errUnknown)
-	w.rounds(3)
+	w.forgetsUsage(name)
 }
 
 // generations are those of the Deployment's pods. Each resize raises one.
@@ -185,8 +190,7 @@ func TestARestoredHistoryIsLoadedWhileTheOperatorRuns(t *testing.T) {
 		return ""
 	})
 	w.saved("web")
-	w.usage.Fail(errUnknown)
-	w.rounds(3)
+	w.forgetsUsage("web")
 	// Where this takes long, it has learned from more usage than the file has.
 	p.does(restore+file+" --overwrite", "VerticalScaler "+w.namespace+"/web history of ", "of usage restored; it had ")
 	w.rounds(10)

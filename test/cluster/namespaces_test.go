@@ -25,6 +25,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
@@ -218,8 +220,31 @@ func (i *install) run(usage *podUsage, ports ...string) (*testkit.Account, *test
 	if len(ports) == 2 {
 		c.Metrics.BindAddress, c.Health.BindAddress = ports[0], ports[1]
 	}
-	account := env.Account(i.T, i.system, "verticalscaler-operator")
+	const name = "verticalscaler-operator"
+	i.mayLead(name)
+	account := env.Account(i.T, i.system, name)
 	return account, env.RunOperator(i.T, account, c, usage, i.log.logger(), i.watched...)
+}
+
+// mayLead waits until the API server's authorizer knows the rights of a service account. What is refused before counts as
+// a missing right.
+func (i *install) mayLead(account string) {
+	i.Helper()
+	testkit.Eventually(i.T, soon, func() string {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + i.system + ":" + account,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: i.system, Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: v1beta1.LeaseName,
+			},
+		}}
+		if err := env.Client.Create(i.Context(), review); err != nil {
+			return err.Error()
+		}
+		if !review.Status.Allowed {
+			return "the operator may not read its lease: " + review.Status.Reason
+		}
+		return ""
+	})
 }
 
 // place returns a fixture for one of the namespaces.

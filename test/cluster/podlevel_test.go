@@ -22,10 +22,13 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// resizesPodLevel is the feature that a kubelet declares if it can resize pod-level resources.
-const resizesPodLevel = "InPlacePodLevelResourcesVerticalScaling"
+// Features that a kubelet declares if it can resize pod-level resources, and native sidecars.
+const (
+	resizesPodLevel = "InPlacePodLevelResourcesVerticalScaling"
+	resizesSidecars = "InPlacePodVerticalScalingInitContainers"
+)
 
-// simulatedNodes are the names of the nodes. Kwok's declare no features.
+// simulatedNodes are the names of the nodes that all tests share. Kwok's declare no features.
 func (w *fixture) simulatedNodes() []string {
 	w.Helper()
 	var list corev1.NodeList
@@ -34,15 +37,18 @@ func (w *fixture) simulatedNodes() []string {
 	}
 	var names []string
 	for _, node := range list.Items {
-		names = append(names, node.Name)
+		if strings.HasPrefix(node.Name, "fake-") {
+			names = append(names, node.Name)
+		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (w *fixture) declare(node, feature string) {
+// declareAll makes a node declare both features, so that parallel tests do not take one from each other.
+func (w *fixture) declareAll(node string) {
 	w.Helper()
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"declaredFeatures":[%q]}}`, feature))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"declaredFeatures":[%q,%q]}}`, resizesPodLevel, resizesSidecars))
 	if err := env.Client.Status().Patch(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch); err != nil {
 		w.Fatal(err)
 	}
@@ -94,7 +100,7 @@ func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
 	env.NeedKwok(t)
 	w := newFixture(t)
 	node := w.simulatedNodes()[0]
-	w.declare(node, resizesPodLevel)
+	w.declareAll(node)
 	w.deploy("web", onNode(node))
 	before := w.pods("web")
 	w.uses("web", "app", 50, 64)
@@ -148,7 +154,7 @@ func TestAStolenTokenChangesNoOtherPodLevelResources(t *testing.T) {
 	env.NeedKwok(t)
 	w := newFixture(t)
 	node := w.simulatedNodes()[0]
-	w.declare(node, resizesPodLevel)
+	w.declareAll(node)
 	w.deploy("web", onNode(node))
 	w.deploy("plain", onNode(node), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Resources = nil })
 	thief := w.thief()

@@ -88,8 +88,14 @@ func TestATenantCannotClaimAllNodesWithAScaler(t *testing.T) {
 	w.uses("other", "app", 300, 240)
 	tenant := w.tenant()
 	w.eventually(func() string {
-		if !tenant.can("patch", "apps", "deployments", "") {
-			return "the tenant may not patch Deployments yet"
+		for kind, may := range map[string]bool{ // two roles
+			"Deployments":       tenant.can("patch", "apps", "deployments", ""),
+			"VerticalScalers":   tenant.can("create", v1beta1.GroupVersion.Group, "verticalscalers", ""),
+			"ScaledDeployments": tenant.can("create", v1beta1.GroupVersion.Group, "scaleddeployments", ""),
+		} {
+			if !may {
+				return "the tenant has no right on " + kind + " yet"
+			}
 		}
 		return ""
 	})
