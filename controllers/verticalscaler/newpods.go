@@ -203,7 +203,8 @@ func (s *scope) refusedNewPods() plan.Obstacle {
 	return plan.RefusedNewPods(s.observation.situation, s.policy, s.now)
 }
 
-// newPodsSized is the condition of a scaler that sizes new pods, once something is decided. It is false for any other.
+// newPodsSized is the condition of a scaler that sizes new pods, once something is decided, or whose size cannot be removed.
+// It is false for any other.
 func newPodsSized(s *scope) (metav1.Condition, bool) {
 	if !scaler.SizesNewPods(&s.scaler.Spec) && s.untold.Reason == "" || s.observation.deployment == nil {
 		return metav1.Condition{}, false
