@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,10 +77,11 @@ func TestABackupRestoresThePromotedScalersOfAPolicy(t *testing.T) {
 	}
 	testkit.Eventually(t, soon, promoted)
 	use.Fail(errors.New("not known for the moment"))
-	round := use.Rounds(namespace)
 	testkit.Eventually(t, soon, func() string {
-		if use.Rounds(namespace) < round+3 {
-			return "a round may still be underway"
+		for _, s := range scalers().Items {
+			if c := meta.FindStatusCondition(s.Status.Conditions, "RecommendationProvided"); c == nil || c.Reason != "MetricsUnavailable" {
+				return fmt.Sprintf("scaler %s may still learn: %+v", s.Name, c)
+			}
 		}
 		return ""
 	})

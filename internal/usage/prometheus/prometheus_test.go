@@ -379,7 +379,12 @@ func TestErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, tc.serve)
-			s := source(t, server.URL, func(o *Options) { o.Timeout, o.MaxBytes = 200*time.Millisecond, 64<<10 })
+			s := source(t, server.URL, func(o *Options) {
+				o.MaxBytes = 64 << 10
+				if tc.words == "the query timed out" {
+					o.Timeout = 200 * time.Millisecond
+				}
+			})
 			_, err := read(t, s, web, noon, noon.Add(time.Hour))
 			checkError(t, err, tc.words, tc.inFull, tc.unavailable)
 		})

@@ -116,9 +116,12 @@ func TestDashboardsOfAFleet(t *testing.T) {
 				`sum(verticalscaler_policy_promotion_halted)`:      "1",
 				`count(count by (scaler) (verticalscaler_status))`: map[metrics.Detail]string{metrics.Full: "401", metrics.Aggregated: "1"}[detail],
 			} {
-				if got, err := prometheus.Query(query); err != nil || len(got) != 1 || got[0].Value[1] != want {
-					t.Errorf("%s = %v, %v; want %s", query, got, err, want)
-				}
+				testkit.Eventually(t, soon, func() string { // A scrape that is late leaves no series until the next one.
+					if got, err := prometheus.Query(query); err != nil || len(got) != 1 || got[0].Value[1] != want {
+						return fmt.Sprintf("%s = %v, %v; want %s", query, got, err, want)
+					}
+					return ""
+				})
 			}
 		})
 	}
