@@ -205,8 +205,9 @@ func installAgain(t *testing.T, w workload) {
 	t.Helper()
 	gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	must(t, commandsOf(t, "## Install")[0])
+	s := w.scaler(t)
 	o := operator(t)
-	gone(t, w.scaler(t))
+	gone(t, s)
 	o.Stop(t)
 	if got := w.templateCPU(t); got != 100 {
 		t.Errorf("the template asks for %dm, not for its own 100m", got)
@@ -465,6 +466,7 @@ func running(t *testing.T) {
 	t.Helper()
 	must(t, "kubectl wait --for=condition=Established --timeout=2m crd -l app.kubernetes.io/name=verticalscaler-operator")
 	must(t, "kubectl wait --for=condition=Available --timeout=2m -n "+system+" deployment/verticalscaler-operator")
+	must(t, "kubectl rollout status --timeout=2m -n "+system+" deployment/verticalscaler-operator") // the pods of an upgrade
 }
 
 // versions returns the resource versions of all installed objects, except the Deployment's,
