@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 		reference := referenceOf(t, cluster, scenario)
 		for _, resource := range rights {
 			t.Run("without-"+orAll(strings.ReplaceAll(resource, "/", ".")), func(t *testing.T) {
-				r := newRun(t, cluster, scenario, "rights taken away")
+				r := newRun(t, cluster, scenario, "rights taken away", patience)
 				takeRights(r, resource)
 				r.judge(r.settle(), &reference)
 			})
@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 			for _, in := range injections(i, reference.writes) {
 				t.Run(in.name, func(t *testing.T) {
 					t.Parallel()
-					r := newRun(t, cluster, scenario, in.family)
+					r := newRun(t, cluster, scenario, in.family, patience)
 					r.start(in.faults...)
 					r.act()
 					r.judge(r.settle(), &reference)
@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 			for _, s := range specials(i) {
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()
-					r := newRun(t, cluster, scenario, s.family)
+					r := newRun(t, cluster, scenario, s.family, patience)
 					s.begin(r)
 					r.judge(r.settle(), &reference)
 				})
@@ -68,7 +68,7 @@ func TestFaults(t *testing.T) {
 // referenceOf runs a scenario without faults.
 func referenceOf(t *testing.T, cluster *world.Cluster, scenario world.Scenario) outcome {
 	t.Helper()
-	r := newRun(t, cluster, scenario, "none")
+	r := newRun(t, cluster, scenario, "none", patience)
 	r.start()
 	r.act()
 	got := r.settle()

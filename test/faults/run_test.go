@@ -7,6 +7,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,12 +80,12 @@ func upstream() *rest.Config {
 	return c
 }
 
-// newRun creates a world with its workloads, and the proxy. The operator is not started yet.
-func newRun(t *testing.T, cluster *world.Cluster, scenario world.Scenario, fault string) *run {
+// newRun creates a world with its workloads, and the proxy. The operator is not started yet. The run ends within that time.
+func newRun(t *testing.T, cluster *world.Cluster, scenario world.Scenario, fault string, within time.Duration) *run {
 	t.Helper()
 	_, name, _ := strings.Cut(t.Name(), "/")
 	r := &run{T: t, scenario: scenario, fault: fault, name: name, began: time.Now(), folder: t.TempDir()}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("not done after %s", patience))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), within, fmt.Errorf("not done after %s", within))
 	t.Cleanup(r.close)
 	r.onClose(cancel)
 	r.ctx = ctx
@@ -202,10 +203,21 @@ func (r *run) settle() outcome {
 	if out.state, err = r.world.EndState(context.WithoutCancel(r.ctx)); err != nil {
 		r.violated("%v", err)
 	}
-	if out.metrics, err = r.operator.Metrics(context.WithoutCancel(r.ctx)); err != nil {
+	if out.metrics, err = r.metrics(); err != nil {
 		r.violated("%v", err)
 	}
 	return out
+}
+
+// metrics reads the operator's metrics. An operator that was killed at its last write may still be starting.
+func (r *run) metrics() (out map[string]float64, err error) {
+	if waiting := r.wait("the operator's metrics", func() bool {
+		out, err = r.operator.Metrics(r.ctx)
+		return err == nil
+	}); waiting != nil {
+		return out, errors.Join(waiting, err)
+	}
+	return out, nil
 }
 
 // judge adds what the oracles say, and reports all violations. The reference is nil for a

@@ -152,7 +152,7 @@ func newShards(t *testing.T, cluster *world.Cluster) *shards {
 	t.Helper()
 	s := &shards{T: t, asked: map[string]map[string]time.Time{}}
 	for _, scenario := range sharedScenarios() {
-		s.worlds = append(s.worlds, newRun(t, cluster, scenario, "shards"))
+		s.worlds = append(s.worlds, newRun(t, cluster, scenario, "shards", 2*patience))
 	}
 	s.ctx = s.worlds[0].ctx
 	return s

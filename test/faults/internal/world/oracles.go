@@ -104,12 +104,22 @@ func (w *World) Violations() (out []string) {
 	return append(out, judge(r)...)
 }
 
-// catchUp waits until the recorder has seen each scaler as it is: events arrive later than the audit log
+// catchUp waits until the recorder has seen each scaler and checkpoint as it is: events arrive later than the audit log
 // notes their writes.
 func (w *World) catchUp() error {
 	var scalers v1beta1.VerticalScalerList
-	if err := w.client.List(w.ctx, &scalers, client.InNamespace(w.namespace)); err != nil {
-		return fmt.Errorf("reading the scalers: %w", err)
+	var checkpoints v1beta1.VerticalScalerCheckpointList
+	for _, list := range []client.ObjectList{&scalers, &checkpoints} {
+		if err := w.client.List(w.ctx, list, client.InNamespace(w.namespace)); err != nil {
+			return fmt.Errorf("reading the scalers and checkpoints: %w", err)
+		}
+	}
+	var current []client.Object
+	for i := range scalers.Items {
+		current = append(current, &scalers.Items[i])
+	}
+	for i := range checkpoints.Items {
+		current = append(current, &checkpoints.Items[i])
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, catchUpTimeout)
 	defer cancel()
@@ -118,9 +128,9 @@ func (w *World) catchUp() error {
 		for _, e := range w.recorder.history() {
 			seen[e.Object.GetUID()] = e.revision()
 		}
-		for _, s := range scalers.Items {
-			if is := (Event{Object: &s}).revision(); seen[s.UID] < is {
-				return fmt.Sprintf("scaler %s was seen at revision %d, and is at %d", s.Name, seen[s.UID], is)
+		for _, o := range current {
+			if is := (Event{Object: o}).revision(); seen[o.GetUID()] < is {
+				return fmt.Sprintf("%T %s was seen at revision %d, and is at %d", o, o.GetName(), seen[o.GetUID()], is)
 			}
 		}
 		return ""
