@@ -54,7 +54,17 @@ func TestEveryFileCanBeAppliedAgain(t *testing.T) {
 // Kubernetes adds.
 func stored(t *testing.T, in, file string) string {
 	t.Helper()
-	return must(t, "kubectl get "+in+"-f "+file+` -o jsonpath='{range .items[?(@.kind!="Secret")]}{.kind} {.metadata.name} {.metadata.generation} {.data}{"\n"}{end}'`)
+	table := must(t, "kubectl get "+in+"-f "+file+" --no-headers -o custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation,DATA:.data")
+	var lines []string
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "Secret ") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		t.Errorf("nothing of %s is stored:\n%s", file, table)
+	}
+	return strings.Join(lines, "")
 }
 
 // distFiles lists dist, the operator itself first.
