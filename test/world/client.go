@@ -1,0 +1,292 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+)
+
+// Write is a write request of the operator.
+type Write struct {
+	Verb     string // create, update, patch, apply or delete
+	Resource string // with subresource: "pods/resize"
+	Name     string
+	// Err is what the operator was told; nil if the write was accepted.
+	Err error
+}
+
+// Kind is the verb and the resource.
+func (w Write) Kind() string { return w.Verb + " " + w.Resource }
+
+// String describes the write in one line.
+func (w Write) String() string {
+	if w.Err != nil {
+		return fmt.Sprintf("%s %s: %v", w.Kind(), w.Name, w.Err)
+	}
+	return w.Kind() + " " + w.Name
+}
+
+// A Fault decides what happens to a write. n counts the writes of its kind from 1. send sends the write to the API
+// server.
+type Fault func(w Write, n int, send func() error) error
+
+// errKilled is the answer to all requests of an operator that a fault has killed.
+var errKilled = errors.New("the operator was killed")
+
+// The faults at one write: the n-th of a kind.
+
+// KillBefore kills the operator before the write.
+func (o *Operator) KillBefore(Write, func() error) error { return o.kill() }
+
+// KillAfter kills the operator after the write.
+func (o *Operator) KillAfter(_ Write, send func() error) error {
+	_ = send() // nobody learns of the answer
+	return o.kill()
+}
+
+// LoseReply does the write and loses the answer.
+func (o *Operator) LoseReply(_ Write, send func() error) error {
+	_ = send()
+	return errors.New("connection reset by peer")
+}
+
+// Refuse answers a write with a status code, without doing it.
+func Refuse(code int) func(Write, func() error) error {
+	return func(w Write, _ func() error) error {
+		resource := schema.GroupResource{Resource: w.Resource}
+		switch code {
+		case http.StatusConflict:
+			return apierrors.NewConflict(resource, w.Name, errors.New("the object has been modified"))
+		case http.StatusForbidden:
+			return apierrors.NewForbidden(resource, w.Name, errors.New("refused by the test"))
+		case http.StatusTooManyRequests:
+			return apierrors.NewTooManyRequests("refused by the test", 1)
+		case http.StatusServiceUnavailable:
+			return apierrors.NewServiceUnavailable("refused by the test")
+		}
+		return apierrors.NewInternalError(errors.New("refused by the test"))
+	}
+}
+
+// operatorClient is how the operator reaches the API server: it reads live, with the indexes of the operator's cache,
+// and its writes are recorded and may fail.
+type operatorClient struct {
+	client.WithWatch
+	world *World
+	// owner is the process that uses the client.
+	owner *Operator
+}
+
+var indexes = indexesOf()
+
+// fieldIndex is an index of a kind.
+type fieldIndex struct {
+	kind  reflect.Type
+	field string
+}
+
+type indexer map[fieldIndex]client.IndexerFunc
+
+// IndexField implements client.FieldIndexer.
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
+	i[fieldIndex{reflect.TypeOf(object).Elem(), field}] = value
+	return nil
+}
+
+func indexesOf() indexer {
+	all := indexer{}
+	if err := inventory.Index(context.Background(), all); err != nil {
+		panic(err) // IndexField returns no error
+	}
+	return all
+}
+
+// List reads by the indexes that a cache would have.
+func (c *operatorClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if c.owner.killed {
+		return errKilled
+	}
+	how := (&client.ListOptions{}).ApplyOptions(options)
+	how.UnsafeDisableDeepCopy = nil
+	keep, err := takeIndexed(how, list)
+	if err != nil {
+		return err
+	}
+	if err := c.WithWatch.List(ctx, list, how); err != nil || keep == nil {
+		return err
+	}
+	all, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, object := range all {
+		if o, ok := object.(client.Object); ok && keep(o) {
+			kept = append(kept, object)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+// takeIndexed removes a requirement from the options that only an index of the cache can meet, and returns it.
+func takeIndexed(how *client.ListOptions, list client.ObjectList) (keep func(client.Object) bool, err error) {
+	if how.FieldSelector == nil {
+		return nil, nil
+	}
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, err
+	}
+	kind := reflect.TypeOf(items).Elem().Elem()
+	for _, r := range how.FieldSelector.Requirements() {
+		values, ok := indexes[fieldIndex{kind, r.Field}]
+		if !ok {
+			continue
+		}
+		how.FieldSelector, err = how.FieldSelector.Transform(func(field, value string) (string, string, error) {
+			if field == r.Field {
+				return "", "", nil
+			}
+			return field, value, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if how.FieldSelector.Empty() {
+			how.FieldSelector = nil
+		}
+		return func(o client.Object) bool {
+			for _, value := range values(o) {
+				if value == r.Value {
+					return true
+				}
+			}
+			return false
+		}, nil
+	}
+	return nil, nil
+}
+
+// Get implements client.Reader.
+func (c *operatorClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if c.owner.killed {
+		return errKilled
+	}
+	return c.WithWatch.Get(ctx, key, o, options...)
+}
+
+// send records a write, and lets the world's fault decide about it.
+func (c *operatorClient) send(verb string, o any, subresource, name string, dryRun []string, send func() error) error {
+	if c.owner.killed {
+		return errKilled
+	}
+	if len(dryRun) > 0 {
+		return send()
+	}
+	w := Write{Verb: verb, Resource: resourceOf(c.Scheme(), o), Name: name}
+	if subresource != "" {
+		w.Resource += "/" + subresource
+	}
+	c.world.numbers[w.Kind()]++
+	if fault := c.world.Fault; fault != nil {
+		w.Err = fault(w, c.world.numbers[w.Kind()], send)
+	} else {
+		w.Err = send()
+	}
+	c.world.writes = append(c.world.writes, w)
+	return w.Err
+}
+
+// resourceOf is the plural name of an object's kind.
+func resourceOf(scheme *runtime.Scheme, o any) string {
+	kind := ""
+	if object, ok := o.(runtime.Object); ok {
+		if gvk, err := apiutil.GVKForObject(object, scheme); err == nil {
+			kind = gvk.Kind
+		}
+	} else if document, ok := o.(interface{ GetKind() string }); ok {
+		kind = document.GetKind()
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return plural.Resource
+}
+
+// Create implements client.Writer.
+func (c *operatorClient) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	how := (&client.CreateOptions{}).ApplyOptions(options)
+	return c.send("create", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Create(ctx, o, options...) })
+}
+
+// Update implements client.Writer.
+func (c *operatorClient) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
+	how := (&client.UpdateOptions{}).ApplyOptions(options)
+	return c.send("update", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Update(ctx, o, options...) })
+}
+
+// Patch implements client.Writer.
+func (c *operatorClient) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+	how := (&client.PatchOptions{}).ApplyOptions(options)
+	return c.send("patch", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Patch(ctx, o, patch, options...) })
+}
+
+// Delete implements client.Writer.
+func (c *operatorClient) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	how := (&client.DeleteOptions{}).ApplyOptions(options)
+	return c.send("delete", o, "", o.GetName(), how.DryRun, func() error { return c.WithWatch.Delete(ctx, o, options...) })
+}
+
+// Apply implements client.Writer.
+func (c *operatorClient) Apply(ctx context.Context, document runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	how := (&client.ApplyOptions{}).ApplyOptions(options)
+	name := ""
+	if named, ok := document.(interface{ GetName() string }); ok {
+		name = named.GetName()
+	}
+	return c.send("apply", document, "", name, how.DryRun, func() error { return c.WithWatch.Apply(ctx, document, options...) })
+}
+
+// Status implements client.StatusClient.
+func (c *operatorClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+// SubResource implements client.SubResourceClientConstructor.
+func (c *operatorClient) SubResource(name string) client.SubResourceClient {
+	return &subresource{c.WithWatch.SubResource(name), c, name}
+}
+
+type subresource struct {
+	client.SubResourceClient
+	client *operatorClient
+	name   string
+}
+
+// Create implements client.SubResourceWriter.
+func (s *subresource) Create(ctx context.Context, o client.Object, body client.Object, options ...client.SubResourceCreateOption) error {
+	how := (&client.SubResourceCreateOptions{}).ApplyOptions(options)
+	return s.client.send("create", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Create(ctx, o, body, options...) })
+}
+
+// Update implements client.SubResourceWriter.
+func (s *subresource) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
+	how := (&client.SubResourceUpdateOptions{}).ApplyOptions(options)
+	return s.client.send("update", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Update(ctx, o, options...) })
+}
+
+// Patch implements client.SubResourceWriter.
+func (s *subresource) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
+	return s.client.send("patch", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Patch(ctx, o, patch, options...) })
+}

@@ -1,0 +1,401 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AppLabel is the label by which scripts and usage know the pods of a Deployment.
+const AppLabel = "app"
+
+// Nodes are the nodes of pods, in turn, and how far their clocks are ahead of the world's.
+var Nodes = []struct {
+	Name  string
+	Ahead time.Duration
+}{{"node-1", 0}, {"node-ahead", 5 * time.Second}, {"node-behind", -20 * time.Second}}
+
+// Answer is what a kubelet does with a resize.
+type Answer string
+
+// The answers of a kubelet.
+const (
+	// Actuates applies the resize at once. It is what an unscripted kubelet does.
+	Actuates Answer = "actuates"
+	// Late reports that the resize is in progress, and applies it in the next round of work.
+	Late Answer = "late"
+	// Deferred keeps the resize for later.
+	Deferred Answer = "deferred"
+	// Infeasible refuses the resize for good.
+	Infeasible Answer = "infeasible"
+	// Fails accepts the resize and cannot actuate it.
+	Fails Answer = "error"
+	// Never says and does nothing.
+	Never Answer = "never"
+	// Kills applies the resize, and the first container is OOM-killed.
+	Kills Answer = "kills"
+)
+
+// Kubelet plays the kubelets of the world's pods, and its scheduler: a pod without a node gets one.
+type Kubelet struct {
+	// Unschedulable reports why a pod finds no node; empty for a pod that finds one. nil for none.
+	Unschedulable func(pod *corev1.Pod) string
+	// NotReady reports whether a pod's containers run and are not ready; nil for none.
+	NotReady func(pod *corev1.Pod) bool
+
+	world    *World
+	scripts  map[string]map[int][]Answer // by app and ordinal
+	ordinals map[types.UID]int           // the order in which the pods of an app were seen, from 0
+	seen     map[string]int              // the number of pods by app
+	answered map[types.UID]int64         // the generation that was last answered
+	answers  map[types.UID]int           // the number of answered resizes
+	late     map[types.UID]int64         // the generation that is applied next
+}
+
+func newKubelet(w *World) *Kubelet {
+	return &Kubelet{
+		world: w, scripts: map[string]map[int][]Answer{}, ordinals: map[types.UID]int{}, seen: map[string]int{},
+		answered: map[types.UID]int64{}, answers: map[types.UID]int{}, late: map[types.UID]int64{},
+	}
+}
+
+// Script sets the answers to the resizes of a pod, in order. The last one is repeated. Pods with an app label are counted
+// from 0 in the order in which they start. The first answer is about the resize that the pod waits for, if there is one.
+func (k *Kubelet) Script(app string, ordinal int, answers ...Answer) {
+	if k.scripts[app] == nil {
+		k.scripts[app] = map[int][]Answer{}
+	}
+	k.scripts[app][ordinal] = answers
+	clear(k.answers)
+	clear(k.answered)
+}
+
+// Ordinal is the pod's place among the pods of its app.
+func (k *Kubelet) Ordinal(pod *corev1.Pod) int {
+	if i, ok := k.ordinals[pod.UID]; ok {
+		return i
+	}
+	app := pod.Labels[AppLabel]
+	k.ordinals[pod.UID] = k.seen[app]
+	k.seen[app]++
+	return k.ordinals[pod.UID]
+}
+
+// Kill lets a container run out of memory. It restarts at once.
+func (k *Kubelet) Kill(pod *corev1.Pod, container string) error {
+	return k.change(pod, func(pod *corev1.Pod, now metav1.Time) { kill(pod, container, now) })
+}
+
+// change changes a pod's status at the time of its node.
+func (k *Kubelet) change(pod *corev1.Pod, change func(pod *corev1.Pod, now metav1.Time)) error {
+	w := k.world
+	current := &corev1.Pod{}
+	if err := w.Client.Get(w.ctx, client.ObjectKeyFromObject(pod), current); err != nil {
+		return err
+	}
+	change(current, k.now(current))
+	return w.Client.Status().Update(w.ctx, current, client.FieldOwner("kubelet"))
+}
+
+// now is the time by the clock of the pod's node.
+func (k *Kubelet) now(pod *corev1.Pod) metav1.Time {
+	for _, node := range Nodes {
+		if node.Name == pod.Spec.NodeName {
+			return metav1.NewTime(k.world.Clock.Now().Add(node.Ahead))
+		}
+	}
+	return metav1.NewTime(k.world.Clock.Now())
+}
+
+// work does with each pod what its kubelet does.
+func (k *Kubelet) work(ctx context.Context) error {
+	pods, err := k.world.allPods(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for i := range pods {
+		if err := k.serve(ctx, &pods[i]); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("playing the kubelet of pod %s: %w", pods[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	if pod.DeletionTimestamp != nil {
+		return k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return nil
+	}
+	if pod.Spec.NodeName == "" {
+		return k.schedule(ctx, pod)
+	}
+	now, before := k.now(pod), pod.Status.DeepCopy()
+	if pod.Status.Phase != corev1.PodRunning {
+		begin(pod, now)
+	}
+	setReady(pod, k.NotReady == nil || !k.NotReady(pod), now)
+	if isResized(pod) {
+		k.resize(pod, now)
+	} else if k.scripted(pod) != Never {
+		pod.Status.ObservedGeneration = pod.Generation
+		setPodCondition(pod, corev1.PodResizePending, "", "", now)
+		setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
+	}
+	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
+		return nil
+	}
+	return k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet"))
+}
+
+// schedule binds a pod to a node, or says why there is none.
+func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
+	ordinal := k.Ordinal(pod)
+	if k.Unschedulable != nil {
+		if why := k.Unschedulable(pod); why != "" {
+			before := pod.Status.DeepCopy()
+			now := metav1.NewTime(k.world.Clock.Now())
+			setPodCondition(pod, corev1.PodScheduled, corev1.PodReasonUnschedulable, why, now)
+			for i := range pod.Status.Conditions {
+				if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+					c.Status = corev1.ConditionFalse
+				}
+			}
+			if apiequality.Semantic.DeepEqual(before.Conditions, pod.Status.Conditions) {
+				return nil
+			}
+			return k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler"))
+		}
+	}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: Nodes[ordinal%len(Nodes)].Name},
+	}
+	return k.world.Client.SubResource("binding").Create(ctx, pod, binding)
+}
+
+// scripted is the answer to the pod's current resize.
+func (k *Kubelet) scripted(pod *corev1.Pod) Answer {
+	script := k.scripts[pod.Labels[AppLabel]][k.Ordinal(pod)]
+	if len(script) == 0 {
+		return Actuates
+	}
+	return script[min(max(k.answers[pod.UID]-1, 0), len(script)-1)]
+}
+
+// resize answers a resize by the script.
+func (k *Kubelet) resize(pod *corev1.Pod, now metav1.Time) {
+	if k.answered[pod.UID] != pod.Generation {
+		k.answered[pod.UID] = pod.Generation
+		k.answers[pod.UID]++
+	}
+	switch answer := k.scripted(pod); answer {
+	case Never:
+	case Deferred:
+		pend(pod, corev1.PodReasonDeferred, now)
+	case Infeasible:
+		pend(pod, corev1.PodReasonInfeasible, now)
+	case Fails:
+		allocate(pod)
+		setPodCondition(pod, corev1.PodResizePending, "", "", now)
+		setPodCondition(pod, corev1.PodResizeInProgress, corev1.PodReasonError, "the runtime could not apply the cgroup's limits", now)
+	case Late:
+		if k.late[pod.UID] != pod.Generation {
+			k.late[pod.UID] = pod.Generation
+			allocate(pod)
+			setPodCondition(pod, corev1.PodResizePending, "", "", now)
+			setPodCondition(pod, corev1.PodResizeInProgress, "InProgress", "", now)
+			return
+		}
+		actuate(pod, now)
+	case Actuates, Kills:
+		actuate(pod, now)
+		if answer == Kills {
+			kill(pod, pod.Spec.Containers[0].Name, now)
+		}
+	}
+}
+
+// begin starts the pod's containers.
+func begin(pod *corev1.Pod, now metav1.Time) {
+	s := &pod.Status
+	s.Phase, s.StartTime, s.ObservedGeneration = corev1.PodRunning, &now, pod.Generation
+	setPodCondition(pod, corev1.PodScheduled, "Scheduled", "", now)
+	setPodCondition(pod, corev1.PodReadyToStartContainers, "Started", "", now)
+	setPodCondition(pod, corev1.PodInitialized, "Started", "", now)
+	status := func(c corev1.Container) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true), ContainerID: "scripted://" + c.Name,
+			State:     corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests.DeepCopy(),
+		}
+	}
+	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
+	for _, c := range pod.Spec.InitContainers {
+		s.InitContainerStatuses = append(s.InitContainerStatuses, status(c))
+	}
+	for _, c := range pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, status(c))
+	}
+	if pod.Spec.Resources != nil {
+		s.Resources, s.AllocatedResources = pod.Spec.Resources.DeepCopy(), pod.Spec.Resources.Requests.DeepCopy()
+	}
+}
+
+func setReady(pod *corev1.Pod, ready bool, now metav1.Time) {
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].Ready = ready
+	}
+	reason := "" // removes the condition
+	if ready {
+		reason = "Started"
+	}
+	setPodCondition(pod, corev1.ContainersReady, reason, "", now)
+	setPodCondition(pod, corev1.PodReady, reason, "", now)
+}
+
+// statusesOf pairs the containers that can be resized with their statuses.
+func statusesOf(pod *corev1.Pod) (pairs []struct {
+	spec   *corev1.Container
+	status *corev1.ContainerStatus
+}) {
+	add := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
+		for i := range containers {
+			for j := range statuses {
+				if statuses[j].Name == containers[i].Name && statuses[j].Resources != nil {
+					pairs = append(pairs, struct {
+						spec   *corev1.Container
+						status *corev1.ContainerStatus
+					}{&containers[i], &statuses[j]})
+				}
+			}
+		}
+	}
+	add(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
+	add(pod.Spec.Containers, pod.Status.ContainerStatuses)
+	return pairs
+}
+
+// isResized reports whether the pod asks for other resources than it has.
+func isResized(pod *corev1.Pod) bool {
+	for _, c := range statusesOf(pod) {
+		if !apiequality.Semantic.DeepEqual(c.spec.Resources, *c.status.Resources) {
+			return true
+		}
+	}
+	return pod.Spec.Resources != nil && pod.Status.Resources != nil && !apiequality.Semantic.DeepEqual(*pod.Spec.Resources, *pod.Status.Resources)
+}
+
+func allocate(pod *corev1.Pod) {
+	pod.Status.ObservedGeneration = pod.Generation
+	for _, c := range statusesOf(pod) {
+		c.status.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
+	}
+	if pod.Spec.Resources != nil {
+		pod.Status.AllocatedResources = pod.Spec.Resources.Requests.DeepCopy()
+	}
+}
+
+func actuate(pod *corev1.Pod, now metav1.Time) {
+	allocate(pod)
+	for _, c := range statusesOf(pod) {
+		if restartsFor(c.spec, *c.status.Resources) {
+			restart(c.status, now)
+		}
+		c.status.Resources = c.spec.Resources.DeepCopy()
+	}
+	if pod.Spec.Resources != nil {
+		pod.Status.Resources = pod.Spec.Resources.DeepCopy()
+	}
+	setPodCondition(pod, corev1.PodResizePending, "", "", now)
+	setPodCondition(pod, corev1.PodResizeInProgress, "", "", now)
+}
+
+// restartsFor reports whether the container's resize policy asks for a restart.
+func restartsFor(c *corev1.Container, before corev1.ResourceRequirements) bool {
+	for _, policy := range c.ResizePolicy {
+		changed := !c.Resources.Requests[policy.ResourceName].Equal(before.Requests[policy.ResourceName]) ||
+			!c.Resources.Limits[policy.ResourceName].Equal(before.Limits[policy.ResourceName])
+		if changed && policy.RestartPolicy == corev1.RestartContainer {
+			return true
+		}
+	}
+	return false
+}
+
+func pend(pod *corev1.Pod, reason string, now metav1.Time) {
+	pod.Status.ObservedGeneration = pod.Generation
+	setPodCondition(pod, corev1.PodResizePending, reason, "the node has no room, says the script", now)
+}
+
+// restart gives a container another run.
+func restart(s *corev1.ContainerStatus, now metav1.Time) {
+	s.RestartCount++
+	s.ContainerID = fmt.Sprintf("scripted://%s/%d", s.Name, s.RestartCount)
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+}
+
+// kill records an OOM kill of a container that has restarted since.
+func kill(pod *corev1.Pod, container string, now metav1.Time) {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			if s.Name != container {
+				continue
+			}
+			started := now
+			if s.State.Running != nil {
+				started = s.State.Running.StartedAt
+			}
+			s.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "OOMKilled", StartedAt: started, FinishedAt: now, ContainerID: s.ContainerID,
+			}}
+			restart(s, now)
+		}
+	}
+}
+
+// setPodCondition sets a condition to True; without a reason, it removes the condition.
+func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, reason, message string, now metav1.Time) {
+	all := pod.Status.Conditions
+	for i := range all {
+		if all[i].Type != kind {
+			continue
+		}
+		if reason == "" {
+			pod.Status.Conditions = slices.Delete(all, i, i+1)
+			return
+		}
+		if all[i].Reason != reason || all[i].Message != message {
+			all[i].LastTransitionTime = now
+		}
+		all[i].Reason, all[i].Message = reason, message
+		if kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress {
+			all[i].ObservedGeneration = pod.Generation
+		}
+		all[i].Status = corev1.ConditionTrue
+		return
+	}
+	if reason != "" {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
+		})
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
+)
+
+const (
+	// spread is how far the usage of replicas is from what the test sets, at most and in both directions, in percent.
+	spread = 6
+	// silentEvery is in how many rounds one of the pods of a Deployment is silent once.
+	silentEvery = 40
+	mebi        = int64(1) << 20
+)
+
+// Usage is a source of usage. By default replicas differ, and a pod is silent now and then, as in real clusters.
+type Usage struct {
+	// Even lets all replicas have the usage that the test sets, and no pod be silent.
+	Even bool
+	// Err is the answer of the source; nil for usage.
+	Err error
+	// Refused are pods and containers that the source leaves out, with the reason.
+	Refused []usage.Refused
+	// Silent leaves out a container; nil for none.
+	Silent func(pod *corev1.Pod, container string) bool
+	// Change changes the samples of each round; nil for no change.
+	Change func(samples []usage.Sample) []usage.Sample
+	// Rounds is the number of rounds so far.
+	Rounds int
+
+	world *World
+	uses  []use
+	pods  map[string]use // of single pods, by pod and container
+}
+
+// use is the usage of a container in each pod of an app.
+type use struct {
+	app, container         string
+	cpuMillis, memoryBytes int64
+}
+
+func newUsage(w *World) *Usage { return &Usage{world: w, pods: map[string]use{}} }
+
+// Uses sets the usage of a container in each pod with an app label from now on: CPU in thousandths, memory in mebibytes.
+func (w *World) Uses(app, container string, cpuMillis, memoryMebi int64) {
+	u := w.Usage
+	u.uses = slices.DeleteFunc(u.uses, func(o use) bool { return o.app == app && o.container == container })
+	u.uses = append(u.uses, use{app, container, cpuMillis, memoryMebi * mebi})
+}
+
+// PodUses sets the usage of a container of one pod from now on.
+func (w *World) PodUses(pod, container string, cpuMillis, memoryMebi int64) {
+	w.Usage.pods[pod+"/"+container] = use{"", container, cpuMillis, memoryMebi * mebi}
+}
+
+// List implements collect.Source.
+func (u *Usage) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
+	u.Rounds++
+	if u.Err != nil || namespace != u.world.Namespace {
+		return nil, nil, u.Err
+	}
+	pods, err := u.world.allPods(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	replicas := map[string]int{}
+	for _, pod := range pods {
+		replicas[pod.Labels[AppLabel]]++
+	}
+	var samples []usage.Sample
+	rank := map[string]int{}
+	for i := range pods {
+		app := pods[i].Labels[AppLabel]
+		samples = append(samples, u.samplesOf(&pods[i], rank[app], replicas[app], now)...)
+		rank[app]++
+	}
+	if u.Change != nil {
+		samples = u.Change(samples)
+	}
+	return samples, u.Refused, nil
+}
+
+// samplesOf are the samples of a pod, the rank-th of so many.
+func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples []usage.Sample) {
+	if !u.Even && of > 1 && u.Rounds%silentEvery == silentEvery/2 && u.Rounds/silentEvery%of == rank {
+		return nil
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		used, own := u.pods[pod.Name+"/"+c.Name]
+		if !own {
+			i := slices.IndexFunc(u.uses, func(o use) bool { return o.app == pod.Labels[AppLabel] && o.container == c.Name })
+			if i < 0 {
+				continue
+			}
+			used = u.uses[i]
+		}
+		if u.Silent != nil && u.Silent(pod, c.Name) || slices.ContainsFunc(u.Refused, func(r usage.Refused) bool {
+			return r.Pod == pod.Name && (r.Container == "" || r.Container == c.Name)
+		}) {
+			continue
+		}
+		cpu, memory := int64(1000), int64(1000)
+		if !u.Even && !own && of > 1 { // the pod with the most CPU has the least memory
+			step := int64(20 * spread * rank / (of - 1))
+			cpu, memory = 1000-10*spread+step, 1000+10*spread-step
+		}
+		samples = append(samples, usage.Sample{
+			Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second, Time: u.world.Kubelet.now(pod).Time,
+			CPUMillis: used.cpuMillis * cpu / 1000, MemoryBytes: used.memoryBytes * memory / 1000,
+		})
+	}
+	return samples
+}

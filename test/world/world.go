@@ -1,0 +1,245 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package world is the world around the operator in tests: a namespace whose controllers, kubelets and usage are
+// scripts, and an operator that is reconciled when the test says so. It runs on any client: of a real API server, or of
+// a fake one.
+//
+// Nothing happens by itself. Settle lets everybody work until nobody has anything to do, and Minutes lets time pass, with
+// one round of usage a minute. So a test never waits, and is the same on a busy machine. That nothing happens is shown by
+// settling again, and counting no writes.
+//
+//	w := world.New(t, api, namespace)
+//	w.Deploy(deployment)            // pods run
+//	w.Uses("web", "app", 500, 300)  // CPU in thousandths, memory in mebibytes
+//	w.Create(scaler)
+//	w.Minutes(3)
+//	w.Sized("web")
+package world
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+)
+
+// restless is how many rounds of work in a row are taken for a loop that never ends.
+const restless = 300
+
+// soon is the longest delay of a reconcile that Settle does not leave to Minutes: the operator goes on by itself.
+const soon = 10 * time.Second
+
+// World is one namespace.
+type World struct {
+	testing.TB
+	// Namespace is where everything happens.
+	Namespace string
+	// Client is an administrator's.
+	Client client.WithWatch
+	// Clock is the time of operator, kubelets and usage. It moves only in Settle, Minutes and Pass.
+	Clock *clocktesting.FakeClock
+	// Usage is what the pods use.
+	Usage *Usage
+	// Kubelet plays the kubelets.
+	Kubelet *Kubelet
+	// Controllers plays the controllers of Kubernetes. Without it, they are real.
+	Controllers *Controllers
+	// Operator is the running process; nil while there is none.
+	Operator *Operator
+	// Fault decides what happens to each write of the operator; nil for nothing special.
+	Fault func(w Write, n int, send func() error) error
+
+	config  operatorconfig.Operator
+	actsAs  client.WithWatch
+	ctx     context.Context //nolint:containedctx // it ends with the test
+	writes  []Write
+	numbers map[string]int // of the operator's writes, by kind
+	events  []Event
+}
+
+// Option changes a world before its operator starts.
+type Option func(*World)
+
+// WithConfig changes the operator's configuration.
+func WithConfig(change func(*operatorconfig.Operator)) Option {
+	return func(w *World) { change(&w.config) }
+}
+
+// ActingAs is the client of the operator, if it is not an administrator.
+func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c } }
+
+// StartingAt sets the clock.
+func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
+
+// New returns a world with an operator in an existing namespace.
+func New(t testing.TB, api client.WithWatch, namespace string, options ...Option) *World {
+	t.Helper()
+	w := &World{
+		TB: t, Namespace: namespace, Clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), config: operatorconfig.Default(), actsAs: api,
+		ctx: t.Context(), numbers: map[string]int{}, Client: api,
+	}
+	// Only tests of the budget wait for it.
+	w.config.Budget.ChangesPerMinute, w.config.Budget.ChangesPerMinutePerNamespace = 100000, 100000
+	for _, option := range options {
+		option(w)
+	}
+	w.Usage = newUsage(w)
+	w.Kubelet = newKubelet(w)
+	w.Controllers = &Controllers{world: w}
+	w.Start()
+	return w
+}
+
+// Start starts the operator.
+func (w *World) Start() {
+	w.Helper()
+	w.Operator = newOperator(w)
+}
+
+// Stop stops the operator. What it has not written is lost.
+func (w *World) Stop() { w.Operator = nil }
+
+// Restart stops the operator and starts another process.
+func (w *World) Restart() {
+	w.Helper()
+	w.Stop()
+	w.Start()
+	w.Settle()
+}
+
+// Settle lets controllers, kubelets and the operator work until nobody has anything to do. The clock moves only if the
+// operator asks to be called again within seconds.
+func (w *World) Settle() {
+	w.Helper()
+	for round := range restless {
+		before := w.versions()
+		if err := w.work(); err != nil {
+			w.Fatal(err)
+		}
+		if !maps.Equal(before, w.versions()) {
+			continue
+		}
+		var again time.Duration
+		if w.Operator != nil {
+			again = w.Operator.again
+		}
+		if again == 0 || again > soon {
+			return
+		}
+		if round == restless-1 {
+			break
+		}
+		w.Clock.Step(again)
+	}
+	w.Fatalf("nobody comes to rest; the last writes of the operator are %v", w.writes[max(0, len(w.writes)-10):])
+}
+
+// work is one round of everybody's work.
+func (w *World) work() error {
+	if w.Controllers != nil {
+		if err := w.Controllers.work(w.ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.Kubelet.work(w.ctx); err != nil {
+		return err
+	}
+	if w.Operator != nil {
+		w.Operator.reconcile(w.ctx)
+		if w.Operator.killed {
+			w.Start()
+		}
+	}
+	return nil
+}
+
+// Minutes lets minutes pass, with one round of usage in each.
+func (w *World) Minutes(n int) {
+	w.Helper()
+	w.Settle()
+	for range n {
+		w.Clock.Step(time.Minute)
+		if w.Operator != nil {
+			w.Operator.collect(w.ctx)
+		}
+		w.Settle()
+	}
+}
+
+// Pass lets time pass without any usage, and everybody work then.
+func (w *World) Pass(d time.Duration) {
+	w.Helper()
+	w.Clock.Step(d)
+	w.Settle()
+}
+
+// patience is how many minutes of the world's clock pass at most until something must be so.
+const patience = 180
+
+// Within lets minutes pass until f describes nothing that is wrong. The test fails with its last answer if that takes
+// more minutes than n.
+func (w *World) Within(n int, f func() string) {
+	w.Helper()
+	w.Settle()
+	for range n {
+		if f() == "" {
+			return
+		}
+		w.Minutes(1)
+	}
+	if wrong := f(); wrong != "" {
+		w.Fatalf("after %d minutes: %s", n, wrong)
+	}
+}
+
+// Writes are the operator's writes so far, in order. Dry runs and events are not among them.
+func (w *World) Writes() []Write { return w.writes }
+
+// Quiet fails the test if the operator writes anything although nothing has happened.
+func (w *World) Quiet() {
+	w.Helper()
+	w.Settle()
+	before := len(w.writes)
+	w.Operator.reconcile(w.ctx)
+	if writes := w.writes[before:]; len(writes) > 0 {
+		w.Errorf("nothing has happened, and the operator writes %v", writes)
+	}
+}
+
+// versions are the versions of the objects of the namespace, by UID.
+func (w *World) versions() map[types.UID]string {
+	w.Helper()
+	versions := map[types.UID]string{}
+	for _, list := range []client.ObjectList{
+		&v1beta1.VerticalScalerList{}, &v1beta1.ScaledDeploymentList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.NewPodSizesList{},
+		&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
+	} {
+		if err := w.Client.List(w.ctx, list, client.InNamespace(w.Namespace)); err != nil {
+			w.Fatal(err)
+		}
+		for _, o := range itemsOf(list) {
+			versions[o.GetUID()] = o.GetResourceVersion()
+		}
+	}
+	return versions
+}
+
+// allPods lists the pods in the namespace.
+func (w *World) allPods(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := w.Client.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return list.Items, nil
+}
