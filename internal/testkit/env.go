@@ -19,9 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
@@ -33,7 +35,7 @@ type Env struct {
 	// Config is an administrator's.
 	Config *rest.Config
 	// Client reads and writes as the administrator, without a cache.
-	Client client.Client
+	Client client.WithWatch
 
 	actsAs     rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
 	audit      string                   // the audit log; empty if there is none to read
@@ -84,7 +86,7 @@ func Start() (*Env, error) {
 func (e *Env) connect() (err error) {
 	// Tests are not throttled: the server's API priority and fairness is enough.
 	e.Config.QPS, e.Config.Burst = -1, -1
-	if e.Client, err = client.New(e.Config, client.Options{Scheme: app.Scheme()}); err != nil {
+	if e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: app.Scheme()}); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
 	return nil
@@ -202,6 +204,29 @@ func Root() string {
 //
 // A monitor checks the operators' writes while the tests run.
 func Main(m *testing.M, env **Env, world World) int { return mainWith(m, env, Start, true, world) }
+
+// SteppedMain runs a package's tests against one API server whose operators are reconciled step by step (test/world), with
+// the rights of config/default and its admission policies. New pods get a sidecar.
+func SteppedMain(m *testing.M, env **Env) int {
+	log.SetLogger(logr.Discard())
+	return mainWith(m, env, func() (*Env, error) {
+		e, err := Start()
+		if err != nil {
+			return nil, err
+		}
+		if err := e.Install(context.Background()); err != nil {
+			return nil, errors.Join(err, e.Stop())
+		}
+		return e, nil
+	}, false, World{Sidecar: true})
+}
+
+// AsOperator is a client with the rights of the operator's service account.
+func (e *Env) AsOperator() (client.WithWatch, error) {
+	c := rest.CopyConfig(e.Config)
+	c.Impersonate = e.actsAs
+	return client.NewWithWatch(c, client.Options{Scheme: app.Scheme()})
+}
 
 func mainWith(m *testing.M, env **Env, start func() (*Env, error), watched bool, world World) int {
 	e, err := start()

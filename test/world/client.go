@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
 // Write is a write request of the operator.
@@ -27,6 +26,18 @@ type Write struct {
 	Name     string
 	// Err is what the operator was told; nil if the write was accepted.
 	Err error
+}
+
+// Code is the HTTP status of the answer: 200 if the write was accepted, 0 if there was no answer.
+func (w Write) Code() int {
+	var status apierrors.APIStatus
+	switch {
+	case w.Err == nil:
+		return http.StatusOK
+	case errors.As(w.Err, &status):
+		return int(status.Status().Code)
+	}
+	return 0
 }
 
 // Kind is the verb and the resource.
@@ -82,103 +93,24 @@ func Refuse(code int) func(Write, func() error) error {
 	}
 }
 
-// operatorClient is how the operator reaches the API server: it reads live, with the indexes of the operator's cache,
-// and its writes are recorded and may fail.
+// operatorClient is how the operator reaches the API server. Its writes are recorded and may fail.
 type operatorClient struct {
+	// WithWatch has the operator's rights.
 	client.WithWatch
-	world *World
+	// cached stands for the operator's cache, which is never late here and has its indexes. It needs other rights than
+	// reading live does.
+	cached client.Reader
+	world  *World
 	// owner is the process that uses the client.
 	owner *Operator
 }
 
-var indexes = indexesOf()
-
-// fieldIndex is an index of a kind.
-type fieldIndex struct {
-	kind  reflect.Type
-	field string
-}
-
-type indexer map[fieldIndex]client.IndexerFunc
-
-// IndexField implements client.FieldIndexer.
-func (i indexer) IndexField(_ context.Context, object client.Object, field string, value client.IndexerFunc) error {
-	i[fieldIndex{reflect.TypeOf(object).Elem(), field}] = value
-	return nil
-}
-
-func indexesOf() indexer {
-	all := indexer{}
-	if err := inventory.Index(context.Background(), all); err != nil {
-		panic(err) // IndexField returns no error
-	}
-	return all
-}
-
-// List reads by the indexes that a cache would have.
+// List implements client.Reader.
 func (c *operatorClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if c.owner.killed {
 		return errKilled
 	}
-	how := (&client.ListOptions{}).ApplyOptions(options)
-	how.UnsafeDisableDeepCopy = nil
-	keep, err := takeIndexed(how, list)
-	if err != nil {
-		return err
-	}
-	if err := c.WithWatch.List(ctx, list, how); err != nil || keep == nil {
-		return err
-	}
-	all, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	var kept []runtime.Object
-	for _, object := range all {
-		if o, ok := object.(client.Object); ok && keep(o) {
-			kept = append(kept, object)
-		}
-	}
-	return meta.SetList(list, kept)
-}
-
-// takeIndexed removes a requirement from the options that only an index of the cache can meet, and returns it.
-func takeIndexed(how *client.ListOptions, list client.ObjectList) (keep func(client.Object) bool, err error) {
-	if how.FieldSelector == nil {
-		return nil, nil
-	}
-	items, err := meta.GetItemsPtr(list)
-	if err != nil {
-		return nil, err
-	}
-	kind := reflect.TypeOf(items).Elem().Elem()
-	for _, r := range how.FieldSelector.Requirements() {
-		values, ok := indexes[fieldIndex{kind, r.Field}]
-		if !ok {
-			continue
-		}
-		how.FieldSelector, err = how.FieldSelector.Transform(func(field, value string) (string, string, error) {
-			if field == r.Field {
-				return "", "", nil
-			}
-			return field, value, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if how.FieldSelector.Empty() {
-			how.FieldSelector = nil
-		}
-		return func(o client.Object) bool {
-			for _, value := range values(o) {
-				if value == r.Value {
-					return true
-				}
-			}
-			return false
-		}, nil
-	}
-	return nil, nil
+	return c.cached.List(ctx, list, options...)
 }
 
 // Get implements client.Reader.
@@ -186,7 +118,10 @@ func (c *operatorClient) Get(ctx context.Context, key client.ObjectKey, o client
 	if c.owner.killed {
 		return errKilled
 	}
-	return c.WithWatch.Get(ctx, key, o, options...)
+	if _, ok := o.(*v1beta1.VerticalScalerCheckpoint); ok {
+		return c.WithWatch.Get(ctx, key, o, options...) // The operator does not cache them.
+	}
+	return c.cached.Get(ctx, key, o, options...)
 }
 
 // send records a write, and lets the world's fault decide about it.
@@ -208,6 +143,12 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 		w.Err = send()
 	}
 	c.world.writes = append(c.world.writes, w)
+	c.world.cache.forget()
+	if object, ok := o.(client.Object); ok && w.Err == nil && verb != "delete" && object.GetUID() != "" {
+		if copied, ok := object.DeepCopyObject().(client.Object); ok {
+			c.world.see(copied)
+		}
+	}
 	return w.Err
 }
 

@@ -40,7 +40,7 @@ type Controllers struct {
 func (c *Controllers) work(ctx context.Context) error {
 	here := client.InNamespace(c.world.Namespace)
 	var deployments appsv1.DeploymentList
-	if err := c.world.Client.List(ctx, &deployments, here); err != nil {
+	if err := c.world.cache.List(ctx, &deployments, here); err != nil {
 		return fmt.Errorf("playing the Deployment controller: %w", err)
 	}
 	for i := range deployments.Items {
@@ -113,9 +113,9 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	case latest >= 0 && len(current) < want && alive < want+surge:
 		err = c.createPod(ctx, &sets[latest])
 	case alive > want && len(old) > 0 && (ready > want || !isReady(&old[len(old)-1]) || allReady(current)):
-		err = c.world.Client.Delete(ctx, &old[len(old)-1])
+		err = c.world.wrote(c.world.Client.Delete(ctx, &old[len(old)-1]))
 	case alive > want && len(old) == 0:
-		err = c.world.Client.Delete(ctx, &current[len(current)-1])
+		err = c.world.wrote(c.world.Client.Delete(ctx, &current[len(current)-1]))
 	}
 	refused := ""
 	if err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
@@ -146,7 +146,7 @@ func revisionOf(set *appsv1.ReplicaSet) int {
 // ofDeployment lists the ReplicaSets of a Deployment and their pods, oldest first.
 func (c *Controllers) ofDeployment(ctx context.Context, d *appsv1.Deployment) (sets []appsv1.ReplicaSet, pods []corev1.Pod, err error) {
 	var list appsv1.ReplicaSetList
-	if err := c.world.Client.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+	if err := c.world.cache.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
 		return nil, nil, err
 	}
 	own := map[types.UID]bool{}
@@ -175,7 +175,7 @@ func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash 
 		return out
 	}
 	template.Labels = with(template.Labels)
-	return c.world.Client.Create(ctx, &appsv1.ReplicaSet{
+	return c.world.wrote(c.world.Client.Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: template.Labels,
 			Annotations:     map[string]string{revisionAnnotation: strconv.Itoa(before + 1)},
@@ -185,7 +185,7 @@ func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash 
 			Replicas: d.Spec.Replicas, Template: *template,
 			Selector: &metav1.LabelSelector{MatchLabels: with(d.Spec.Selector.MatchLabels), MatchExpressions: d.Spec.Selector.MatchExpressions},
 		},
-	}, client.FieldOwner("kube-controller-manager"))
+	}, client.FieldOwner("kube-controller-manager")))
 }
 
 func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) error {
@@ -197,7 +197,7 @@ func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) err
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
-	return c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager"))
+	return c.world.wrote(c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager")))
 }
 
 // status writes what the controllers say of a Deployment and its ReplicaSets.
@@ -229,7 +229,7 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, sets []a
 			s.UpdatedReplicas = set.Status.Replicas
 		}
 		if !apiequality.Semantic.DeepEqual(*was, set.Status) {
-			if err := c.world.Client.Status().Update(ctx, set); err != nil {
+			if err := c.world.wrote(c.world.Client.Status().Update(ctx, set)); err != nil {
 				return err
 			}
 		}
@@ -263,7 +263,7 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, sets []a
 		return nil
 	}
 	d.Status = s
-	return c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager"))
+	return c.world.wrote(c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
 }
 
 // collect plays the garbage collector: what lost its owner is deleted, and an owner waits for what belongs to it, or lets
@@ -276,7 +276,7 @@ func (c *Controllers) collect(ctx context.Context) error {
 		&v1beta1.ScaledDeploymentList{}, &appsv1.DeploymentList{}, &v1beta1.VerticalScalerList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
 		&v1beta1.VerticalScalerCheckpointList{},
 	} {
-		if err := c.world.Client.List(ctx, list, here); err != nil {
+		if err := c.world.cache.List(ctx, list, here); err != nil {
 			return err
 		}
 		for _, o := range itemsOf(list) {
@@ -300,14 +300,14 @@ func (c *Controllers) collect(ctx context.Context) error {
 					continue
 				}
 				o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
-				err = c.world.Client.Patch(ctx, o, client.MergeFrom(before))
+				err = c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 			case foreground:
 				blocking[reference.UID] = true
 				if o.GetDeletionTimestamp() == nil {
-					err = c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground))
+					err = c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 				}
 			case owner == nil && o.GetDeletionTimestamp() == nil && !c.exists(ctx, o.GetNamespace(), reference):
-				err = c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())})
+				err = c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
 			}
 			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 				return err
@@ -329,7 +329,7 @@ func (c *Controllers) collect(ctx context.Context) error {
 			continue
 		}
 		owner.SetFinalizers(left)
-		if err := c.world.Client.Patch(ctx, owner, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		if err := c.world.wrote(c.world.Client.Patch(ctx, owner, client.MergeFrom(before))); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -347,7 +347,7 @@ func (c *Controllers) exists(ctx context.Context, namespace string, reference me
 // allowDisruptions plays the controller of PodDisruptionBudgets.
 func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	var budgets policyv1.PodDisruptionBudgetList
-	if err := c.world.Client.List(ctx, &budgets, client.InNamespace(c.world.Namespace)); err != nil || len(budgets.Items) == 0 {
+	if err := c.world.cache.List(ctx, &budgets, client.InNamespace(c.world.Namespace)); err != nil || len(budgets.Items) == 0 {
 		return err
 	}
 	pods, err := c.world.allPods(ctx)
@@ -388,7 +388,7 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 		s.DisruptedPods = nil
 		if !apiequality.Semantic.DeepEqual(*s, b.Status) {
 			b.Status = *s
-			if err := c.world.Client.Status().Update(ctx, b); err != nil && !apierrors.IsConflict(err) {
+			if err := c.world.wrote(c.world.Client.Status().Update(ctx, b)); err != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 		}

@@ -139,7 +139,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	if pod.DeletionTimestamp != nil {
-		return k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		return k.world.wrote(k.world.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return nil
@@ -162,7 +162,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) error {
 	if apiequality.Semantic.DeepEqual(*before, pod.Status) {
 		return nil
 	}
-	return k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet"))
+	return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kubelet")))
 }
 
 // schedule binds a pod to a node, or says why there is none.
@@ -181,14 +181,14 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 			if apiequality.Semantic.DeepEqual(before.Conditions, pod.Status.Conditions) {
 				return nil
 			}
-			return k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler"))
+			return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler")))
 		}
 	}
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: Nodes[ordinal%len(Nodes)].Name},
 	}
-	return k.world.Client.SubResource("binding").Create(ctx, pod, binding)
+	return k.world.wrote(k.world.Client.SubResource("binding").Create(ctx, pod, binding))
 }
 
 // scripted is the answer to the pod's current resize.

@@ -20,6 +20,7 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/controllers/verticalscaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/checkpoint"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -45,21 +46,26 @@ const manyWakes = 10000
 
 func newOperator(w *World) *Operator {
 	o := &Operator{world: w, wakes: make(chan event.GenericEvent, manyWakes), known: map[types.NamespacedName]bool{}}
-	c := &operatorClient{WithWatch: w.actsAs, world: w, owner: o}
+	c := &operatorClient{WithWatch: w.actsAs, cached: w.cache, world: w, owner: o}
+	live := &operatorClient{WithWatch: w.actsAs, cached: w.actsAs, world: w, owner: o}
 	params := w.config.Params()
-	histories := &checkpoint.Store{Client: c, Live: c, Params: params.History, MaxAhead: w.config.Recommendation.MaxAhead}
+	var source collect.Source = w.Usage
+	if w.Monitor != nil {
+		source = monitor.Source{Source: source, Monitor: w.Monitor}
+	}
+	histories := &checkpoint.Store{Client: c, Live: live, Params: params.History, MaxAhead: w.config.Recommendation.MaxAhead}
 	pods := inventory.NewPods(c, w.Namespace)
 	o.Collector = &collect.Collector{
-		Cached: c, Pods: pods, Source: w.Usage, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,
+		Cached: c, Pods: pods, Source: source, Histories: histories, Interval: time.Minute, Clock: w.Clock, Params: params, Wake: o.wakes,
 	}
 	o.Sizes = &newpods.Reconciler{Client: c, Clock: w.Clock}
 	o.Scalers = &verticalscaler.Reconciler{
-		Client: c, Live: c, Recorder: recorder{w}, Pods: pods, Histories: histories, Usage: o.Collector, Params: params, Clock: w.Clock,
+		Client: c, Live: live, Recorder: recorder{w}, Pods: pods, Histories: histories, Usage: o.Collector, Params: params, Clock: w.Clock,
 		Ceilings: w.config.Ceilings.Plan(), Metrics: &metrics.Scalers{Detail: w.config.Metrics.Scalers}, Policies: c, NewPodsRefused: o.Sizes.Refused,
 		ResyncPeriod: w.config.ResyncPeriod.Duration,
 	}
 	o.Scalers.Direct()
-	o.Owners = &scaleddeployment.Reconciler{Client: c, Live: c, Recorder: recorder{w}, Clock: w.Clock, ResyncPeriod: w.config.ResyncPeriod.Duration}
+	o.Owners = &scaleddeployment.Reconciler{Client: c, Live: live, Recorder: recorder{w}, Clock: w.Clock, ResyncPeriod: w.config.ResyncPeriod.Duration}
 	return o
 }
 
@@ -85,7 +91,7 @@ func (o *Operator) reconcile(ctx context.Context) {
 	var scalers v1beta1.VerticalScalerList
 	here := client.InNamespace(w.Namespace)
 	for _, list := range []client.ObjectList{&owners, &scalers} {
-		if err := w.Client.List(ctx, list, here); err != nil {
+		if err := w.cache.List(ctx, list, here); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -111,9 +111,9 @@ func (u *Usage) samplesOf(pod *corev1.Pod, rank, of int, now time.Time) (samples
 			continue
 		}
 		cpu, memory := int64(1000), int64(1000)
-		if !u.Even && !own && of > 1 { // the pod with the most CPU has the least memory
+		if !u.Even && !own && of > 1 { // the pod with the most memory has what the test sets
 			step := int64(20 * spread * rank / (of - 1))
-			cpu, memory = 1000-10*spread+step, 1000+10*spread-step
+			cpu, memory = 1000-10*spread+step, 1000-step
 		}
 		samples = append(samples, usage.Sample{
 			Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name, Window: 30 * time.Second, Time: u.world.Kubelet.now(pod).Time,

@@ -21,21 +21,24 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/monitor"
 )
 
 // restless is how many rounds of work in a row are taken for a loop that never ends.
-const restless = 300
+const restless = 40
 
 // soon is the longest delay of a reconcile that Settle does not leave to Minutes: the operator goes on by itself.
 const soon = 10 * time.Second
@@ -57,15 +60,19 @@ type World struct {
 	Controllers *Controllers
 	// Operator is the running process; nil while there is none.
 	Operator *Operator
+	// Monitor checks the operator's writes; nil for none. It needs an API server whose resource versions order all writes.
+	Monitor *monitor.Monitor
 	// Fault decides what happens to each write of the operator; nil for nothing special.
 	Fault func(w Write, n int, send func() error) error
 
 	config  operatorconfig.Operator
 	actsAs  client.WithWatch
 	ctx     context.Context //nolint:containedctx // it ends with the test
+	cache   *cache
 	writes  []Write
 	numbers map[string]int // of the operator's writes, by kind
 	events  []Event
+	seen    map[types.UID]client.Object // by Monitor
 }
 
 // Option changes a world before its operator starts.
@@ -79,8 +86,8 @@ func WithConfig(change func(*operatorconfig.Operator)) Option {
 // ActingAs is the client of the operator, if it is not an administrator.
 func ActingAs(c client.WithWatch) Option { return func(w *World) { w.actsAs = c } }
 
-// StartingAt sets the clock.
-func StartingAt(t time.Time) Option { return func(w *World) { w.Clock.SetTime(t) } }
+// Monitored lets a monitor check all writes of the operator.
+func Monitored(w *World) { w.Monitor, w.seen = monitor.New(), map[types.UID]client.Object{} }
 
 // New returns a world with an operator in an existing namespace.
 func New(t testing.TB, api client.WithWatch, namespace string, options ...Option) *World {
@@ -94,10 +101,20 @@ func New(t testing.TB, api client.WithWatch, namespace string, options ...Option
 	for _, option := range options {
 		option(w)
 	}
+	w.cache = &cache{api: api, namespace: namespace}
+	w.cache.forget()
 	w.Usage = newUsage(w)
 	w.Kubelet = newKubelet(w)
 	w.Controllers = &Controllers{world: w}
 	w.Start()
+	t.Cleanup(func() {
+		if w.Monitor == nil {
+			return
+		}
+		for _, violation := range w.Monitor.Violations() {
+			t.Errorf("the monitor: %s", violation)
+		}
+	})
 	return w
 }
 
@@ -122,12 +139,17 @@ func (w *World) Restart() {
 // operator asks to be called again within seconds.
 func (w *World) Settle() {
 	w.Helper()
+	w.cache.forget() // the test may have written
+	w.settle()
+}
+
+func (w *World) settle() {
+	w.Helper()
+	before, was := w.versions(), map[types.UID]string{}
 	for round := range restless {
-		before := w.versions()
-		if err := w.work(); err != nil {
-			w.Fatal(err)
-		}
-		if !maps.Equal(before, w.versions()) {
+		w.work()
+		was = before
+		if before = w.versions(); !maps.Equal(was, before) {
 			continue
 		}
 		var again time.Duration
@@ -142,27 +164,36 @@ func (w *World) Settle() {
 		}
 		w.Clock.Step(again)
 	}
-	w.Fatalf("nobody comes to rest; the last writes of the operator are %v", w.writes[max(0, len(w.writes)-10):])
+	maps.DeleteFunc(before, func(uid types.UID, version string) bool { return was[uid] == version })
+	w.Fatalf("nobody comes to rest; these change all the time: %v; the last writes of the operator are %v, and its last errors %v",
+		slices.Collect(maps.Values(before)), last(w.writes), last(w.Operator.Errors))
 }
 
 // work is one round of everybody's work.
-func (w *World) work() error {
+func (w *World) work() {
+	w.Helper()
 	if w.Controllers != nil {
 		if err := w.Controllers.work(w.ctx); err != nil {
-			return err
+			w.Fatal(err)
 		}
 	}
 	if err := w.Kubelet.work(w.ctx); err != nil {
-		return err
+		w.Fatal(err)
 	}
-	if w.Operator != nil {
-		w.Operator.reconcile(w.ctx)
-		if w.Operator.killed {
-			w.Start()
-		}
+	if w.Operator == nil {
+		return
 	}
-	return nil
+	if w.Monitor != nil {
+		w.versions() // so that the monitor tells the operator's writes from those of others
+	}
+	w.Operator.reconcile(w.ctx)
+	if w.Operator.killed {
+		w.Start()
+	}
 }
+
+// last is the end of a list.
+func last[T any](list []T) []T { return list[max(0, len(list)-10):] }
 
 // Minutes lets minutes pass, with one round of usage in each.
 func (w *World) Minutes(n int) {
@@ -173,7 +204,7 @@ func (w *World) Minutes(n int) {
 		if w.Operator != nil {
 			w.Operator.collect(w.ctx)
 		}
-		w.Settle()
+		w.settle()
 	}
 }
 
@@ -217,7 +248,7 @@ func (w *World) Quiet() {
 	}
 }
 
-// versions are the versions of the objects of the namespace, by UID.
+// versions are the versions of the objects of the namespace, by UID. The monitor sees what has changed.
 func (w *World) versions() map[types.UID]string {
 	w.Helper()
 	versions := map[types.UID]string{}
@@ -225,20 +256,47 @@ func (w *World) versions() map[types.UID]string {
 		&v1beta1.VerticalScalerList{}, &v1beta1.ScaledDeploymentList{}, &v1beta1.VerticalScalerCheckpointList{}, &v1beta1.NewPodSizesList{},
 		&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
 	} {
-		if err := w.Client.List(w.ctx, list, client.InNamespace(w.Namespace)); err != nil {
+		if err := w.cache.List(w.ctx, list, client.InNamespace(w.Namespace)); err != nil {
 			w.Fatal(err)
 		}
 		for _, o := range itemsOf(list) {
-			versions[o.GetUID()] = o.GetResourceVersion()
+			versions[o.GetUID()] = fmt.Sprintf("%T %s %s", o, o.GetName(), o.GetResourceVersion())
+			w.see(o)
+		}
+	}
+	for uid, o := range w.seen {
+		if versions[uid] == "" {
+			delete(w.seen, uid)
+			w.Monitor.Saw(watch.Event{Type: watch.Deleted, Object: o})
 		}
 	}
 	return versions
 }
 
+// see shows the monitor a version of an object, if it is another one than before.
+func (w *World) see(o client.Object) {
+	before, known := w.seen[o.GetUID()]
+	if w.Monitor == nil || known && before.GetResourceVersion() == o.GetResourceVersion() {
+		return
+	}
+	w.seen[o.GetUID()] = o
+	kind := watch.Added
+	if known {
+		kind = watch.Modified
+	}
+	w.Monitor.Saw(watch.Event{Type: kind, Object: o})
+}
+
+// wrote notes a write of a controller or a kubelet, and returns its error.
+func (w *World) wrote(err error) error {
+	w.cache.forget()
+	return err
+}
+
 // allPods lists the pods in the namespace.
 func (w *World) allPods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := w.Client.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+	if err := w.cache.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	return list.Items, nil

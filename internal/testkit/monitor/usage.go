@@ -65,7 +65,7 @@ type Source struct {
 func (s Source) List(ctx context.Context, namespace string, now time.Time) ([]usage.Sample, []usage.Refused, error) {
 	samples, refused, err := s.Source.List(ctx, namespace, now)
 	if ctx.Err() == nil {
-		s.Monitor.Answered(namespace, samples, time.Now())
+		s.Monitor.Answered(namespace, samples, now)
 	}
 	return samples, refused, err
 }

@@ -1,9 +1,9 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cluster
+//go:build integration
 
-package cluster
+package apiserver
 
 import (
 	"strings"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
@@ -22,18 +23,18 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	w := newFixture(t)
 	before := w.deploy("web")
 	sets := w.sets("web")
-	w.uses("web", "app", 300, 240)
+	w.Uses("web", "app", 300, 240)
 	w.scale("web")
 
-	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
-	w.between("memory", *requests.Memory(), "307Mi", "309Mi") // twice the margin while history is limited
-	pods := w.pods("web")
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")         // usage, 15 %, and a little for its noise
+	w.Between("memory", *requests.Memory(), "307Mi", "309Mi") // twice the margin while history is limited
+	pods := w.Pods("web")
 	for _, pod := range pods {
-		for kind, request := range *requests {
+		for kind, request := range requests {
 			limit := request.DeepCopy()
 			limit.Add(request) // the ratio of the template
-			if got := actual(pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
+			if got := world.Actual(&pod, "app").Limits[kind]; got.Cmp(limit) != 0 {
 				t.Errorf("pod %s has a %s limit of %s beside a request of %s", pod.Name, kind, got.String(), request.String())
 			}
 		}
@@ -41,7 +42,7 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	if n := restarts(pods); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
-	after := w.deployment("web")
+	after := w.Deployment("web")
 	if after.Generation != before.Generation || after.UID != before.UID {
 		t.Errorf("the Deployment went from generation %d to %d", before.Generation, after.Generation)
 	}
@@ -60,9 +61,9 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 		"Applied": "True Applied", "Reconciling": "False OperatingNormally", "Stalled": "False OperatingNormally",
 	} {
 		status, reason, _ := strings.Cut(want, " ")
-		w.says("web", kind, status, reason)
+		w.Says("web", kind, status, reason)
 	}
-	s := w.scaler("web")
+	s := w.Scaler("web")
 	cpu, memory := requests.Cpu(), requests.Memory()
 	if s.Status.Summary == nil || s.Status.Summary.CPU != cpu.String() || s.Status.Summary.Memory != memory.String() || s.Status.Summary.Pods != "3/3" {
 		t.Errorf("summary %+v of requests %v", s.Status.Summary, requests)
@@ -77,20 +78,19 @@ func TestUsageAboveTheRequestsRaisesThePodsInPlace(t *testing.T) {
 	if len(s.Status.History) != 1 || !strings.Contains(s.Status.History[0].Message, steps[0]) || !strings.Contains(s.Status.History[0].Message, steps[1]) {
 		t.Errorf("history %+v without %q", s.Status.History, steps)
 	}
-	w.noted(s.UID, "Decided", steps...)
-	w.noted(after.UID, "Decided", steps...)
-	w.noted(s.UID, "Applied", cpu.String(), memory.String(), "3/3")
-	w.noted(after.UID, "Applied", cpu.String(), memory.String(), "3/3")
+	w.Noted(s.UID, "Decided", steps...)
+	w.Noted(after.UID, "Decided", steps...)
+	w.Noted(s.UID, "Applied", cpu.String(), memory.String(), "3/3")
+	w.Noted(after.UID, "Applied", cpu.String(), memory.String(), "3/3")
 
-	writes := w.writes(w.began)
-	w.tell("three pods raised", writes)
+	writes := w.Writes()
 	for pod, n := range count(accepted(writes), "pods/resize") {
 		if n != 1 {
 			t.Errorf("pod %s was resized %d times", pod, n)
 		}
 	}
 	for _, write := range writes {
-		if write.Code >= 400 && write.Code != 409 {
+		if write.Code() >= 400 && write.Code() != 409 {
 			t.Errorf("refused: %s", write)
 		}
 	}
@@ -100,44 +100,43 @@ func TestFallenUsageLowersThePodsOnceThereIsEvidence(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, quick)
 	w.deploy("web")
-	w.uses("web", "app", 400, 240)
+	w.Uses("web", "app", 400, 240)
 	w.scale("web")
-	high := w.sized("web")
-	w.between("cpu", *high.Cpu(), "440m", "540m") // uneven pods and a short memory make for more noise
+	high := w.Sized("web")
+	w.Between("cpu", *high.Cpu(), "440m", "540m") // uneven pods and a short memory make for more noise
 
-	w.uses("web", "app", 50, 100)
+	w.Uses("web", "app", 50, 100)
 	w.eventually(func() string {
-		for _, pod := range w.pods("web") {
-			now := actual(pod, "app").Requests
+		for _, pod := range w.Pods("web") {
+			now := world.Actual(&pod, "app").Requests
 			if now.Cpu().Cmp(resource.MustParse("100m")) > 0 || now.Memory().Cmp(resource.MustParse("140Mi")) > 0 {
 				return "pod " + pod.Name + " still has " + now.Cpu().String() + " and " + now.Memory().String()
 			}
 		}
 		return ""
 	})
-	low := w.sized("web")
-	w.between("cpu", *low.Cpu(), "57m", "100m")
-	w.between("memory", *low.Memory(), "115Mi", "128Mi")
-	if n := restarts(w.pods("web")); len(n) > 0 {
+	low := w.Sized("web")
+	w.Between("cpu", *low.Cpu(), "57m", "100m")
+	w.Between("memory", *low.Memory(), "115Mi", "128Mi")
+	if n := restarts(w.Pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
-	if s := w.scaler("web"); s.Status.Decision.Reason != "ScaleDown" {
+	if s := w.Scaler("web"); s.Status.Decision.Reason != "ScaleDown" {
 		t.Errorf("decided because of %s", s.Status.Decision.Reason)
 	}
-	w.tell("raised and lowered", w.writes(w.began))
 }
 
 func TestLimitedHistoryLowersNothing(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 10, 20)
+	w.Uses("web", "app", 10, 20)
 	w.scale("web")
-	w.says("web", "Applied", "True", "WithinBounds", "app cpu", "app memory", "upper bound")
-	w.rounds(30)
-	w.says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
-	w.says("web", "Ready", "True", "OperatingNormally")
-	if n := count(w.writes(w.began), "pods/resize"); total(n) > 0 {
+	w.Says("web", "Applied", "True", "WithinBounds", "app cpu", "app memory", "upper bound")
+	w.Minutes(30)
+	w.Says("web", "Applied", "True", "WithinBounds", "100m", "128Mi")
+	w.Says("web", "Ready", "True", "OperatingNormally")
+	if n := count(w.Writes(), "pods/resize"); total(n) > 0 {
 		t.Errorf("resized with limited history: %v", n)
 	}
 }
@@ -146,28 +145,27 @@ func TestANewPodGetsTheDecidedSizeInPlace(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 240)
+	w.Uses("web", "app", 300, 240)
 	w.scale("web")
-	want := w.sized("web")
-	mark := env.Mark()
+	want := w.Sized("web")
+	mark := w.mark()
 
-	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":5}}`)
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
 	w.runs("web")
-	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
 		t.Errorf("two more pods changed the decision from %v to %v", want, got)
 	}
-	victim := w.pods("web")[0]
-	w.remove(&victim)
-	w.gone(&victim)
+	victim := w.Pods("web")[0]
+	w.Remove(&victim)
+	w.Gone(&victim)
 	w.runs("web")
-	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
 		t.Errorf("a replaced pod changed the decision from %v to %v", want, got)
 	}
-	if n := restarts(w.pods("web")); len(n) > 0 {
+	if n := restarts(w.Pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
 	writes := w.writes(mark)
-	w.tell("three new pods", writes)
 	if n := count(accepted(writes), "pods/resize"); len(n) != 3 || total(n) != 3 {
 		t.Errorf("resizes by pod: %v, not one for each of three new pods", n)
 	}
@@ -177,38 +175,38 @@ func TestRolloutsOfTheUserKeepTheDecidedSize(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.uses("web", "app", 300, 240)
+	w.Uses("web", "app", 300, 240)
 	w.scale("web")
-	want := w.sized("web")
+	want := w.Sized("web")
 	for _, image := range []string{"example.com/app:2", "example.com/app:3", "example.com/app:4"} { // each before the previous rollout is complete
-		w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+		w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	}
 	w.runs("web")
-	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
 		t.Errorf("a rollout changed the decision from %v to %v", want, got)
 	}
 
-	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
-	w.says("web", "Applied", "False", "NoPods")
-	w.says("web", "Ready", "True", "OperatingNormally")
-	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
+	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
+	w.Says("web", "Applied", "False", "NoPods")
+	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(2)) })
 	w.runs("web")
-	if got := w.sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
+	if got := w.Sized("web"); !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
 		t.Errorf("no pods for a while changed the decision from %v to %v", want, got)
 	}
 
-	w.uses("web", "renamed", 200, 200)
-	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "renamed" })
+	w.Uses("web", "renamed", 200, 200)
+	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Name = "renamed" })
 	w.eventually(func() string {
-		s := w.scaler("web")
+		s := w.Scaler("web")
 		if s.Status.Decision == nil || len(s.Status.Decision.Containers) != 1 || s.Status.Decision.Containers[0].ContainerName != "renamed" {
 			return "the decision is not about the container's new name"
 		}
 		return ""
 	})
-	got := w.sized("web")
-	w.between("cpu", *got.Cpu(), "220m", "260m")
-	if n := restarts(w.pods("web")); len(n) > 0 {
+	got := w.Sized("web")
+	w.Between("cpu", *got.Cpu(), "220m", "260m")
+	if n := restarts(w.Pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
 }
@@ -219,12 +217,12 @@ func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
 	w.deploy("web", func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "memory", RestartPolicy: "RestartContainer"}}
 	})
-	w.uses("web", "app", 300, 240)
+	w.Uses("web", "app", 300, 240)
 	w.scale("web")
-	w.says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
+	w.Says("web", "Applied", "False", "RestartRequired", "memory", "resizePolicy")
 	w.eventually(func() string {
-		for _, pod := range w.pods("web") {
-			now := actual(pod, "app").Requests
+		for _, pod := range w.Pods("web") {
+			now := world.Actual(&pod, "app").Requests
 			if now.Cpu().Cmp(resource.MustParse("330m")) < 0 {
 				return "pod " + pod.Name + " has a cpu request of " + now.Cpu().String()
 			}
@@ -234,11 +232,11 @@ func TestAResizePolicyThatRestartsIsRespected(t *testing.T) {
 		}
 		return ""
 	})
-	w.says("web", "Stalled", "True", "RestartRequired")
-	if n := restarts(w.pods("web")); len(n) > 0 {
+	w.Says("web", "Stalled", "True", "RestartRequired")
+	if n := restarts(w.Pods("web")); len(n) > 0 {
 		t.Errorf("restarts: %v", n)
 	}
-	if n := count(accepted(w.writes(w.began)), "pods/resize"); len(n) != 3 || total(n) != 3 {
+	if n := count(accepted(w.Writes()), "pods/resize"); len(n) != 3 || total(n) != 3 {
 		t.Errorf("resizes by pod: %v", n)
 	}
 }
@@ -252,17 +250,17 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 		w.deploy("web", func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})
-		w.uses("web", "app", 300, 240)
+		w.Uses("web", "app", 300, 240)
 		w.scale("web")
-		w.says("web", "Applied", "False", "QoSChange", "Rollout as the updateMode or fallback", "The fallback is Wait")
-		w.says("web", "Stalled", "True", "QoSChange")
-		w.rounds(20)
-		for _, pod := range w.pods("web") {
-			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(actual(pod, "app").Requests) > 0 {
-				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, actual(pod, "app").Requests)
+		w.Says("web", "Applied", "False", "QoSChange", "Rollout as the updateMode or fallback", "The fallback is Wait")
+		w.Says("web", "Stalled", "True", "QoSChange")
+		w.Minutes(20)
+		for _, pod := range w.Pods("web") {
+			if pod.Status.QOSClass != corev1.PodQOSBestEffort || len(world.Actual(&pod, "app").Requests) > 0 {
+				t.Errorf("pod %s is %s with %v", pod.Name, pod.Status.QOSClass, world.Actual(&pod, "app").Requests)
 			}
 		}
-		for _, write := range w.writes(w.began) {
+		for _, write := range w.Writes() {
 			if !strings.HasPrefix(write.Resource, "verticalscaler") {
 				t.Errorf("written: %s", write)
 			}
@@ -276,12 +274,12 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 			r := &d.Spec.Template.Spec.Containers[0].Resources
 			r.Limits = r.Requests.DeepCopy()
 		})
-		w.uses("web", "app", 300, 100)
+		w.Uses("web", "app", 300, 100)
 		w.scale("web")
-		want := w.sized("web")
-		w.between("cpu", *want.Cpu(), "330m", "380m")
-		for _, pod := range w.pods("web") {
-			r := actual(pod, "app")
+		want := w.Sized("web")
+		w.Between("cpu", *want.Cpu(), "330m", "380m")
+		for _, pod := range w.Pods("web") {
+			r := world.Actual(&pod, "app")
 			if pod.Status.QOSClass != corev1.PodQOSGuaranteed || !r.Limits.Cpu().Equal(*r.Requests.Cpu()) || !r.Limits.Memory().Equal(*r.Requests.Memory()) {
 				t.Errorf("pod %s is %s with %+v", pod.Name, pod.Status.QOSClass, r)
 			}
@@ -296,12 +294,12 @@ func TestPodsKeepTheirQualityOfService(t *testing.T) {
 			bare.Resources = corev1.ResourceRequirements{}
 			d.Spec.Template.Spec.Containers = append([]corev1.Container{bare}, d.Spec.Template.Spec.Containers...)
 		})
-		w.uses("web", "app", 300, 240)
-		w.uses("web", "bare", 200, 200)
+		w.Uses("web", "app", 300, 240)
+		w.Uses("web", "bare", 200, 200)
 		w.scale("web")
-		w.sized("web")
-		r := actual(w.pods("web")[0], "bare")
-		w.between("cpu", *r.Requests.Cpu(), "220m", "260m")
+		w.Sized("web")
+		r := world.Actual(&w.Pods("web")[0], "bare")
+		w.Between("cpu", *r.Requests.Cpu(), "220m", "260m")
 		if len(r.Limits) > 0 {
 			t.Errorf("limits were added: %v", r.Limits)
 		}
