@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -209,6 +210,7 @@ func Main(m *testing.M, env **Env, world World) int { return mainWith(m, env, St
 // the rights of config/default and its admission policies. New pods get a sidecar.
 func SteppedMain(m *testing.M, env **Env) int {
 	log.SetLogger(logr.Discard())
+	inParallel("8") // They mostly wait for answers.
 	return mainWith(m, env, func() (*Env, error) {
 		e, err := Start()
 		if err != nil {
@@ -219,6 +221,19 @@ func SteppedMain(m *testing.M, env **Env) int {
 		}
 		return e, nil
 	}, false, World{Sidecar: true})
+}
+
+// inParallel sets how many tests run at once, unless the flag is given.
+func inParallel(n string) {
+	flag.Parse()
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if isSet {
+		return
+	}
+	if err := flag.Set("test.parallel", n); err != nil {
+		panic(err)
+	}
 }
 
 // AsOperator is a client with the rights of the operator's service account.
