@@ -180,7 +180,7 @@ func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, s
 	source = world.source(source)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, source, namespaces...) }()
+	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, app.Options{Source: source}, namespaces...) }()
 	o.stop = sync.OnceValue(func() error {
 		cancel()
 		if err := <-ended; err != nil {

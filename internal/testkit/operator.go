@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
@@ -34,6 +35,11 @@ type Operator struct {
 	// Agent is the user agent of its requests in the audit log.
 	Agent string
 	stop  func() error
+
+	collector  *collect.Collector
+	cache      client.Reader
+	live       client.Reader
+	namespaces []string
 }
 
 // StartOperator runs the operator as main does, except for the usage source. It stops with
@@ -97,10 +103,11 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	if e.monitor != nil {
 		source = monitor.Source{Source: source, Monitor: e.monitor}
 	}
-	if err := app.Setup(ctx, mgr, c, source, scope); err != nil {
+	if o.collector, err = app.Setup(ctx, mgr, c, app.Options{Source: source}, scope); err != nil {
 		cancel()
 		return nil, fmt.Errorf("setting the operator up: %w", err)
 	}
+	o.cache, o.live, o.namespaces = mgr.GetCache(), e.Client, namespaces
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	stopped := false

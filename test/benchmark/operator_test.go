@@ -93,7 +93,8 @@ func settled(b testing.TB, a *api, scalers int, hasPods bool) *operator {
 		b.Fatal(err)
 	}
 	o.stop = run(b, mgr, func(ctx context.Context) error {
-		return app.Setup(ctx, capturing{mgr, &o.captured}, c, o.usage, scope)
+		_, err := app.Setup(ctx, capturing{mgr, &o.captured}, c, app.Options{Source: o.usage}, scope)
+		return err
 	})
 	// The controller starts its watches in the background, and this goroutine reconciles without waiting for it.
 	for _, kind := range []client.Object{

@@ -72,7 +72,8 @@ func costOfView(b *testing.B, scalers int, view shards.View) (cost viewCost) {
 		b.Fatal(err)
 	}
 	o.stop = run(b, mgr, func(ctx context.Context) error {
-		return app.SetupView(ctx, capturing{mgr, &o.captured}, c, o.usage, scope, view)
+		_, err := app.SetupView(ctx, capturing{mgr, &o.captured}, c, app.Options{Source: o.usage}, scope, view)
+		return err
 	})
 	o.settle(b, true)
 	var own []int

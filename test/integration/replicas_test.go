@@ -115,7 +115,7 @@ func startReplica(t *testing.T, view shards.View, namespaces []string) *servingR
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	if err := app.SetupView(ctx, mgr, c, testkit.NewUsage(), scope, view); err != nil {
+	if _, err := app.SetupView(ctx, mgr, c, app.Options{Source: testkit.NewUsage()}, scope, view); err != nil {
 		cancel()
 		t.Fatal(err)
 	}

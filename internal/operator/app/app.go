@@ -88,7 +88,23 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 	if err != nil {
 		return fmt.Errorf("creating the usage source: %w", err)
 	}
-	return RunInNamespaces(ctx, restConfig, c, source, namespaces...)
+	return RunInNamespaces(ctx, restConfig, c, Options{Source: source}, namespaces...)
+}
+
+// Options are what an operator is given beside its configuration.
+type Options struct {
+	// Source has the usage of pods.
+	Source collect.Source
+	// Clock is the time of decisions, statuses and rounds of usage; the real time if nil. Leases, time-outs and the delays of
+	// queues always follow the real time.
+	Clock clock.WithTicker
+}
+
+func (o Options) clock() clock.WithTicker {
+	if o.Clock == nil {
+		return clock.RealClock{}
+	}
+	return o.Clock
 }
 
 // RunInNamespaces runs the operator in the given namespaces, or in all if there are none,
@@ -98,7 +114,7 @@ func Run(ctx context.Context, restConfig *rest.Config, c config.Operator) error 
 // or because rights are missing, and checks its rights again every 15 s. A cache cannot be
 // extended to another namespace, so the operator then restarts the manager in the same
 // process.
-func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces ...string) error {
+func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces ...string) error {
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.Wrap(withDeadline)
 	reviews, err := authorizationclient.NewForConfig(restConfig)
@@ -112,7 +128,7 @@ func RunInNamespaces(ctx context.Context, restConfig *rest.Config, c config.Oper
 		return err
 	}
 	for ctx.Err() == nil {
-		if err = runManager(ctx, restConfig, c, source, namespaces, check, kept, member); err != nil {
+		if err = runManager(ctx, restConfig, c, o, namespaces, check, kept, member); err != nil {
 			break
 		}
 	}
@@ -158,7 +174,7 @@ func (k kept) handOver(process context.Context, next shards.View) {
 // runManager runs one manager until the context ends, until the operator has rights that it lacked, or until
 // replicas share the work in another way.
 func runManager(
-	process context.Context, restConfig *rest.Config, c config.Operator, source collect.Source, namespaces []string, check accessCheck, kept kept, member *shards.Member,
+	process context.Context, restConfig *rest.Config, c config.Operator, o Options, namespaces []string, check accessCheck, kept kept, member *shards.Member,
 ) error {
 	ctx, stop := context.WithCancel(process)
 	defer stop()
@@ -174,7 +190,7 @@ func runManager(
 		return fmt.Errorf("creating the manager: %w", err)
 	}
 	if _, ok := scope.readable(); ok && !view.IsStandby() {
-		err = setup(ctx, mgr, c, source, policyAccess{check, scope, stop}, kept, view)
+		_, err = setup(ctx, mgr, c, o, policyAccess{check, scope, stop}, kept, view)
 	} else {
 		err = addChecks(mgr, scope)
 	}
@@ -182,7 +198,7 @@ func runManager(
 		return err
 	}
 	if scope.lacks() {
-		if err := mgr.Add(&accessChecker{check: check, scope: scope, clock: clock.RealClock{}, improved: stop}); err != nil {
+		if err := mgr.Add(&accessChecker{check: check, scope: scope, clock: o.clock(), improved: stop}); err != nil {
 			return fmt.Errorf("adding the access checker: %w", err)
 		}
 	}
@@ -291,25 +307,27 @@ func ManagerOptions(c config.Operator, scope Scope) manager.Options {
 	return options
 }
 
-// Setup adds the controllers and the collector to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope) error {
-	return SetupView(ctx, mgr, c, source, scope, shards.Alone())
+// Setup adds the controllers and the collector to the manager, and returns the collector.
+func Setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, scope Scope) (*collect.Collector, error) {
+	return SetupView(ctx, mgr, c, o, scope, shards.Alone())
 }
 
 // SetupView does the same for a replica that works on a view.
-func SetupView(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, scope Scope, view shards.View) error {
-	return setup(ctx, mgr, c, source, policyAccess{scope: scope}, newKept(c), view)
+func SetupView(ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, scope Scope, view shards.View) (*collect.Collector, error) {
+	return setup(ctx, mgr, c, o, policyAccess{scope: scope}, newKept(c), view)
 }
 
-func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source collect.Source, rights policyAccess, kept kept, view shards.View) error {
+func setup(
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, o Options, rights policyAccess, kept kept, view shards.View,
+) (*collect.Collector, error) {
 	scope := rights.scope
 	// Index the Deployments before a controller looks them up.
 	if err := inventory.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+		return nil, err
 	}
 	cached, ok := mgr.GetCache().(*inventory.Cache)
 	if !ok {
-		return fmt.Errorf("the manager's cache is a %T", mgr.GetCache())
+		return nil, fmt.Errorf("the manager's cache is a %T", mgr.GetCache())
 	}
 	cached.Deployments.Serves = view.Owns
 	// The collector can trigger a reconcile of every scaler without waiting for the controller.
@@ -318,10 +336,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	collector := &collect.Collector{
 		Cached:    mgr.GetCache(),
 		Pods:      cached.Pods,
-		Source:    source,
+		Source:    o.Source,
 		Histories: kept.histories,
 		Interval:  c.Collection.Interval.Duration,
-		Clock:     clock.RealClock{},
+		Clock:     o.clock(),
 		Params:    c.Params(),
 		Wake:      triggers,
 	}
@@ -330,40 +348,41 @@ func setup(ctx context.Context, mgr ctrl.Manager, c config.Operator, source coll
 	}
 	frozen, configMaps, err := freezeSwitch(mgr, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := fillCache(ctx, mgr, scope); err != nil {
-		return err
+		return nil, err
 	}
 	if err := addScalers(ctx, mgr, c, cached, collector, triggers, scope, freezing{frozen, configMaps}, kept.changes, view); err != nil {
-		return err
+		return nil, err
 	}
 	owners := &scaleddeployment.Reconciler{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Deployments:  cached.Deployments,
 		Recorder:     mgr.GetEventRecorder(scaleddeployment.Name),
+		Clock:        o.clock(),
 		ResyncPeriod: c.ResyncPeriod.Duration,
 		Workers:      c.Workers.ScaledDeployments,
 	}
 	if err := owners.SetupWithManager(ctx, mgr); err != nil {
-		return fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
+		return nil, fmt.Errorf("setting up the ScaledDeployment controller: %w", err)
 	}
 	if err := mgr.Add(collector); err != nil {
-		return fmt.Errorf("adding the collector: %w", err)
+		return nil, fmt.Errorf("adding the collector: %w", err)
 	}
 	if err := mgr.Add(whileWorking(view)); err != nil {
-		return fmt.Errorf("adding the metrics of replicas: %w", err)
+		return nil, fmt.Errorf("adding the metrics of replicas: %w", err)
 	}
 	if view.Leads() {
-		if err := addPolicies(ctx, mgr, c, rights, frozen, view); err != nil {
-			return err
+		if err := addPolicies(ctx, mgr, c, o.clock(), rights, frozen, view); err != nil {
+			return nil, err
 		}
 		if err := addInstallation(mgr, c, scope); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return addChecks(mgr, scope)
+	return collector, addChecks(mgr, scope)
 }
 
 // fillCache keeps what the controllers read in the manager's cache from the start, also while another replica leads. A
@@ -407,11 +426,12 @@ func addScalers(
 	if err != nil {
 		return err
 	}
-	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Owns: view.Owns, Workers: c.Workers.VerticalScalers, Wake: triggers}
+	sizes := &newpods.Reconciler{Client: mgr.GetClient(), Clock: collector.Clock, Owns: view.Owns, Workers: c.Workers.VerticalScalers, Wake: triggers}
 	reconciler := &verticalscaler.Reconciler{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		Recorder:       mgr.GetEventRecorder(verticalscaler.Name),
+		Clock:          collector.Clock,
 		Deployments:    cached.Deployments,
 		Pods:           cached.Pods,
 		Histories:      collector.Histories,

@@ -93,7 +93,7 @@ func (a policyAccess) Recheck(ctx context.Context) error {
 // addPolicies adds the controllers of policies to the leading replica. They see all Deployments and scalers, also those
 // of other replicas.
 func addPolicies(
-	ctx context.Context, mgr ctrl.Manager, c config.Operator, rights policyAccess, frozen *freeze.Switch, view shards.View,
+	ctx context.Context, mgr ctrl.Manager, c config.Operator, now clock.PassiveClock, rights policyAccess, frozen *freeze.Switch, view shards.View,
 ) error {
 	scope := rights.scope
 	namespaces, _ := scope.readable()
@@ -114,7 +114,7 @@ func addPolicies(
 		Freeze:        frozen,
 		Recorder:      mgr.GetEventRecorder(scalingpolicy.Name),
 		Metrics:       &metrics.Policies{},
-		Clock:         clock.RealClock{},
+		Clock:         now,
 		ResyncPeriod:  c.ResyncPeriod.Duration,
 		Workers:       c.Workers.VerticalScalers,
 		OwnNamespace:  os.Getenv(provision.NamespaceEnv),

@@ -1,0 +1,105 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// Collect makes one round of usage, and waits until the operator has dealt with it.
+func (o *Operator) Collect(t testing.TB) {
+	t.Helper()
+	o.collector.Collect(t.Context())
+	o.Settle(t)
+}
+
+// Settle waits until the operator has nothing to do: its caches have seen the last writes, its queues are empty, and no
+// reconcile is under way. It shares its queues' metrics with the other operators of the process, so it waits for them, too.
+func (o *Operator) Settle(t testing.TB) {
+	t.Helper()
+	const looks = 2 // An event that has reached the cache may be on its way to the queue.
+	still := 0
+	Eventually(t, 2*time.Minute, func() string {
+		busy := o.isBusy(t.Context())
+		if still++; busy != "" {
+			still = 0
+		} else if still < looks {
+			busy = "the operator may still get an event"
+		}
+		return busy
+	})
+}
+
+// isBusy describes what the operator has to do; empty for nothing.
+func (o *Operator) isBusy(ctx context.Context) string {
+	for _, list := range []func() client.ObjectList{
+		func() client.ObjectList { return &v1beta1.VerticalScalerList{} },
+		func() client.ObjectList { return &v1beta1.ScaledDeploymentList{} },
+		func() client.ObjectList { return &v1beta1.NewPodSizesList{} },
+	} {
+		for _, namespace := range o.namespaces {
+			cached, live := list(), list()
+			if err := o.cache.List(ctx, cached, client.InNamespace(namespace)); err != nil {
+				return err.Error()
+			}
+			if err := o.live.List(ctx, live, client.InNamespace(namespace)); err != nil {
+				return err.Error()
+			}
+			if difference := differs(cached, live); difference != "" {
+				return difference
+			}
+		}
+	}
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return err.Error()
+	}
+	for _, family := range families {
+		switch name := family.GetName(); name {
+		case "workqueue_depth", "controller_runtime_active_workers":
+			for _, m := range family.GetMetric() {
+				if n := m.GetGauge().GetValue(); n > 0 {
+					return fmt.Sprintf("%s is %g: %s", name, n, m)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// differs describes a difference between what a cache and the API server have.
+func differs(cached, live client.ObjectList) string {
+	versions := map[types.UID]string{}
+	each := func(list client.ObjectList, f func(client.Object)) {
+		_ = meta.EachListItem(list, func(item runtime.Object) error { // the function returns no error
+			if o, ok := item.(client.Object); ok {
+				f(o)
+			}
+			return nil
+		})
+	}
+	each(cached, func(o client.Object) { versions[o.GetUID()] = o.GetResourceVersion() })
+	difference := ""
+	each(live, func(o client.Object) {
+		if versions[o.GetUID()] != o.GetResourceVersion() {
+			difference = fmt.Sprintf("the cache has version %q of %T %s, not %s", versions[o.GetUID()], o, o.GetName(), o.GetResourceVersion())
+		}
+		delete(versions, o.GetUID())
+	})
+	if len(versions) > 0 {
+		return "the cache has objects that are gone"
+	}
+	return difference
+}
