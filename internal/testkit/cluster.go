@@ -317,8 +317,7 @@ func (e *Env) open(kubeconfig string, crds bool) (err error) {
 	return nil
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig; empty after Start, which
-// has none.
+// Kubeconfig is the path of the administrator's kubeconfig.
 func (e *Env) Kubeconfig() string { return e.kubeconfig }
 
 // AuditLog is the path of the API server's audit log; empty where there is none to

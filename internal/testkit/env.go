@@ -8,6 +8,7 @@ package testkit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ type Env struct {
 	actsAs     rest.ImpersonationConfig // the user that StartOperator's operators act as; if empty, the user of Config
 	audit      string                   // the audit log; empty if there is none to read
 	kwok       bool                     // the nodes and pods are simulated by kwok
-	kubeconfig string                   // the administrator's kubeconfig; empty if there is none
+	kubeconfig string                   // the administrator's kubeconfig
 	kubectl    string                   // the path of kubectl; empty for the user's kubectl
 	monitor    *monitor.Monitor         // checks the operators' writes; nil if nothing does
 	world      World                    // what is untidy around the operators
@@ -73,6 +74,10 @@ func Start() (*Env, error) {
 		Append("audit-log-mode", "blocking")
 	if e.Config, err = environment.Start(); err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)
+	}
+	e.kubeconfig = filepath.Join(dir, "admin.kubeconfig")
+	if err := os.WriteFile(e.kubeconfig, environment.KubeConfig, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the kubeconfig: %w", err), environment.Stop())
 	}
 	e.stop = func() error {
 		if err := environment.Stop(); err != nil {
@@ -207,7 +212,7 @@ func Root() string {
 func Main(m *testing.M, env **Env, world World) int { return mainWith(m, env, Start, true, world) }
 
 // SteppedMain runs a package's tests against one API server whose operators are reconciled step by step (test/world), with
-// the rights of config/default and its admission policies. New pods get a sidecar.
+// the rights of config/default and its admission policies. The policy for new pods is installed, and new pods get a sidecar.
 func SteppedMain(m *testing.M, env **Env) int {
 	log.SetLogger(logr.Discard())
 	inParallel("8") // They mostly wait for answers.
@@ -216,7 +221,8 @@ func SteppedMain(m *testing.M, env **Env) int {
 		if err != nil {
 			return nil, err
 		}
-		if err := e.Install(context.Background()); err != nil {
+		ctx := context.Background()
+		if err := cmp.Or(e.Install(ctx), e.InstallComponents(ctx, "new-pods", "recreate")); err != nil {
 			return nil, errors.Join(err, e.Stop())
 		}
 		return e, nil

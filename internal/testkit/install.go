@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -104,6 +105,28 @@ func (e *Env) Install(ctx context.Context) error {
 	e.actsAs = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + System + ":" + ServiceAccount,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + System, "system:authenticated"},
+	}
+	return nil
+}
+
+// InstallComponents applies folders of config/ whose rights are opt-in, and grants them to the operator's service account.
+func (e *Env) InstallComponents(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		objects, err := e.render(ctx, filepath.Join(Root(), "config", name))
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if object.GetKind() == "ClusterRoleBinding" {
+				subject := map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": System, "name": ServiceAccount}
+				if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
+					return fmt.Errorf("granting %s: %w", name, err)
+				}
+			}
+			if err := e.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("testkit"), client.ForceOwnership); err != nil {
+				return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,4 +181,39 @@ func total(counts map[string]int) (n int) {
 func (w *fixture) eventually(f func() string) {
 	w.Helper()
 	w.Within(180, f)
+}
+
+// twoContainers adds a container "agent".
+func twoContainers(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("agent"))
+}
+
+// kill lets a container run out of memory.
+func (w *fixture) kill(pod *corev1.Pod, container string) {
+	w.Helper()
+	if err := w.Kubelet.Kill(pod, container); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// laterThan lets time pass until a new scaler would be younger than this one. Creation times are the API server's, in
+// whole seconds, and names decide within a second.
+func (w *fixture) laterThan(name string) {
+	w.Helper()
+	created := w.Scaler(name).CreationTimestamp
+	for {
+		probe := testkit.Scaler(w.Namespace, "probe-"+name, "none")
+		if err := env.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
+			w.Fatal(err)
+		}
+		if probe.CreationTimestamp.After(created.Time) {
+			return
+		}
+	}
+}
+
+func utilization(of corev1.ResourceName) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+		Name: of, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
+	}}
 }

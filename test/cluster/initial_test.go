@@ -6,7 +6,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,17 +13,12 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
@@ -85,92 +79,6 @@ func (w *fixture) hasSizesOf(names ...string) {
 		}
 		return ""
 	})
-}
-
-func TestInitialSizesOnlyNewPods(t *testing.T) {
-	t.Parallel()
-	w := newPods(t)
-	before := w.deploy("web")
-	w.uses("web", "app", 300, 240)
-	w.scale("web", inMode("Initial"))
-	w.says("web", "Applied", "False", "NewPodsOnly")
-	w.says("web", "Ready", "True", "OperatingNormally")
-	w.hasSizesOf("web")
-
-	// The API server observes the sizes with a delay.
-	w.eventually(func() string {
-		pod := w.pods("web")[0]
-		w.remove(&pod)
-		w.gone(&pod)
-		w.runs("web")
-		for _, pod := range w.pods("web") {
-			if resourcesOf(pod, "app").Requests.Cpu().String() != "100m" {
-				return ""
-			}
-		}
-		return "no new pod has another size"
-	})
-	w.patch(testkit.Deployment(w.namespace, "web"), `{"spec":{"replicas":5}}`)
-	w.runs("web")
-	w.change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
-	w.runs("web")
-	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	for _, pod := range w.pods("web") {
-		limit := resourcesOf(pod, "app").Limits.Cpu()
-		want := requests.Cpu().DeepCopy()
-		want.Add(*requests.Cpu())
-		if pod.Generation != 1 || limit.Cmp(want) != 0 {
-			t.Errorf("pod %s has generation %d and a limit of %s", pod.Name, pod.Generation, limit)
-		}
-	}
-	if n := restarts(w.pods("web")); len(n) > 0 {
-		t.Errorf("restarts: %v", n)
-	}
-	d := w.deployment("web")
-	if len(d.Spec.Template.Spec.Containers[0].Resources.Requests) != 2 || d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" {
-		t.Errorf("the template has %+v", d.Spec.Template.Spec.Containers[0].Resources)
-	}
-	writes := w.writes(w.began)
-	w.tell("new pods", writes)
-	if n := total(count(writes, "pods/resize")) + total(count(writes, "deployments")) + total(count(writes, "pods")); n > 0 {
-		t.Errorf("%d writes of pods and Deployments", n)
-	}
-
-	// Without the mode, new pods have the resources of the template.
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-	w.hasSizesOf()
-	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.NewPods != nil {
-			return fmt.Sprintf("the status still has %+v", s.Status.NewPods)
-		}
-		return ""
-	})
-	if after := w.deployment("web"); after.UID != before.UID {
-		t.Error("the Deployment is another one")
-	}
-}
-
-func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
-	t.Parallel()
-	w := newPods(t)
-	w.deploy("web")
-	w.uses("web", "app", 300, 240)
-	w.scale("web", inMode("Initial"))
-	w.eventually(func() string {
-		if s := w.scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
-			return fmt.Sprintf("new pods are sized by %+v", s.Status.NewPods)
-		}
-		return ""
-	})
-	before := w.scaler("web").Status.NewPods
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":true}}`)
-	w.says("web", "Applied", "False", "Suspended")
-	if after := w.scaler("web").Status.NewPods; !equality.Semantic.DeepEqual(before, after) {
-		t.Errorf("new pods get %+v, and got %+v", after, before)
-	}
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"suspend":false}}`)
-	w.says("web", "Applied", "False", "NewPodsOnly")
 }
 
 // The default mode sizes running pods in place and new ones when they are created. With the operator away, they still get
@@ -309,121 +217,6 @@ func (w *fixture) withoutNodeFor(name string, age time.Duration) {
 }
 
 func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
-
-// If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
-func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
-	t.Parallel()
-	w := newPods(t)
-	w.create(&corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "objects"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}},
-	})
-	w.deploy("web")
-	w.uses("web", "app", 300, 240)
-	w.scale("web", sizingNewPods)
-	w.sized("web")
-	w.eventually(func() string { // The reason depends on whether the quota is counted already.
-		if c := w.condition("web", "NewPodsSized"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "count/newpodsizes") {
-			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
-		}
-		return ""
-	})
-	w.says("web", "Ready", "True", "OperatingNormally")
-	w.hasSizesOf()
-}
-
-// New pods keep a size that cannot be removed. A scaler that sizes none anymore says so.
-func TestARefusedRemovalOfSizesIsInTheStatus(t *testing.T) {
-	t.Parallel()
-	w := newPods(t)
-	w.deploy("web")
-	w.uses("web", "app", 300, 240)
-	w.scale("web", sizingNewPods)
-	w.hasSizesOf("web")
-	w.keepsSizes()
-
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":%q}}}`, v1beta1.NewPodsAsTemplate)
-	w.eventually(func() string {
-		c := w.condition("web", "NewPodsSized")
-		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "New pods still get a size that no longer applies") || !strings.Contains(c.Message, "sizes are kept") {
-			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
-		}
-		return ""
-	})
-	w.hasSizesOf("web")
-	w.says("web", "Ready", "True", "OperatingNormally")
-}
-
-// keepsSizes makes the API server refuse each change of the NewPodSizes in the namespace, and waits until it does.
-func (w *fixture) keepsSizes() {
-	w.Helper()
-	name := "keep-" + w.namespace
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{v1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"newpodsizes"},
-					},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "sizes are kept"}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
-	for _, object := range []client.Object{policy, binding} {
-		w.create(object)
-		w.Cleanup(func() {
-			if err := env.Client.Delete(context.Background(), object); err != nil {
-				w.Error(err)
-			}
-		})
-	}
-	w.eventually(func() string {
-		object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1beta1.NewPodSizesName}}
-		if err := env.Client.Delete(w.Context(), object, client.DryRunAll); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return fmt.Sprintf("a deletion is not refused: %v", err)
-		}
-		return ""
-	})
-}
-
-func TestSizesGoWithTheirScalers(t *testing.T) {
-	t.Parallel()
-	w := newPods(t)
-	for _, name := range []string{"first", "second", "third"} {
-		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
-		w.uses(name, "app", 300, 240)
-		w.scale(name, inMode("Initial"))
-	}
-	w.hasSizesOf("first", "second", "third")
-
-	w.remove(testkit.Scaler(w.namespace, "first", "first"))
-	w.hasSizesOf("second", "third")
-
-	// The size of a scaler that is deleted while no operator runs stays until one does.
-	w.operator.Stop(t)
-	w.remove(testkit.Scaler(w.namespace, "second", "second"))
-	w.gone(testkit.Scaler(w.namespace, "second", "second"))
-	w.hasSizesOf("second", "third")
-	w.start()
-	w.hasSizesOf("third")
-
-	// The operator reverts a change of the object by somebody else, and a deletion.
-	object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1beta1.NewPodSizesName}}
-	w.patch(object, `{"spec":{"deployments":"\nother app,1,1Gi,,\n"}}`)
-	w.hasSizesOf("third")
-	w.remove(object)
-	w.hasSizesOf("third")
-}
 
 // This test runs alone: it removes the policy, which other tests need.
 func TestInitialWithAndWithoutItsPolicy(t *testing.T) {

@@ -134,24 +134,6 @@ func TestTheFallbackEvictsPodsOneByOne(t *testing.T) {
 	w.hasSizesOf()
 }
 
-func TestTooFewReplicasForEviction(t *testing.T) {
-	t.Parallel()
-	w := evicting(t)
-	w.deploy("web", restartsForMemory, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
-	w.uses("web", "app", 300, 240)
-	w.scale("web", orRecreate)
-	w.says("web", "Applied", "False", "TooFewReplicas", "1 replicas", "minReplicas")
-	w.says("web", "Stalled", "True", "TooFewReplicas")
-	if n := total(count(w.writes(w.began), "pods/eviction")); n > 0 {
-		t.Errorf("%d evictions", n)
-	}
-	w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"minReplicas":1}}}`)
-	w.sized("web")
-	if n := w.evictions(); n != 1 {
-		t.Errorf("%d evictions", n)
-	}
-}
-
 // Another webhook gives new pods a limit and other memory, so that the policy does not
 // apply.
 func TestAtMostOnePodIsEvictedWithoutEffect(t *testing.T) {
@@ -172,21 +154,6 @@ func TestAtMostOnePodIsEvictedWithoutEffect(t *testing.T) {
 	}
 	if d := w.deployment("web"); d.Generation != before.Generation {
 		t.Error("the template was written")
-	}
-}
-
-func TestSeveralBudgetsForOnePod(t *testing.T) {
-	t.Parallel()
-	w := evicting(t)
-	w.deploy("web", restartsForMemory)
-	w.budget("first", "web", 1)
-	w.budget("second", "web", 1)
-	w.uses("web", "app", 300, 240)
-	w.scale("web", orRecreate)
-	w.says("web", "Applied", "False", "ManyDisruptionBudgets")
-	w.says("web", "Stalled", "True", "ManyDisruptionBudgets")
-	if n := w.evictions(); n > 0 {
-		t.Errorf("%d evictions", n)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -167,132 +166,6 @@ func (w *fixture) restored(before *appsv1.Deployment) {
 	})
 }
 
-func TestRolloutGivesTheTemplateBack(t *testing.T) {
-	t.Parallel()
-	taken := func(t *testing.T, changes ...func(*appsv1.Deployment)) (*fixture, *appsv1.Deployment) {
-		t.Helper()
-		w := newFixture(t)
-		before := w.deploy("web", changes...)
-		w.uses("web", "app", 300, 240)
-		w.scale("web", inMode("Rollout"))
-		w.sized("web")
-		return w, before
-	}
-	released := func(w *fixture) {
-		w.Helper()
-		w.eventually(func() string {
-			if s := w.scaler("web"); len(s.Finalizers) > 0 || s.Status.OriginalResources != nil {
-				return fmt.Sprintf("finalizers %v, original resources %+v", s.Finalizers, s.Status.OriginalResources)
-			}
-			return ""
-		})
-	}
-	t.Run("when the mode becomes Recommend", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.restored(before)
-		released(w)
-		w.says("web", "Ready", "True", "RecommendOnly")
-		w.runs("web")
-	})
-	t.Run("when the mode becomes InPlace, which then sizes the pods", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"InPlace"}}}`)
-		w.restored(before)
-		released(w)
-		w.runs("web")
-		w.sized("web")
-	})
-	t.Run("when the scaler is retargeted", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		api := w.deploy("api")
-		w.uses("api", "app", 200, 200)
-		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"api"}}`)
-		w.restored(before)
-		w.runs("web")
-		w.eventually(func() string {
-			if s := w.scaler("web"); s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != api.UID {
-				return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
-			}
-			return ""
-		})
-		requests := w.sized("web")
-		w.between("cpu", *requests.Cpu(), "220m", "260m")
-		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.restored(api)
-	})
-	t.Run("when the scaler is retargeted to a missing Deployment", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.patch(testkit.Scaler(w.namespace, "web", "web"), `{"spec":{"deploymentName":"none"}}`)
-		w.restored(before)
-		released(w)
-		w.says("web", "Ready", "True", "WaitingForDeployment")
-	})
-	t.Run("when an older scaler takes the Deployment", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		// The older scaler targets the Deployment only now.
-		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.restored(before)
-		w.scale("elder", func(e *v1beta1.VerticalScaler) { e.Spec.DeploymentName = "other" })
-		w.laterThan("elder")
-		w.scale("web", inMode("Rollout"))
-		w.sized("web")
-		w.patch(testkit.Scaler(w.namespace, "elder", ""), `{"spec":{"deploymentName":"web","updatePolicy":{"updateMode":"Recommend"}}}`)
-		w.restored(before)
-		released(w)
-		w.says("web", "Stalled", "True", "Conflict", "elder")
-	})
-	t.Run("when there were no requests", func(t *testing.T) {
-		t.Parallel()
-		testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
-		w, before := taken(t, func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		})
-		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.restored(before)
-		w.runs("web")
-		for _, pod := range w.pods("web") {
-			if pod.Status.QOSClass != corev1.PodQOSBestEffort {
-				t.Errorf("pod %s is %s", pod.Name, pod.Status.QOSClass)
-			}
-		}
-	})
-	t.Run("except for fields that another manager has taken over", func(t *testing.T) {
-		t.Parallel()
-		w, _ := taken(t)
-		w.change("web", "kubectl", func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("2Gi")
-		})
-		w.operator.Stop(t) // or it would write again
-		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.start()
-		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.eventually(func() string {
-			r := w.deployment("web").Spec.Template.Spec.Containers[0].Resources
-			if r.Limits.Memory().String() != "2Gi" || r.Limits.Cpu().String() != "200m" || r.Requests.Memory().String() != "128Mi" {
-				return fmt.Sprintf("the template has %+v", r)
-			}
-			return ""
-		})
-	})
-	t.Run("when the operator was away while the scaler was deleted", func(t *testing.T) {
-		t.Parallel()
-		w, before := taken(t)
-		w.operator.Stop(t)
-		w.remove(testkit.Scaler(w.namespace, "web", "web"))
-		w.start()
-		w.gone(testkit.Scaler(w.namespace, "web", "web"))
-		w.restored(before)
-	})
-}
-
 func TestRolloutWaits(t *testing.T) {
 	t.Parallel()
 	untouched := func(w *fixture) {
@@ -368,34 +241,4 @@ func TestUnschedulablePodsBecomeSmaller(t *testing.T) {
 		t.Errorf("the pods request %s", requests.Cpu())
 	}
 	w.says("web", "Applied", "True", "Applied")
-}
-
-func TestAnOOMKillRollsOutTheFloor(t *testing.T) {
-	t.Parallel()
-	env.NeedKwok(t)
-	w := newFixture(t)
-	w.deploy("web")
-	w.uses("web", "app", 50, 64)
-	w.scale("web", inMode("Rollout"))
-	w.says("web", "Applied", "True", "WithinBounds")
-	mark := env.Mark()
-	victim := w.pods("web")[0]
-	w.annotate(&victim, oomAnnotation, "once")
-	requests := w.sized("web")
-	if got := requests.Memory().String(); got != "512Mi" {
-		t.Errorf("memory is %s", got)
-	}
-	// The pod that was killed no longer exists, and the operator still remembers the kill.
-	w.rounds(10)
-	w.restart()
-	w.rounds(10)
-	w.sized("web")
-	writes := w.writes(mark)
-	w.tell("after the kill", writes)
-	if n := count(accepted(writes), "deployments"); total(n) != 1 {
-		t.Errorf("writes of the template: %v", n)
-	}
-	if n := len(w.sets("web")); n != 2 {
-		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
-	}
 }

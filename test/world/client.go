@@ -5,14 +5,18 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -229,5 +233,26 @@ func (s *subresource) Update(ctx context.Context, o client.Object, options ...cl
 // Patch implements client.SubResourceWriter.
 func (s *subresource) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 	how := (&client.SubResourcePatchOptions{}).ApplyOptions(options)
-	return s.client.send("patch", o, s.name, o.GetName(), how.DryRun, func() error { return s.SubResourceClient.Patch(ctx, o, patch, options...) })
+	return s.client.send("patch", o, s.name, o.GetName(), how.DryRun, func() error {
+		if err := s.SubResourceClient.Patch(ctx, o, patch, options...); err != nil || s.name != "resize" {
+			return err
+		}
+		return s.client.world.stamp(ctx, o)
+	})
+}
+
+// stamp lets the API server's record of the latest resize of a pod have the time of the world: the API server's own clock is
+// behind.
+func (w *World) stamp(ctx context.Context, pod client.Object) error {
+	fields := pod.GetManagedFields()
+	for i := range fields {
+		if fields[i].Subresource == "resize" {
+			fields[i].Time = ptr.To(metav1.NewTime(w.Clock.Now()))
+		}
+	}
+	encoded, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("encoding managed fields: %w", err)
+	}
+	return w.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"managedFields":%s}}`, encoded)))
 }

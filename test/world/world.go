@@ -58,6 +58,8 @@ type World struct {
 	Kubelet *Kubelet
 	// Controllers plays the controllers of Kubernetes. Without it, they are real.
 	Controllers *Controllers
+	// Others act in each round of work: other controllers and tools, which the test plays.
+	Others []func()
 	// Operator is the running process; nil while there is none.
 	Operator *Operator
 	// Monitor checks the operator's writes; nil for none. It needs an API server whose resource versions order all writes.
@@ -179,6 +181,10 @@ func (w *World) work() {
 	}
 	if err := w.Kubelet.work(w.ctx); err != nil {
 		w.Fatal(err)
+	}
+	for _, act := range w.Others {
+		act()
+		w.cache.forget()
 	}
 	if w.Operator == nil {
 		return

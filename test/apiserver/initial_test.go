@@ -1,0 +1,263 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// told are the Deployments of this namespace whose sizes the API server is told, by their names.
+func (w *fixture) told() (names []string) {
+	w.Helper()
+	var list v1beta1.NewPodSizesList
+	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+		w.Fatal(err)
+	}
+	for i := range list.Items {
+		for line := range strings.SplitSeq(strings.Trim(list.Items[i].Spec.Deployments, "\n"), "\n") {
+			name, _, _ := strings.Cut(line, " ")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// untilAPIServerKnows waits until the API server has learned of the sizes of new pods of a Deployment that requests 100m.
+func (w *fixture) untilAPIServerKnows(d *appsv1.Deployment) {
+	w.Helper()
+	pod := w.Pods(d.Name)[0]
+	testkit.Eventually(w.t, 2*time.Minute, func() string {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences}, Spec: *d.Spec.Template.Spec.DeepCopy()}
+		if err := env.Client.Create(w.Context(), probe, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		if world.Asked(probe, "app").Requests.Cpu().String() == "100m" {
+			return "a new pod has the size of the template"
+		}
+		return ""
+	})
+}
+
+// hasSizesOf lets time pass until the API server is told the sizes of exactly these Deployments.
+func (w *fixture) hasSizesOf(names ...string) {
+	w.Helper()
+	w.eventually(func() string {
+		if got := w.told(); fmt.Sprint(got) != fmt.Sprint(names) {
+			return fmt.Sprintf("the API server is told the sizes of %q, not of %q", got, names)
+		}
+		return ""
+	})
+}
+
+func TestInitialSizesOnlyNewPods(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	before := w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", inMode("Initial"))
+	w.Says("web", "Applied", "False", "NewPodsOnly")
+	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.hasSizesOf("web")
+
+	w.untilAPIServerKnows(before)
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
+	w.runs("web")
+	w.Change("web", "kubectl", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2" })
+	w.runs("web")
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")
+	for _, pod := range w.Pods("web") {
+		limit := world.Asked(&pod, "app").Limits.Cpu()
+		want := requests.Cpu().DeepCopy()
+		want.Add(*requests.Cpu())
+		if pod.Generation != 1 || limit.Cmp(want) != 0 {
+			t.Errorf("pod %s has generation %d and a limit of %s", pod.Name, pod.Generation, limit)
+		}
+	}
+	if n := restarts(w.Pods("web")); len(n) > 0 {
+		t.Errorf("restarts: %v", n)
+	}
+	d := w.Deployment("web")
+	if len(d.Spec.Template.Spec.Containers[0].Resources.Requests) != 2 || d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String() != "100m" {
+		t.Errorf("the template has %+v", d.Spec.Template.Spec.Containers[0].Resources)
+	}
+	writes := w.Writes()
+	if n := total(count(writes, "pods/resize")) + total(count(writes, "deployments")) + total(count(writes, "pods")); n > 0 {
+		t.Errorf("%d writes of pods and Deployments", n)
+	}
+
+	// Without the mode, new pods have the resources of the template.
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"updateMode":"Recommend"}}}`)
+	w.hasSizesOf()
+	w.eventually(func() string {
+		if s := w.Scaler("web"); s.Status.NewPods != nil {
+			return fmt.Sprintf("the status still has %+v", s.Status.NewPods)
+		}
+		return ""
+	})
+	if after := w.Deployment("web"); after.UID != before.UID {
+		t.Error("the Deployment is another one")
+	}
+}
+
+func TestNewPodsKeepTheirSizeWhileTheScalerIsSuspended(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", inMode("Initial"))
+	w.eventually(func() string {
+		if s := w.Scaler("web"); s.Status.NewPods == nil || len(s.Status.NewPods.Containers) != 1 {
+			return fmt.Sprintf("new pods are sized by %+v", s.Status.NewPods)
+		}
+		return ""
+	})
+	before := w.Scaler("web").Status.NewPods
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":true}}`)
+	w.Says("web", "Applied", "False", "Suspended")
+	if after := w.Scaler("web").Status.NewPods; !equality.Semantic.DeepEqual(before, after) {
+		t.Errorf("new pods get %+v, and got %+v", after, before)
+	}
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"suspend":false}}`)
+	w.Says("web", "Applied", "False", "NewPodsOnly")
+}
+
+func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1beta1.NewPodsSized }
+
+// If a ResourceQuota rejects the NewPodSizes object, the condition NewPodsSized is False with the API server's message.
+func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.create(&corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "objects"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}},
+	})
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", sizingNewPods)
+	w.Sized("web")
+	w.eventually(func() string { // The reason depends on whether the quota is counted already.
+		if c := w.Condition("web", "NewPodsSized"); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "count/newpodsizes") {
+			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return ""
+	})
+	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.hasSizesOf()
+}
+
+// New pods keep a size that cannot be removed. A scaler that sizes none anymore says so.
+func TestARefusedRemovalOfSizesIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", sizingNewPods)
+	w.hasSizesOf("web")
+	w.keepsSizes()
+
+	w.Patch(testkit.Scaler(w.Namespace, "web", "web"), `{"spec":{"updatePolicy":{"newPods":%q}}}`, v1beta1.NewPodsAsTemplate)
+	w.eventually(func() string {
+		c := w.Condition("web", "NewPodsSized")
+		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "New pods still get a size that no longer applies") || !strings.Contains(c.Message, "sizes are kept") {
+			return fmt.Sprintf("NewPodsSized is %s, %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return ""
+	})
+	w.hasSizesOf("web")
+	w.Says("web", "Ready", "True", "OperatingNormally")
+}
+
+// keepsSizes makes the API server refuse each change of the NewPodSizes in the namespace, and waits until it does.
+func (w *fixture) keepsSizes() {
+	w.Helper()
+	name := "keep-" + w.Namespace
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{v1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"newpodsizes"},
+					},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "sizes are kept"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	for _, object := range []client.Object{policy, binding} {
+		w.create(object)
+		w.Cleanup(func() {
+			if err := env.Client.Delete(context.Background(), object); err != nil {
+				w.Error(err)
+			}
+		})
+	}
+	testkit.Eventually(w.t, 2*time.Minute, func() string { // The API server learns of the policy.
+		object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName}}
+		if err := env.Client.Delete(w.Context(), object, client.DryRunAll); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			return fmt.Sprintf("a deletion is not refused: %v", err)
+		}
+		return ""
+	})
+}
+
+func TestSizesGoWithTheirScalers(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	for _, name := range []string{"first", "second", "third"} {
+		w.deploy(name, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+		w.Uses(name, "app", 300, 240)
+		w.scale(name, inMode("Initial"))
+	}
+	w.hasSizesOf("first", "second", "third")
+
+	w.Remove(testkit.Scaler(w.Namespace, "first", "first"))
+	w.hasSizesOf("second", "third")
+
+	// The size of a scaler that is deleted while no operator runs stays until one does.
+	w.Stop()
+	w.Remove(testkit.Scaler(w.Namespace, "second", "second"))
+	w.Gone(testkit.Scaler(w.Namespace, "second", "second"))
+	w.hasSizesOf("second", "third")
+	w.Start()
+	w.hasSizesOf("third")
+
+	// The operator reverts a change of the object by somebody else, and a deletion.
+	object := &v1beta1.NewPodSizes{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v1beta1.NewPodSizesName}}
+	w.Patch(object, `{"spec":{"deployments":"\nother app,1,1Gi,,\n"}}`)
+	w.hasSizesOf("third")
+	w.Remove(object)
+	w.hasSizesOf("third")
+}
