@@ -151,10 +151,13 @@ func sizingNewPods(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.NewPods = v1
 func TestARefusedWriteOfSizesIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	w.create(&corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "objects"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}},
-	})
+	none := corev1.ResourceList{"count/newpodsizes.autoscaling.verticalscaler.io": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "objects"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
+	w.create(quota)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the quota controller does
+	if err := env.Client.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
 	w.deploy("web")
 	w.Uses("web", "app", 300, 240)
 	w.scale("web", sizingNewPods)

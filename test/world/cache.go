@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,7 +87,7 @@ func (c *cache) List(ctx context.Context, list client.ObjectList, options ...cli
 		return err
 	}
 	one, ok := reflect.New(reflect.TypeOf(items).Elem().Elem()).Interface().(client.Object)
-	if _, isPartial := list.(*metav1.PartialObjectMetadataList); !ok || isPartial || how.Namespace != c.namespace {
+	if !ok || isUntyped(list) || how.Namespace != c.namespace {
 		how.UnsafeDisableDeepCopy = nil
 		return c.api.List(ctx, list, how)
 	}
@@ -101,6 +102,15 @@ func (c *cache) List(ctx context.Context, list client.ObjectList, options ...cli
 		}
 	}
 	return meta.SetList(list, found)
+}
+
+// isUntyped reports whether the type of a list does not tell its kind.
+func isUntyped(list client.ObjectList) bool {
+	switch list.(type) {
+	case *metav1.PartialObjectMetadataList, *unstructured.UnstructuredList:
+		return true
+	}
+	return false
 }
 
 // hasFields reports whether an object has the values that a selector asks of its name and of indexes.

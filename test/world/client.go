@@ -167,6 +167,9 @@ func resourceOf(scheme *runtime.Scheme, o any) string {
 		kind = document.GetKind()
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	if kind == "NewPodSizes" {
+		return "newpodsizes" // a plural already
+	}
 	return plural.Resource
 }
 

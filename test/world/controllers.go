@@ -80,7 +80,17 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	hash := hashOf(&d.Spec.Template)
 	latest := slices.IndexFunc(sets, func(s appsv1.ReplicaSet) bool { return s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash })
 	if latest < 0 && !d.Spec.Paused {
-		return c.createSet(ctx, d, hash, len(sets))
+		revision := 1
+		if len(sets) > 0 {
+			revision = revisionOf(newestOf(sets)) + 1
+		}
+		return c.createSet(ctx, d, hash, revision)
+	}
+	if latest >= 0 && !d.Spec.Paused {
+		if newest := newestOf(sets); revisionOf(newest) > revisionOf(&sets[latest]) { // The template was rolled back.
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, revisionAnnotation, revisionOf(newest)+1))
+			return c.world.wrote(c.world.Client.Patch(ctx, &sets[latest], patch))
+		}
 	}
 	want, alive := int(ptr.Deref(d.Spec.Replicas, 1)), 0
 	var current, old []corev1.Pod
@@ -105,8 +115,7 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	switch {
 	case d.Spec.Paused && alive < want && len(sets) > 0 && latest < 0:
-		newest := slices.MaxFunc(sets, func(a, b appsv1.ReplicaSet) int { return cmp.Compare(revisionOf(&a), revisionOf(&b)) })
-		err = c.createPod(ctx, &newest)
+		err = c.createPod(ctx, newestOf(sets))
 	case d.Spec.Paused && alive < want && latest >= 0:
 		err = c.createPod(ctx, &sets[latest])
 	case d.Spec.Paused && alive <= want:
@@ -133,6 +142,17 @@ func allReady(pods []corev1.Pod) bool {
 
 func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+// newestOf is the ReplicaSet with the latest template.
+func newestOf(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	newest := &sets[0]
+	for i := range sets {
+		if revisionOf(&sets[i]) > revisionOf(newest) {
+			newest = &sets[i]
+		}
+	}
+	return newest
 }
 
 func revisionOf(set *appsv1.ReplicaSet) int {
@@ -165,7 +185,7 @@ func (c *Controllers) ofDeployment(ctx context.Context, d *appsv1.Deployment) (s
 	return sets, pods, err
 }
 
-func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash string, before int) error {
+func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash string, revision int) error {
 	template := d.Spec.Template.DeepCopy()
 	with := func(m map[string]string) map[string]string {
 		out := map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
@@ -178,7 +198,7 @@ func (c *Controllers) createSet(ctx context.Context, d *appsv1.Deployment, hash 
 	return c.world.wrote(c.world.Client.Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: template.Labels,
-			Annotations:     map[string]string{revisionAnnotation: strconv.Itoa(before + 1)},
+			Annotations:     map[string]string{revisionAnnotation: strconv.Itoa(revision)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{
