@@ -145,7 +145,7 @@ demo: ## Show the operator at work in a local cluster. DEMO=once: exits after it
 ##@ Tests
 
 # A test with a build tag needs what the tag names: make test-NAME runs the tests with the tag NAME. All others need nothing.
-TEST_TAGS := integration,cluster,olm,olmv1,node,prometheus,web,sdk,faults,planted
+TEST_TAGS := integration,fleet,cluster,olm,olmv1,node,prometheus,web,sdk,faults,planted
 
 # $(call packages,<packages>): these, unless PKG names others.
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
@@ -178,8 +178,17 @@ test-integration: ## Run the tests against an API server: watches, schema, polic
 	KUBE_CACHE_MUTATION_DETECTOR=true go test -tags integration -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/apiserver ./test/integration)
 
 .PHONY: test-cluster
-test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestAnOOMKill'
-	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster ./test/install)
+test-cluster: ## Run the tests against a whole control plane with simulated nodes. ARGS='-run TestRollout'
+	hack/cluster/with.sh go test -tags cluster -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) $(call packages,./test/cluster)
+
+.PHONY: test-install
+test-install: ## Install, upgrade and remove the operator without OLM, with the commands of the documentation. ARGS='-run TestUpgrade'
+	hack/cluster/with.sh go test -tags cluster -count=1 -timeout $(TEST_TIMEOUT) $(ARGS) ./test/install
+
+.PHONY: test-fleet
+test-fleet: ## Let one policy size 5,000 Deployments on an API server.
+	@hack/cluster/build.sh >/dev/null
+	go test -tags integration,fleet -count=1 -timeout $(TEST_TIMEOUT) -run TestFleetOfFiveThousand $(ARGS) ./test/integration
 
 # The runs wait more than they work. The lines of runs that wait or pass are left out: each run has a line of its own.
 .PHONY: test-faults
@@ -232,9 +241,13 @@ olm-node: $(OLM_TOOLS) $(OPERATOR_SDK) $(GRPC_HEALTH_PROBE)
 	OPM=$(OPM) HEALTH_PROBE=$(GRPC_HEALTH_PROBE) SCORECARD_TEST=$(SCORECARD_TEST) OPERATOR_SDK=$(OPERATOR_SDK) \
 	hack/olm-node/build.sh
 
-.PHONY: check
-check: ## Run everything that CI runs: all tests, the demo, verify, the images. Takes half an hour, and 90 minutes the first time.
-	.ci/run --no-install
+.PHONY: presubmit
+presubmit: ## Run what every change must pass, as CI does: 20 minutes, and 60 CPU-minutes more the first time.
+	.ci/run --no-install presubmit
+
+.PHONY: periodic
+periodic: ## Run everything dearer: real kills, fuzz, race, fleets, nodes, all of OLM, Prometheus, a browser, images. Takes hours.
+	.ci/run --no-install periodic
 
 # What the tests with OLM start, and the CRDs of OLM, which are in its module. BUNDLE is the bundle to install.
 BUNDLE ?= bundle

@@ -1,15 +1,13 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build integration
+//go:build integration && fleet
 
 package integration
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,21 +32,6 @@ const (
 	onboarding = 5 * time.Minute
 )
 
-// sizeOfFleet is the number of Deployments: 5,000, or what VERTICALSCALER_TEST_FLEET says. CI has fewer, because the time
-// is that of the API server.
-func sizeOfFleet(t *testing.T) int {
-	t.Helper()
-	text, ok := os.LookupEnv("VERTICALSCALER_TEST_FLEET")
-	if !ok {
-		return 5000
-	}
-	size, err := strconv.Atoi(text)
-	if err != nil || size < 20*fleetNamespaces {
-		t.Fatalf("VERTICALSCALER_TEST_FLEET=%s is not a number from %d on", text, 20*fleetNamespaces)
-	}
-	return size
-}
-
 // One apply on-boards 5,000 Deployments in 50 namespaces. Once that has settled, nothing is written. Deleting the policy
 // deletes its scalers, and touches no Deployment.
 func TestFleetOfFiveThousand(t *testing.T) {
@@ -57,7 +40,7 @@ func TestFleetOfFiveThousand(t *testing.T) {
 	for i := range namespaces {
 		namespaces[i] = fleetNamespace(t, value)
 	}
-	size := sizeOfFleet(t)
+	const size = 5000
 	// Every fiftieth Deployment is excluded, and each namespace has a Deployment that a user sizes.
 	excluded := func(i int) bool { return i%50 == 7 }
 	testkit.InParallel(t, size, func(i int) error {
