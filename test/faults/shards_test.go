@@ -36,7 +36,7 @@ const (
 	sharing = 3
 	// handOver is how long a namespace may be without a replica after a kill. 20 seconds are documented, and internal/operator/shards
 	// checks that. Here all scenarios share one busy machine, on which the managers start again.
-	handOver = 40 * time.Second
+	handOver = 20 * time.Second
 	// lost is the same after another holder has taken a lease, from the end of the process that has lost it. The lease of the
 	// new holder must expire, as after a kill. Then that process starts again and joins, and the others restart
 	// their managers a second time.

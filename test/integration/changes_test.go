@@ -39,9 +39,6 @@ const (
 	stormy = 8 * time.Minute
 )
 
-// freezeTakes is how long after the creation of the freeze switch a change may still begin.
-const freezeTakes = 5 * time.Second
-
 // kubelets applies all requested and past resizes of any pod, until the test ends.
 func kubelets(t *testing.T) {
 	t.Helper()
@@ -235,7 +232,7 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 		}
 		return ""
 	})
-	held := appliedReasons(t, namespace)
+	held, frozen := appliedReasons(t, namespace), env.Mark()
 	for i := range some {
 		s := scaler(t, namespace, name(i))
 		c := meta.FindStatusCondition(s.Status.Conditions, "Applied")
@@ -272,7 +269,6 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 	})
 	// Recommendations continue, and a new operator reads the switch before it acts.
 	operator.Stop(t)
-	settled := env.Mark()
 	for i := range some {
 		use.Set(namespace, podOf(name(i)), "app", 900, 240<<20)
 	}
@@ -285,17 +281,14 @@ func TestNothingIsChangedWhileFrozen(t *testing.T) {
 		}
 		return ""
 	})
-	if writes := touches(settled); len(writes) > 0 {
-		t.Errorf("%d changes after a restart, such as %s", len(writes), writes[0])
+	if writes := touches(frozen); len(writes) > 0 {
+		t.Errorf("%d changes once the scalers said that they are frozen, such as %s", len(writes), writes[0])
 	}
 	var last time.Duration
 	for _, write := range touches(mark) {
 		last = max(last, write.Received.Sub(made))
 	}
 	t.Logf("%d of %d scalers were frozen; the last change began %s after the switch was created", held[v1beta1.ReasonFrozen], some, last)
-	if last > freezeTakes {
-		t.Errorf("a change began %s after the switch was made", last)
-	}
 
 	runbook(t, own, "delete configmap verticalscaler-freeze")
 	testkit.Eventually(t, busy, func() string {

@@ -130,3 +130,30 @@ func TestABrokenWatchKeepsTheLastKnownState(t *testing.T) {
 		<-changes
 	})
 }
+
+// The switch follows its watch at once, also a watch that had to be opened again: no time of the operator's own passes.
+func TestAFreezeActsWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := New(name), &server{}
+		changes := make(chan struct{}, 10)
+		if err := s.Watch(t.Context(), api, func() { changes <- struct{}{} }); err != nil {
+			t.Fatal(err)
+		}
+		frozen := func() bool { _, is := s.Frozen("a"); return is }
+		eventually(t, "the ConfigMap is known to be missing", func() bool { return !frozen() })
+		for _, version := range []string{"2", "4"} {
+			eventually(t, "a watch", func() bool { return api.watcher() != nil })
+			began := time.Now()
+			created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "stop", ResourceVersion: version}}
+			api.watcher().Add(created)
+			eventually(t, "the freeze begins", frozen)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("the freeze began after %s", took)
+			}
+			api.watcher().Delete(created)
+			eventually(t, "the freeze ends", func() bool { return !frozen() })
+			api.breaks(true)
+			api.breaks(false)
+		}
+	})
+}

@@ -103,8 +103,8 @@ type change struct {
 	requestBefore, limitBefore resource.Quantity
 }
 
-// reconciling is how long a reconcile takes, on a busy machine, that began before an event arrived.
-const reconciling = 5 * time.Second
+// reconciling is how long a reconcile takes that began before an event arrived.
+const reconciling = time.Second
 
 // New returns a monitor without events.
 func New() *Monitor {
