@@ -36,6 +36,7 @@ type Operator struct {
 	Agent string
 	stop  func() error
 
+	running    bool
 	collector  *collect.Collector
 	cache      client.Reader
 	live       client.Reader
@@ -110,12 +111,12 @@ func (e *Env) Operate(name string, c operatorconfig.Operator, source collect.Sou
 	o.cache, o.live, o.namespaces = mgr.GetCache(), e.Client, namespaces
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
+	o.running = true
 	o.stop = func() error {
-		if stopped {
+		if !o.running {
 			return nil
 		}
-		stopped = true
+		o.running = false
 		cancel()
 		defer release()
 		if err := <-ended; err != nil {

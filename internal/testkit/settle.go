@@ -18,9 +18,12 @@ import (
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 )
 
-// Collect makes one round of usage, and waits until the operator has dealt with it.
+// Collect makes one round of usage, and waits until the operator has dealt with it. An operator that was stopped makes none.
 func (o *Operator) Collect(t testing.TB) {
 	t.Helper()
+	if !o.running {
+		return
+	}
 	o.collector.Collect(t.Context())
 	o.Settle(t)
 }

@@ -8,6 +8,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -263,4 +265,51 @@ func TestSizesGoWithTheirScalers(t *testing.T) {
 	w.hasSizesOf("third")
 	w.Remove(object)
 	w.hasSizesOf("third")
+}
+
+// This test runs alone: it removes the policy, which other tests need.
+func TestInitialWithAndWithoutItsPolicy(t *testing.T) {
+	for _, object := range env.Rendered(t, filepath.Join(testkit.Root(), "config", "new-pods")) {
+		if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := func() error { return env.InstallComponents(context.Background(), "new-pods") }
+	t.Cleanup(func() {
+		if err := install(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newFixture(t)
+	for _, name := range []string{"web", "api"} {
+		w.deploy(name)
+		w.Uses(name, "app", 300, 240)
+	}
+	w.scale("web", inMode("Initial"))
+	w.scale("api", sizingNewPods)
+	w.Says("web", "Applied", "False", "AdmissionUnavailable", "kubectl apply --server-side -f https://", "new-pods.yaml")
+	w.Says("web", "Ready", "False", "AdmissionUnavailable")
+	w.Says("web", "NewPodsSized", "False", "AdmissionUnavailable")
+	// The default mode resizes running pods all the same.
+	w.Says("api", "Applied", "True", "Applied")
+	w.Says("api", "Ready", "True", "OperatingNormally")
+	w.Says("api", "NewPodsSized", "False", "AdmissionUnavailable", "start as in the pod template", "new-pods.yaml")
+	if got := w.told(); len(got) > 0 {
+		t.Errorf("the API server is told the sizes of %v", got)
+	}
+
+	if err := install(); err != nil {
+		t.Fatal(err)
+	}
+	w.Pass(30 * time.Second) // The operator looks again.
+	w.Says("web", "Applied", "False", "NewPodsOnly")
+	w.Says("api", "NewPodsSized", "True", "Applied")
+	w.hasSizesOf("api", "web")
+	w.Remove(testkit.Scaler(w.Namespace, "web", "web"))
+	w.hasSizesOf("api")
+	for _, write := range w.Writes() {
+		if write.Code() == http.StatusForbidden {
+			t.Errorf("forbidden: %s", write)
+		}
+	}
 }

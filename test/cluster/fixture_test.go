@@ -34,11 +34,9 @@ import (
 )
 
 const (
-	// soon is the timeout of every wait, long enough for a busy machine.
+	// soon is the timeout of every wait for the controllers of the cluster.
 	soon = 2 * time.Minute
-	// round is the time between two rounds of usage. Each counts as a minute.
-	round = 100 * time.Millisecond
-	mebi  = int64(1) << 20
+	mebi = int64(1) << 20
 )
 
 // fixture is a namespace with its own operator, and the usage of its
@@ -57,7 +55,6 @@ type fixture struct {
 func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixture {
 	t.Helper()
 	w := &fixture{T: t, namespace: env.Namespace(t), config: testkit.OperatorConfig()}
-	w.config.Collection.Interval.Duration = round
 	for _, option := range options {
 		option(&w.config)
 	}
@@ -106,20 +103,56 @@ func (w *fixture) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }
 
+// eventually lets rounds of usage pass, each of which counts as a minute, until f describes nothing that is wrong.
 func (w *fixture) eventually(f func() string) {
 	w.Helper()
-	testkit.Eventually(w.T, soon, f)
+	testkit.Eventually(w.T, soon, func() string {
+		wrong := f()
+		if wrong != "" {
+			w.rounds(1)
+		}
+		return wrong
+	})
 }
 
-// rounds waits for that many more rounds of usage.
+// rounds makes rounds of usage. Each counts as a minute, and begins when nothing is under way in the cluster.
 func (w *fixture) rounds(n int) {
 	w.Helper()
-	until := w.usage.Rounds(w.namespace) + n
-	w.eventually(func() string {
-		if now := w.usage.Rounds(w.namespace); now < until {
-			return fmt.Sprintf("%d rounds of usage, of %d", now, until)
+	for range n {
+		w.rest()
+		if w.operator != nil {
+			w.operator.Collect(w.T)
 		}
-		return ""
+	}
+}
+
+// mostRest is how long a round waits for the cluster at most: a pod may have no node, or a kubelet may never answer.
+const mostRest = time.Second
+
+// rest waits until the controllers and kubelets of the cluster have done their work, so that no hours of usage pass
+// while a pod starts.
+func (w *fixture) rest() {
+	w.Helper()
+	for began := time.Now(); w.isUnderWay() && time.Since(began) < mostRest; {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// isUnderWay reports whether a Deployment or a pod is changing.
+func (w *fixture) isUnderWay() bool {
+	w.Helper()
+	var deployments appsv1.DeploymentList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&deployments, &pods} {
+		if err := env.Client.List(w.Context(), list, client.InNamespace(w.namespace)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool {
+		s, want := d.Status, ptr.Deref(d.Spec.Replicas, 1)
+		return s.ObservedGeneration != d.Generation || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want
+	}) || slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || p.Status.ObservedGeneration != p.Generation
 	})
 }
 
