@@ -285,3 +285,15 @@ func (w *watched) Close() error {
 	w.outage.mu.Unlock()
 	return w.ReadCloser.Close()
 }
+
+// says waits until a scaler is Ready, or not, and kubectl get shows the reason for it.
+func says(t *testing.T, namespace, name, ready, reason string) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() string {
+		c := meta.FindStatusCondition(scaler(t, namespace, name).Status.Conditions, "Ready")
+		if got := inShort(t, namespace, name); c == nil || string(c.Status) != ready || got != reason {
+			return fmt.Sprintf("scaler %s is %q, with %+v; want %s", name, got, c, reason)
+		}
+		return ""
+	})
+}
