@@ -347,6 +347,27 @@ func (e *Env) NeedAudit(t testing.TB) {
 	}
 }
 
+// AwaitGarbageCollector waits until the garbage collector watches the kind of the probe, a valid object. This takes up to a
+// minute after the CRD is created or recreated. Until then, the garbage collector does not know which objects of the kind an
+// owner has: it deletes the objects of an owner that is deleted with orphan propagation, and not those of a deleted CRD.
+// The probe is created with an owner that does not exist, so the garbage collector deletes it once it watches the kind.
+func (e *Env) AwaitGarbageCollector(t testing.TB, within time.Duration, probe client.Object) {
+	t.Helper()
+	probe.SetNamespace(metav1.NamespaceDefault)
+	probe.SetGenerateName("probe-")
+	probe.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}})
+	if err := e.Client.Create(t.Context(), probe); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, within, func() string {
+		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(probe), probe)
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("the garbage collector has not deleted %T %s, whose owner does not exist: %v", probe, probe.GetName(), err)
+	})
+}
+
 // ClusterMain runs a package's tests against one whole cluster. It is used like Main, but
 // no monitor watches, and the world is tidy: the tests own what is installed there.
 func ClusterMain(m *testing.M, env **Env) int { return mainWith(m, env, StartCluster, false, World{}) }

@@ -27,6 +27,7 @@ import (
 func bothModes(t *testing.T, f func(w *fixture, name string)) {
 	t.Helper()
 	w := newFixture(t)
+	env.AwaitGarbageCollector(t, soon, testkit.Scaler("", "", "probe"))
 	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
