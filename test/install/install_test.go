@@ -22,7 +22,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
@@ -133,7 +132,9 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 				})
 				return w
 			}()
-			collected(t, w.namespace)
+			env.AwaitGarbageCollector(t, soon, &v1beta1.ScaledDeployment{
+				Spec: v1beta1.ScaledDeploymentSpec{Template: testkit.Deployment("", "probe").Spec.Template},
+			})
 			pods := names(t, w)
 			listed(t)
 			must(t, tc.command)
@@ -150,17 +151,6 @@ func TestDeletingTheCRDDeletesDeployments(t *testing.T) {
 			gone(t, w.deploymentToBe())
 		})
 	}
-}
-
-// collected waits until the garbage collector watches ScaledDeployments. It looks for new kinds every 30 seconds. If a kind is
-// deleted before, it never learns that the owners are gone, and keeps what they own.
-func collected(t *testing.T, namespace string) {
-	t.Helper()
-	probe := owned(t, namespace, "probe", v1beta1.UpdateModeRecommend).owner()
-	if err := env.Client.Delete(t.Context(), probe, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, probe)
 }
 
 // TestUninstallInTheWrongOrder removes the operator while a scaler has taken over a
