@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // The commands of docs/olm.md that are used more than once.
@@ -57,7 +58,8 @@ func uninstall(t *testing.T) {
 	// First, the policies are deleted. Without one, that changes nothing.
 	kept := fingerprint(t, at)
 	i.run(t, deletePolicies)
-	// Then, the owned objects of a ScaledDeployment are released.
+	// Then, the owned objects of a ScaledDeployment are released, once the CRDs are old enough for that.
+	env.AwaitGarbageCollector(t, soon, testkit.Scaler("", "", "probe"))
 	i.run(t, "kubectl delete scaleddeployments --all --all-namespaces --cascade=orphan")
 	if left := missing(t, at, "orders", &v1beta1.ScaledDeployment{}); left != "" {
 		t.Error(left)
