@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 // Package cluster tests the running operator on a whole control plane. The real controllers
 // create, replace and delete the pods. kwok simulates nodes that resize the pods, defer
 // resizes and kill containers.

@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build cluster
+
 // Package install installs and removes the operator without OLM, on a real control plane,
 // with kubectl and the commands of docs/install.md.
 package install

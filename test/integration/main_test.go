@@ -1,6 +1,8 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build integration
+
 // Package integration tests with a real API server: what it accepts and rejects, and which
 // events make the running manager reconcile.
 package integration
