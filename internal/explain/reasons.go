@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
 // End says what resolves the state that a reason describes.
@@ -181,11 +181,11 @@ func CauseOf(cause string) (Cause, bool) {
 func Causes() []Cause { return slices.Clone(causes) }
 
 var causes = []Cause{
-	{plan.DecidedOOMKill, "a container was OOM-killed"},
-	{plan.DecidedReverted, "pods were less healthy with the last decision, so it was reverted"},
-	{plan.DecidedBounds, "a request violated minAllowed, maxAllowed, a LimitRange or a limit"},
-	{plan.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
-	{plan.DecidedScaleUp, "a request was below its target"},
-	{plan.DecidedScaleDown, "a request was above its upper bound"},
-	{plan.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to, so the largest request was kept"},
+	{model.DecidedOOMKill, "a container was OOM-killed"},
+	{model.DecidedReverted, "pods were less healthy with the last decision, so it was reverted"},
+	{model.DecidedBounds, "a request violated minAllowed, maxAllowed, a LimitRange or a limit"},
+	{model.DecidedLowerBound, "a request was below the lower bound: usage asks for more now"},
+	{model.DecidedScaleUp, "a request was below its target"},
+	{model.DecidedScaleDown, "a request was above its upper bound"},
+	{model.DecidedAdopted, "no decision was recorded, and pods, or new ones, did not have what others were resized to, so the largest request was kept"},
 }

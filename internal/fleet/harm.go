@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 )
 
 // historyLength is how many entries the history of a status has at most.
@@ -35,10 +35,10 @@ func Harm(status *v1beta1.VerticalScalerStatus, promoted time.Time, verification
 	}
 	hasChanged := len(status.History) == 0 || len(status.History) >= historyLength // Earlier decisions are not known.
 	for _, d := range decisionsOf(status) {
-		if d.reason == plan.DecidedReverted || d.reason == plan.DecidedOOMKill && hasChanged {
+		if d.reason == model.DecidedReverted || d.reason == model.DecidedOOMKill && hasChanged {
 			consider(d.at)
 		}
-		hasChanged = hasChanged || d.reason != plan.DecidedAdopted
+		hasChanged = hasChanged || d.reason != model.DecidedAdopted
 	}
 	return at, ok
 }

@@ -64,11 +64,8 @@ const (
 	DecidedAdopted    = model.DecidedAdopted
 )
 
-// Defaults of the policy.
-const (
-	DefaultTolerance = model.DefaultTolerance
-	DefaultCooldown  = model.DefaultCooldown
-)
+// DefaultTolerance is the policy's default.
+const DefaultTolerance = model.DefaultTolerance
 
 // Unlearned is the plan while the usage history cannot be read.
 func Unlearned(s Situation, reason, message string) Plan {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/conditions"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -128,11 +128,11 @@ func Reason(reason v1beta1.RecommendationReason) recommend.Reason {
 }
 
 // Decision reads a decision; nil for none.
-func Decision(d *v1beta1.Decision) *plan.Decision {
+func Decision(d *v1beta1.Decision) *model.Decision {
 	if d == nil || len(d.Containers) == 0 {
 		return nil
 	}
-	out := &plan.Decision{
+	out := &model.Decision{
 		Time:              d.Time.Time,
 		Reason:            d.Reason,
 		AppliedToTemplate: d.AppliedToTemplate,
@@ -174,17 +174,17 @@ func apiRequests(requests map[string]quantity.Amounts) (out []v1beta1.ContainerD
 	return out
 }
 
-func verification(t *v1beta1.Verification) *plan.Verification {
+func verification(t *v1beta1.Verification) *model.Verification {
 	if t == nil || len(t.LastGood) == 0 {
 		return nil
 	}
-	return &plan.Verification{
+	return &model.Verification{
 		Began: t.StartTime.Time, Good: requests(t.LastGood), UnhealthyPods: t.UnhealthyPods,
 		ObservedSince: timeOf(t.ObservedSince), FirstPodsVerified: timeOf(t.FirstPodsVerifiedTime),
 	}
 }
 
-func apiVerification(t *plan.Verification) *v1beta1.Verification {
+func apiVerification(t *model.Verification) *v1beta1.Verification {
 	if t == nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func apiVerification(t *plan.Verification) *v1beta1.Verification {
 }
 
 // RevertedChanges reads the changes that were reverted. It leaves out what cannot be read.
-func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.RevertedChange) {
+func RevertedChanges(list []v1beta1.RevertedChange) (out []model.RevertedChange) {
 	for _, f := range list {
 		amounts := func(q resource.Quantity) (v int64) {
 			if f.Resource == v1beta1.ControlledCPU {
@@ -205,7 +205,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.RevertedChange) 
 			}
 			return v
 		}
-		failed := plan.RevertedChange{
+		failed := model.RevertedChange{
 			Container: f.ContainerName, Resource: string(f.Resource), Value: amounts(f.Value), Good: amounts(f.LastGood), At: f.Time.Time,
 			Observed: time.Duration(min(max(f.ObservedSeconds, 0), maxObservedSeconds)) * time.Second, Evidence: f.Message,
 		}
@@ -217,7 +217,7 @@ func RevertedChanges(list []v1beta1.RevertedChange) (out []plan.RevertedChange) 
 }
 
 // APIRevertedChanges is nil for none.
-func APIRevertedChanges(list []plan.RevertedChange) (out []v1beta1.RevertedChange) {
+func APIRevertedChanges(list []model.RevertedChange) (out []v1beta1.RevertedChange) {
 	for _, f := range list {
 		format := quantity.Memory
 		if f.Resource == string(v1beta1.ControlledCPU) {
@@ -246,7 +246,7 @@ func apiTime(t time.Time) *metav1.Time {
 }
 
 // APIDecision is nil for no decision.
-func APIDecision(d *plan.Decision) *v1beta1.Decision {
+func APIDecision(d *model.Decision) *v1beta1.Decision {
 	if d == nil {
 		return nil
 	}
@@ -270,12 +270,12 @@ func APIDecision(d *plan.Decision) *v1beta1.Decision {
 
 // NewPods reads the sizes that the API server gives new pods, and what is known about their
 // effect.
-func NewPods(a *v1beta1.NewPods) (out plan.NewPods) {
+func NewPods(a *v1beta1.NewPods) (out model.NewPods) {
 	if a == nil {
 		return out
 	}
 	for _, c := range a.Containers {
-		out.Sizes = append(out.Sizes, plan.Size{
+		out.Sizes = append(out.Sizes, model.Size{
 			Container: c.ContainerName, Resources: workload.Resources{Requests: Amounts(c.Requests), Limits: Amounts(c.Limits)},
 		})
 	}
@@ -287,7 +287,7 @@ func NewPods(a *v1beta1.NewPods) (out plan.NewPods) {
 }
 
 // APINewPods is never nil.
-func APINewPods(n plan.NewPods) *v1beta1.NewPods {
+func APINewPods(n model.NewPods) *v1beta1.NewPods {
 	out := &v1beta1.NewPods{IneffectiveOnPod: n.IneffectiveOnPod}
 	if !n.EffectiveSince.IsZero() {
 		out.EffectiveSince = &metav1.Time{Time: n.EffectiveSince}
@@ -305,12 +305,12 @@ func APINewPods(n plan.NewPods) *v1beta1.NewPods {
 const maxOriginals = 64
 
 // Originals are the values taken over from the Deployment with that UID.
-func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Original) {
+func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []model.Original) {
 	if h == nil || h.UID != uid {
 		return nil
 	}
 	for _, c := range h.Containers {
-		out = append(out, plan.Original{
+		out = append(out, model.Original{
 			Container: c.ContainerName,
 			CPU:       c.Requests.CPU != nil,
 			Memory:    c.Requests.Memory != nil,
@@ -323,15 +323,15 @@ func Originals(h *v1beta1.OriginalResources, uid types.UID) (out []plan.Original
 // APIOriginals merges original values with those that were recorded before. Containers that are not
 // in the template any more may come back, with our values in them. They are dropped only if there is
 // no room for them.
-func APIOriginals(before []plan.Original, added []plan.Original, deployment workload.Deployment) *v1beta1.OriginalResources {
-	merged := map[string]plan.Original{}
-	for _, list := range [][]plan.Original{before, added} {
+func APIOriginals(before []model.Original, added []model.Original, deployment workload.Deployment) *v1beta1.OriginalResources {
+	merged := map[string]model.Original{}
+	for _, list := range [][]model.Original{before, added} {
 		for _, h := range list {
 			merged[h.Container] = h
 		}
 	}
 	if len(merged) > maxOriginals {
-		maps.DeleteFunc(merged, func(name string, _ plan.Original) bool {
+		maps.DeleteFunc(merged, func(name string, _ model.Original) bool {
 			_, ok := deployment.Container(name)
 			return !ok
 		})
@@ -349,7 +349,7 @@ func APIOriginals(before []plan.Original, added []plan.Original, deployment work
 }
 
 // originalAmounts has a value for each resource taken over, 0 for one that was not set.
-func originalAmounts(h plan.Original, a quantity.Amounts) (out v1beta1.Amounts) {
+func originalAmounts(h model.Original, a quantity.Amounts) (out v1beta1.Amounts) {
 	if h.CPU {
 		out.CPU = ptr.To(quantity.CPU(a.CPUMillis))
 	}

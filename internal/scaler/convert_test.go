@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -35,19 +35,19 @@ func TestAStatusReadsBack(t *testing.T) {
 		return quantity.Amounts{CPUMillis: r.Int64N(quantity.MaxCPUMillis) >> r.IntN(20), MemoryBytes: r.Int64N(quantity.MaxMemoryBytes) >> r.IntN(40)}
 	}
 	for range 2000 {
-		decision := &plan.Decision{
+		decision := &model.Decision{
 			Time: time.Unix(r.Int64N(4e9), 0).UTC(), Reason: "ScaleUp", AppliedToTemplate: r.IntN(2) == 0, Reverts: r.IntN(3),
 			Requests: map[string]quantity.Amounts{"app": some(), "log": {CPUMillis: 1 + r.Int64N(9)}},
 		}
 		if r.IntN(2) == 0 {
 			decision.LastRevert, decision.ContestedBy = time.Unix(r.Int64N(4e9), 0).UTC(), []string{"helm (Update)", "kubectl (Apply)"}
 		}
-		failed := []plan.RevertedChange{
+		failed := []model.RevertedChange{
 			{Container: "app", Resource: "cpu", Value: 1 + r.Int64N(1000), Good: 2000, At: time.Unix(r.Int64N(4e9), 0).UTC(), Observed: time.Duration(r.Int64N(1e6)) * time.Second, Evidence: "pod web-1: container app ended"},
 			{Container: "log", Resource: "memory", Value: 1 + r.Int64N(1e12), Good: 1 + r.Int64N(1e12), At: time.Unix(r.Int64N(4e9), 0).UTC()},
 		}
 		if r.IntN(2) == 0 {
-			decision.Verification = &plan.Verification{
+			decision.Verification = &model.Verification{
 				Began: time.Unix(r.Int64N(4e9), 0).UTC(), Good: map[string]quantity.Amounts{"log": {CPUMillis: 1 + r.Int64N(9)}}, UnhealthyPods: []types.UID{"a", "b"},
 			}
 			if r.IntN(2) == 0 {
@@ -64,7 +64,7 @@ func TestAStatusReadsBack(t *testing.T) {
 			Name: "app", Target: some(), LowerBound: some(), UpperBound: some(), Uncapped: some(), Observed: time.Duration(r.Int64N(1e6)) * time.Second,
 			Reasons: []recommend.Reason{{Resource: "cpu", Code: "RecentPeak", Value: r.Int64N(1e6)}, {Resource: "memory", Code: "Peak", Value: r.Int64N(1e12)}, {Resource: "memory", Code: "Volatility", Value: r.Int64N(1e12), PerMille: r.Int64N(1001)}},
 		}
-		held := []plan.Original{
+		held := []model.Original{
 			{Container: "app", CPU: true, Memory: true, Resources: workload.Resources{Requests: some(), Limits: some()}},
 			{Container: "log", Memory: true, Resources: workload.Resources{Requests: quantity.Amounts{MemoryBytes: r.Int64N(1e9)}}},
 		}
@@ -167,7 +167,7 @@ func TestWhatIsNotThereReadsAsNothing(t *testing.T) {
 
 // A value that was not set is held as 0, and not left out: it is then ours to remove.
 func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
-	got := APIOriginals(nil, []plan.Original{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
+	got := APIOriginals(nil, []model.Original{{Container: "app", Memory: true}}, workload.Deployment{Name: "web", UID: "uid"})
 	want := &v1beta1.OriginalResources{DeploymentName: "web", UID: "uid", Containers: []v1beta1.OriginalContainerResources{{
 		ContainerName: "app",
 		Requests:      v1beta1.Amounts{Memory: ptr.To(resource.MustParse("0"))},
@@ -179,7 +179,7 @@ func TestHeldTellsNothingFoundFromNothingTaken(t *testing.T) {
 }
 
 func TestADecisionIsDatedInWholeSeconds(t *testing.T) {
-	got := APIDecision(&plan.Decision{Time: noon.Add(999 * time.Millisecond), Requests: map[string]quantity.Amounts{"b": amounts(1, 0), "a": amounts(1, 0)}})
+	got := APIDecision(&model.Decision{Time: noon.Add(999 * time.Millisecond), Requests: map[string]quantity.Amounts{"b": amounts(1, 0), "a": amounts(1, 0)}})
 	if !got.Time.Equal(&metav1.Time{Time: noon}) {
 		t.Errorf("time = %s", got.Time)
 	}
@@ -242,7 +242,7 @@ func FuzzAStatusExplainsItself(f *testing.F) {
 
 func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	newest := noon.UTC()
-	got := APINewPods(plan.NewPods{Sizes: []plan.Size{
+	got := APINewPods(model.NewPods{Sizes: []model.Size{
 		{Container: "log", Resources: workload.Resources{Requests: amounts(0, 64)}},
 		{Container: "app", Resources: workload.Resources{Requests: amounts(200, 256), Limits: amounts(400, 512)}},
 	}, EffectiveSince: newest, IneffectiveOnPod: "web-1"})
@@ -257,7 +257,7 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 	if len(back.Sizes) != 2 || back.Sizes[0].Limits != amounts(400, 512) || !back.EffectiveSince.Equal(newest) || back.IneffectiveOnPod != "web-1" {
 		t.Errorf("read back: %+v", back)
 	}
-	if none := APINewPods(plan.NewPods{}); none == nil || len(none.Containers) > 0 {
+	if none := APINewPods(model.NewPods{}); none == nil || len(none.Containers) > 0 {
 		t.Errorf("APINewPods(nil) = %+v", none)
 	}
 }
@@ -265,15 +265,15 @@ func TestWhatNewPodsGetIsToldInOrder(t *testing.T) {
 // A container that was renamed may come back, as long as there is room for what it had.
 func TestOriginalsOfContainersThatAreGoneGiveWay(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("app-%02d", i) }
-	var before []plan.Original
+	var before []model.Original
 	for i := range 64 {
-		before = append(before, plan.Original{Container: name(i), CPU: true})
+		before = append(before, model.Original{Container: name(i), CPU: true})
 	}
 	deployment := workload.Deployment{Containers: []workload.Container{{Name: name(63)}, {Name: name(64)}}}
 	if got := APIOriginals(before, nil, deployment); len(got.Containers) != 64 {
 		t.Errorf("%d containers are recorded, want all 64", len(got.Containers))
 	}
-	got := APIOriginals(before, []plan.Original{{Container: name(64), CPU: true}}, deployment)
+	got := APIOriginals(before, []model.Original{{Container: name(64), CPU: true}}, deployment)
 	if len(got.Containers) != 2 || got.Containers[0].ContainerName != name(63) || got.Containers[1].ContainerName != name(64) {
 		t.Errorf("recorded %+v, want the two of the template", got.Containers)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/profile"
@@ -27,17 +27,17 @@ import (
 // The schema has the same defaults. They are repeated here for objects that were stored
 // without them.
 const (
-	defaultCooldownSeconds     = int32(plan.DefaultCooldown / time.Second)
+	defaultCooldownSeconds     = int32(model.DefaultCooldown / time.Second)
 	defaultMinReplicas         = 2
 	defaultVerificationSeconds = 120
 	defaultSafetyMarginPercent = 0
-	defaultTolerancePercent    = 100 * plan.DefaultTolerance
+	defaultTolerancePercent    = 100 * model.DefaultTolerance
 )
 
 // PlanPolicy reads a scaler's spec for the plan of its Deployment.
-func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
+func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) model.Policy {
 	update := s.Spec.UpdatePolicy
-	p := plan.Policy{
+	p := model.Policy{
 		Mode:         Mode(&s.Spec),
 		Fallback:     Fallback(&s.Spec),
 		SizesNewPods: SizesNewPods(&s.Spec),
@@ -49,14 +49,14 @@ func PlanPolicy(s *v1beta1.VerticalScaler, d workload.Deployment) plan.Policy {
 		ScaleUp:     direction(update.ScaleUp),
 		ScaleDown:   direction(update.ScaleDown),
 		Tolerance:   float64(TolerancePercent(&s.Spec)) / 100,
-		Containers:  map[string]plan.ContainerPolicy{},
+		Containers:  map[string]model.ContainerPolicy{},
 
 		VerificationPeriod: seconds(ptr.Deref(update.VerificationSeconds, defaultVerificationSeconds)),
 	}
 	p.Windows, p.InvalidWindow = windows(update.Windows)
 	for _, c := range d.Containers {
 		policy := s.Spec.ResourcePolicy.For(c.Name)
-		p.Containers[c.Name] = plan.ContainerPolicy{
+		p.Containers[c.Name] = model.ContainerPolicy{
 			CPU:         Controls(policy, v1beta1.ControlledCPU),
 			Memory:      Controls(policy, v1beta1.ControlledMemory),
 			Limits:      policy.ControlledValues != v1beta1.RequestsOnly,
@@ -195,11 +195,11 @@ func StartsWithBoost(spec *v1beta1.VerticalScalerSpec, pod workload.Pod, contain
 }
 
 // startupBoost reads a startup boost. One of a newer version counts as none.
-func startupBoost(policy *v1beta1.StartupBoost) *plan.Boost {
+func startupBoost(policy *v1beta1.StartupBoost) *model.Boost {
 	if policy == nil || policy.CPU == nil {
 		return nil
 	}
-	boost := &plan.Boost{Duration: seconds(max(0, ptr.Deref(policy.CPU.DurationSeconds, 0)))}
+	boost := &model.Boost{Duration: seconds(max(0, ptr.Deref(policy.CPU.DurationSeconds, 0)))}
 	switch cpu := policy.CPU; {
 	case cpu.Type == v1beta1.BoostFactor && cpu.Factor != nil:
 		boost.Percent = 100 * int64(max(1, *cpu.Factor))
@@ -211,7 +211,7 @@ func startupBoost(policy *v1beta1.StartupBoost) *plan.Boost {
 	return boost
 }
 
-func direction(policy *v1beta1.DirectionPolicy) (d plan.Direction) {
+func direction(policy *v1beta1.DirectionPolicy) (d model.Direction) {
 	if policy == nil {
 		return d
 	}
@@ -245,7 +245,7 @@ func windows(list []v1beta1.UpdateWindow) (out window.Windows, invalid string) {
 	return out, invalid
 }
 
-func limitPolicy(policy *v1beta1.LimitPolicy) (p plan.LimitPolicy) {
+func limitPolicy(policy *v1beta1.LimitPolicy) (p model.LimitPolicy) {
 	if policy == nil {
 		return p
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/change/window"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
@@ -55,11 +55,11 @@ func policies(policies ...v1beta1.ContainerPolicy) func(*v1beta1.VerticalScaler)
 func observed(s *v1beta1.VerticalScaler) { s.Status.ObservedGeneration = s.Generation }
 
 func TestPlanPolicy(t *testing.T) {
-	all := plan.ContainerPolicy{CPU: true, Memory: true, Limits: true}
-	byDefault := func(change func(*plan.Policy)) plan.Policy {
-		p := plan.Policy{
+	all := model.ContainerPolicy{CPU: true, Memory: true, Limits: true}
+	byDefault := func(change func(*model.Policy)) model.Policy {
+		p := model.Policy{
 			Mode: "InPlace", Fallback: "Wait", SizesNewPods: true, MinReplicas: 2, Cooldown: 5 * time.Minute, Tolerance: 0.1, VerificationPeriod: 2 * time.Minute,
-			Containers: map[string]plan.ContainerPolicy{"app": all, "log": all},
+			Containers: map[string]model.ContainerPolicy{"app": all, "log": all},
 		}
 		change(&p)
 		return p
@@ -67,16 +67,16 @@ func TestPlanPolicy(t *testing.T) {
 	bounds := &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("250m")), Memory: ptr.To(resource.MustParse("1Gi"))}
 	cases := map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		want   plan.Policy
+		want   model.Policy
 	}{
-		"a stored object without defaults":        {checkout(observed), byDefault(func(*plan.Policy) {})},
-		"a spec that is newer than the last pass": {checkout(), byDefault(func(p *plan.Policy) { p.Edited = true })},
+		"a stored object without defaults":        {checkout(observed), byDefault(func(*model.Policy) {})},
+		"a spec that is newer than the last pass": {checkout(), byDefault(func(p *model.Policy) { p.Edited = true })},
 		"what is said for the whole": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
 				s.Spec.Suspend = true
 				s.Spec.UpdatePolicy = v1beta1.UpdatePolicy{UpdateMode: "Rollout", CooldownSeconds: ptr.To[int32](0)}
 			}),
-			byDefault(func(p *plan.Policy) { p.Mode, p.SizesNewPods, p.Suspended, p.Cooldown = "Rollout", false, true, 0 }),
+			byDefault(func(p *model.Policy) { p.Mode, p.SizesNewPods, p.Suspended, p.Cooldown = "Rollout", false, true, 0 }),
 		},
 		"the pace of updates": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
@@ -90,10 +90,10 @@ func TestPlanPolicy(t *testing.T) {
 					},
 				}
 			}),
-			byDefault(func(p *plan.Policy) {
+			byDefault(func(p *model.Policy) {
 				p.Cooldown, p.Tolerance, p.VerificationPeriod = time.Minute, 0.25, 0
-				p.ScaleUp = plan.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
-				p.ScaleDown = plan.Direction{MaxStepPercent: 20}
+				p.ScaleUp = model.Direction{Cooldown: ptr.To(time.Duration(0)), MaxStepPercent: 100}
+				p.ScaleDown = model.Direction{MaxStepPercent: 20}
 				for _, spec := range []window.Spec{
 					{Schedule: "0 2 * * SAT", TimeZone: "Europe/Berlin", Duration: 90 * time.Minute, Directions: []window.Direction{"ScaleDown"}},
 					{Schedule: "0 3 * * *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}},
@@ -110,7 +110,7 @@ func TestPlanPolicy(t *testing.T) {
 			checkout(observed, func(s *v1beta1.VerticalScaler) {
 				s.Spec.UpdatePolicy.Windows = []v1beta1.UpdateWindow{{Schedule: "0 0 30 2 *", DurationMinutes: 5}}
 			}),
-			byDefault(func(p *plan.Policy) {
+			byDefault(func(p *model.Policy) {
 				never, _ := window.Parse(window.Spec{Schedule: "0 0 30 2 *", Duration: 5 * time.Minute, Directions: []window.Direction{"ScaleUp", "ScaleDown"}})
 				p.Windows = window.Windows{never}
 				p.InvalidWindow = `updatePolicy.windows[0] never opens: schedule "0 0 30 2 *" names a day that no year has`
@@ -120,30 +120,30 @@ func TestPlanPolicy(t *testing.T) {
 			checkout(observed, policies(v1beta1.ContainerPolicy{ContainerName: "app", Limits: &v1beta1.LimitPolicy{
 				HeadroomPercent: &v1beta1.ResourcePercents{CPU: ptr.To[int32](0)}, MaxAllowed: bounds,
 			}})),
-			byDefault(func(p *plan.Policy) {
+			byDefault(func(p *model.Policy) {
 				shaped := all
-				shaped.LimitPolicy = plan.LimitPolicy{HeadroomCPU: ptr.To[int64](0), MaxAllowed: amounts(250, 1024)}
+				shaped.LimitPolicy = model.LimitPolicy{HeadroomCPU: ptr.To[int64](0), MaxAllowed: amounts(250, 1024)}
 				p.Containers["app"] = shaped
 			}),
 		},
-		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *plan.Policy) { p.Mode, p.SizesNewPods = "Recommend", false })},
-		"new pods only":                          {checkout(observed, withMode("Initial")), byDefault(func(p *plan.Policy) { p.Mode = "Initial" })},
+		"a mode of a newer version does nothing": {checkout(observed, withMode("Recreate")), byDefault(func(p *model.Policy) { p.Mode, p.SizesNewPods = "Recommend", false })},
+		"new pods only":                          {checkout(observed, withMode("Initial")), byDefault(func(p *model.Policy) { p.Mode = "Initial" })},
 		"a fallback": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Rollout" }),
-			byDefault(func(p *plan.Policy) { p.Fallback = "Rollout" }),
+			byDefault(func(p *model.Policy) { p.Fallback = "Rollout" }),
 		},
 		"a fallback of a newer version is to wait": {
 			checkout(observed, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.Fallback = "Migrate" }),
-			byDefault(func(*plan.Policy) {}),
+			byDefault(func(*model.Policy) {}),
 		},
 		"a container's own policy goes before that of any, and does not add to it": {
 			checkout(observed, policies(
 				v1beta1.ContainerPolicy{ContainerName: "log", ControlledResources: []v1beta1.ControlledResource{"memory"}},
 				v1beta1.ContainerPolicy{ContainerName: "*", ControlledValues: "RequestsOnly", MinAllowed: bounds},
 			)),
-			byDefault(func(p *plan.Policy) {
-				p.Containers["app"] = plan.ContainerPolicy{CPU: true, Memory: true, MinAllowed: amounts(250, 1024)}
-				p.Containers["log"] = plan.ContainerPolicy{Memory: true, Limits: true}
+			byDefault(func(p *model.Policy) {
+				p.Containers["app"] = model.ContainerPolicy{CPU: true, Memory: true, MinAllowed: amounts(250, 1024)}
+				p.Containers["log"] = model.ContainerPolicy{Memory: true, Limits: true}
 			}),
 		},
 		"the order of the policies does not matter": {
@@ -152,9 +152,9 @@ func TestPlanPolicy(t *testing.T) {
 				v1beta1.ContainerPolicy{ContainerName: "log", Mode: "Auto", MaxAllowed: bounds},
 				v1beta1.ContainerPolicy{ContainerName: "gone", Mode: "Auto"},
 			)),
-			byDefault(func(p *plan.Policy) {
-				p.Containers["app"] = plan.ContainerPolicy{Limits: true}
-				p.Containers["log"] = plan.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(250, 1024)}
+			byDefault(func(p *model.Policy) {
+				p.Containers["app"] = model.ContainerPolicy{Limits: true}
+				p.Containers["log"] = model.ContainerPolicy{CPU: true, Memory: true, Limits: true, MaxAllowed: amounts(250, 1024)}
 			}),
 		},
 	}
@@ -192,25 +192,25 @@ func TestStartupBoost(t *testing.T) {
 	twice := v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](2), DurationSeconds: ptr.To[int32](30)}
 	for name, tc := range map[string]struct {
 		scaler *v1beta1.VerticalScaler
-		want   *plan.Boost
+		want   *model.Boost
 		// starts is whether the CPU of a pod that is not Ready counts for nothing.
 		starts bool
 	}{
 		"none":     {checkout(observed), nil, false},
-		"a factor": {boost(twice), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, true},
+		"a factor": {boost(twice), &model.Boost{Percent: 200, Duration: 30 * time.Second}, true},
 		"a quantity": {
-			boost(v1beta1.CPUStartupBoost{Type: "Quantity", Quantity: ptr.To(resource.MustParse("500m"))}), &plan.Boost{MoreMillis: 500}, true,
+			boost(v1beta1.CPUStartupBoost{Type: "Quantity", Quantity: ptr.To(resource.MustParse("500m"))}), &model.Boost{MoreMillis: 500}, true,
 		},
 		"one of a newer version": {boost(v1beta1.CPUStartupBoost{Type: "Curve"}), nil, false},
 		"a factor without one":   {boost(v1beta1.CPUStartupBoost{Type: "Factor"}), nil, false},
-		"below one":              {boost(v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](-3)}), &plan.Boost{Percent: 100}, true},
+		"below one":              {boost(v1beta1.CPUStartupBoost{Type: "Factor", Factor: ptr.To[int32](-3)}), &model.Boost{Percent: 100}, true},
 		"in another mode": {
-			boost(twice, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = "Rollout" }), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, false,
+			boost(twice, func(s *v1beta1.VerticalScaler) { s.Spec.UpdatePolicy.UpdateMode = "Rollout" }), &model.Boost{Percent: 200, Duration: 30 * time.Second}, false,
 		},
 		"of memory alone": {
 			boost(twice, func(s *v1beta1.VerticalScaler) {
 				s.Spec.ResourcePolicy.ContainerPolicies[0].ControlledResources = []v1beta1.ControlledResource{"memory"}
-			}), &plan.Boost{Percent: 200, Duration: 30 * time.Second}, false,
+			}), &model.Boost{Percent: 200, Duration: 30 * time.Second}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

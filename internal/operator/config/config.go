@@ -21,7 +21,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/metrics"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -434,8 +434,8 @@ func (c Ceilings) validate() (errs []error) {
 }
 
 // Plan returns the ceilings as the plan reads them.
-func (c Ceilings) Plan() plan.Ceilings {
-	return plan.Ceilings{Container: c.Container.amounts(), Pod: c.Pod.amounts(), NodePercent: int64(c.NodePercent)}
+func (c Ceilings) Plan() model.Ceilings {
+	return model.Ceilings{Container: c.Container.amounts(), Pod: c.Pod.amounts(), NodePercent: int64(c.NodePercent)}
 }
 
 // amounts are the amounts of a valid ceiling.

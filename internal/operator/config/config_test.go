@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/quantity"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend"
 	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
@@ -325,7 +325,7 @@ func TestCeilingsArriveInThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Ceilings{
+	want := model.Ceilings{
 		Container: quantity.Amounts{CPUMillis: 1500, MemoryBytes: 1 << 30}, Pod: quantity.Amounts{CPUMillis: 2000}, NodePercent: 50,
 	}
 	if diff := cmp.Diff(want, c.Ceilings.Plan()); diff != "" {

@@ -45,7 +45,7 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/apiserver/ownership"
-	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan/model"
 	"github.com/verticalscaler/verticalscaler-operator/internal/scaler"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 )
@@ -130,7 +130,7 @@ func (m *Monitor) Saw(event watch.Event) {
 		key := client.ObjectKeyFromObject(o)
 		m.scalers[key] = append(m.scalers[key], version{
 			at: revision(o), seen: time.Now(), uid: o.UID, gone: gone, spec: *o.Spec.DeepCopy(), originals: o.Status.OriginalResources.DeepCopy(),
-			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == plan.DecidedReverted,
+			reverts: o.Status.Decision != nil && o.Status.Decision.Reason == model.DecidedReverted,
 		})
 	case *appsv1.ReplicaSet:
 		if owner := metav1.GetControllerOf(o); owner != nil {
