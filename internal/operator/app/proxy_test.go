@@ -1,7 +1,7 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bundle
+package app
 
 import (
 	"net/http"
@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 )
 
@@ -29,7 +28,7 @@ func TestTheOperatorUsesTheProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("ended: %v", app.Run(t.Context(), &rest.Config{Host: "https://" + server}, c))
+		t.Logf("ended: %v", Run(t.Context(), &rest.Config{Host: "https://" + server}, c))
 		return
 	}
 	for name, tc := range map[string]struct {
