@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // Policies refuse, and fail closed. Those that only warn refuse nothing, not even if they
@@ -91,20 +89,21 @@ func warns(t *testing.T, file string) {
 // for the service account.
 func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 	t.Parallel()
+	const serviceAccount = "verticalscaler-operator"
 	installed, account := policiesIn(t, "dist/install.yaml")
 	alone, none := policiesIn(t, "dist/admission-policies.yaml")
 	if diff := cmp.Diff(installed, alone); diff != "" || len(alone) != 25 {
 		t.Errorf("%d objects in dist/admission-policies.yaml; those in dist/install.yaml (-installed +alone):\n%s", len(alone), diff)
 	}
-	if account != testkit.ServiceAccount || none != "" {
+	if account != serviceAccount || none != "" {
 		t.Errorf("the service accounts are %q and %q", account, none)
 	}
-	content, err := os.ReadFile(filepath.Join(testkit.Root(), "bundle", "manifests", "verticalscaler-operator.clusterserviceversion.yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "bundle", "manifests", "verticalscaler-operator.clusterserviceversion.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, match := range regexp.MustCompile(`serviceAccountName: (.*)`).FindAllStringSubmatch(string(content), -1) {
-		if match[1] != testkit.ServiceAccount {
+		if match[1] != serviceAccount {
 			t.Errorf("the bundle has the service account %q", match[1])
 		}
 	}
@@ -120,7 +119,7 @@ func TestTheRenderedPoliciesMatchTheComponent(t *testing.T) {
 // account in it.
 func policiesIn(t *testing.T, path string) (policies []map[string]any, account string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(testkit.Root(), path))
+	content, err := os.ReadFile(filepath.Join("..", "..", path))
 	if err != nil {
 		t.Fatal(err)
 	}

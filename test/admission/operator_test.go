@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 // written are the metadata fields that the API server sets itself, or that it lets every
@@ -75,7 +75,7 @@ func TestTheOperatorChangesNothingOfAScalerButItsFinalizer(t *testing.T) {
 
 // ofPolicy is the scaler of Deployment web that a policy called fleet controls, with variations.
 func ofPolicy(kind string, changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
-	s := testkit.Scaler("shop", "web", "web")
+	s := objects.Scaler("shop", "web", "web")
 	s.Spec.UpdatePolicy.UpdateMode = v1beta1.UpdateModeRecommend
 	s.Labels = map[string]string{v1beta1.PolicyLabel: "fleet"}
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: kind, Name: "fleet", UID: "1", Controller: ptr.To(true)}}
@@ -155,7 +155,7 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 			return ofPolicy(kind, changes...)
 		}
 		other := map[string]string{v1beta1.ScalingPolicyKind: v1beta1.ClusterScalingPolicyKind, v1beta1.ClusterScalingPolicyKind: v1beta1.ScalingPolicyKind}[kind]
-		ofUser := testkit.Scaler("shop", "web", "web")
+		ofUser := objects.Scaler("shop", "web", "web")
 		detached, kept := noted(v1beta1.DetachedAnnotation, ""), noted(v1beta1.DetachedAnnotation, "false")
 		for what, c := range map[string]struct {
 			before, after *v1beta1.VerticalScaler
@@ -310,7 +310,7 @@ func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := testkit.Deployment("shop", "web")
+			before := objects.Deployment("shop", "web")
 			after := before.DeepCopy()
 			before.Spec.Template.Spec.Containers[0].Resources = c.before
 			after.Spec.Template.Spec.Containers[0].Resources = c.after
@@ -325,7 +325,7 @@ func TestTheOperatorMaySizeInAnyWay(t *testing.T) {
 func TestLargeDeploymentsAreWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
-	before := testkit.Deployment("shop", "web")
+	before := objects.Deployment("shop", "web")
 	container := before.Spec.Template.Spec.Containers[0]
 	for i := range 200 {
 		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: strings.Repeat("x", 50)})
@@ -352,7 +352,7 @@ func controlled(changes ...func(*metav1.OwnerReference)) *appsv1.Deployment {
 	for _, change := range changes {
 		change(&owner)
 	}
-	d := testkit.Deployment("shop", "web")
+	d := objects.Deployment("shop", "web")
 	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: "ours"}
 	d.OwnerReferences = []metav1.OwnerReference{owner}
 	return d
@@ -380,10 +380,10 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"when it no longer blocks the owner's deletion": {
 			before: controlled(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }), after: controlled(), passes: true,
 		},
-		"but not creating a foreign one":                     {after: testkit.Deployment("shop", "web")},
-		"but not deleting a foreign one":                     {before: testkit.Deployment("shop", "web")},
-		"but not adopting a foreign one":                     {before: testkit.Deployment("shop", "web"), after: controlled()},
-		"but not releasing one":                              {before: controlled(), after: testkit.Deployment("shop", "web")},
+		"but not creating a foreign one":                     {after: objects.Deployment("shop", "web")},
+		"but not deleting a foreign one":                     {before: objects.Deployment("shop", "web")},
+		"but not adopting a foreign one":                     {before: objects.Deployment("shop", "web"), after: controlled()},
+		"but not releasing one":                              {before: controlled(), after: objects.Deployment("shop", "web")},
 		"but not changing its owner":                         {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
 		"but not creating one that is owned, not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
 		"but not one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
@@ -410,7 +410,7 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 // The policies confine the operator, wherever it is installed, and no other user.
 func TestOnlyTheOperatorIsConfined(t *testing.T) {
 	t.Parallel()
-	owner := asking("web", testkit.Deployment("shop", "web").Spec.Template)
+	owner := asking("web", objects.Deployment("shop", "web").Spec.Template)
 	for _, file := range []string{
 		"operator_deployments.yaml", "operator_evictions.yaml", "operator_objects.yaml", "operator_owned.yaml", "operator_pods.yaml", "operator_scalers.yaml",
 	} {
@@ -438,9 +438,9 @@ func TestOnlyNativeSidecarsAreSizedAmongInitContainers(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
 	always := ptr.To(corev1.ContainerRestartPolicyAlways)
-	before := testkit.Deployment("shop", "web")
+	before := objects.Deployment("shop", "web")
 	for i, policy := range []*corev1.ContainerRestartPolicy{nil, always, nil, always} {
-		c := testkit.Container(fmt.Sprintf("init-%d", i))
+		c := objects.Container(fmt.Sprintf("init-%d", i))
 		c.RestartPolicy = policy
 		before.Spec.Template.Spec.InitContainers = append(before.Spec.Template.Spec.InitContainers, c)
 	}

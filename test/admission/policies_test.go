@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 // policyFrom is a ScalingPolicy or ClusterScalingPolicy with a spec in YAML.
@@ -105,7 +105,7 @@ func TestOnlyTheOperatorIsNotAskedForTheRightsOfAPolicy(t *testing.T) {
 	inPlace := inMode(v1beta1.UpdateModeInPlace)
 	for _, kind := range []string{v1beta1.ScalingPolicyKind, v1beta1.ClusterScalingPolicyKind} {
 		generated := ofPolicy(kind, inPlace)
-		ofUser := testkit.Scaler("shop", "web", "web")
+		ofUser := objects.Scaler("shop", "web", "web")
 		for name, c := range map[string]struct {
 			user          string
 			may           may
@@ -120,7 +120,7 @@ func TestOnlyTheOperatorIsNotAskedForTheRightsOfAPolicy(t *testing.T) {
 			"creating one that a ScaledDeployment controls":         {operator, may{status}, nil, ofPolicy(kind, inPlace, given("ScaledDeployment", "web", "3")), false},
 			"creating one that no policy controls":                  {operator, may{status}, nil, ofPolicy(kind, inPlace, func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), false},
 			"creating one of another group":                         {operator, may{status}, nil, ofPolicy(kind, inPlace, func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), false},
-			"taking one from a user":                                {operator, may{status}, testkit.Scaler("shop", "web", "api"), generated, false},
+			"taking one from a user":                                {operator, may{status}, objects.Scaler("shop", "web", "api"), generated, false},
 			"leaving one to a user, changed":                        {operator, may{status}, ofPolicy(kind), ofPolicy(kind, inPlace, released), false},
 			"a user":                                                {"dev", nil, nil, generated, false},
 			"a user who writes the status":                          {"dev", may{status}, ofPolicy(kind), generated, false},
@@ -202,7 +202,7 @@ func TestOnlyTheOperatorPromotes(t *testing.T) {
 
 // testkitScaler is a scaler of a user.
 func testkitScaler(changes ...func(*v1beta1.VerticalScaler)) *v1beta1.VerticalScaler {
-	s := testkit.Scaler("shop", "web", "web")
+	s := objects.Scaler("shop", "web", "web")
 	for _, change := range changes {
 		change(s)
 	}

@@ -33,8 +33,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
-
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
 // operator is the operator's user name in one of its possible namespaces.
@@ -65,7 +63,7 @@ func (e expression) ReturnTypes() []*cel.Type { return []*cel.Type{e.gives} }
 
 // folder contains the policies' files.
 func folder() string {
-	return filepath.Join(testkit.Root(), "config", "components", "admission-policies")
+	return filepath.Join("..", "..", "config", "components", "admission-policies")
 }
 
 // read reads the policy in a file of the component, and its bindings.

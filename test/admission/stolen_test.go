@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 // asking is a ScaledDeployment of that name, with the template.
@@ -36,7 +36,7 @@ func asking(name string, template corev1.PodTemplateSpec) *v1beta1.ScaledDeploym
 
 // answering is the Deployment that the operator writes for the ScaledDeployment.
 func answering(owner *v1beta1.ScaledDeployment) *appsv1.Deployment {
-	d := testkit.Deployment("shop", owner.Name)
+	d := objects.Deployment("shop", owner.Name)
 	d.Labels = map[string]string{v1beta1.ScaledDeploymentLabel: owner.Name}
 	d.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: owner.Name, UID: owner.UID,
@@ -72,7 +72,7 @@ func judgeBothForms(t *testing.T, p *policy, r request, words string) {
 func TestStolenTokenKeepsNothingThatNoScaledDeploymentOwns(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_deployments.yaml")
-	owner := asking("web", testkit.Deployment("shop", "web").Spec.Template)
+	owner := asking("web", objects.Deployment("shop", "web").Spec.Template)
 	made := func(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 		d := answering(owner)
 		for _, change := range changes {
@@ -239,10 +239,10 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 // A policy that runs out of its budget refuses what users ask for.
 func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 	t.Parallel()
-	template := testkit.Deployment("shop", "web").Spec.Template
+	template := objects.Deployment("shop", "web").Spec.Template
 	template.Spec.Containers = nil
 	for c := range 10 {
-		container := testkit.Container(fmt.Sprintf("app-%d", c))
+		container := objects.Container(fmt.Sprintf("app-%d", c))
 		for i := range 100 {
 			name := fmt.Sprintf("KEY_NUMBER_%d", i)
 			container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: strings.Repeat("value", 10)})
@@ -283,7 +283,7 @@ func TestStolenTokenPoliciesAffordLargeTemplates(t *testing.T) {
 func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "operator_owned.yaml")
-	template := testkit.Deployment("shop", "web").Spec.Template
+	template := objects.Deployment("shop", "web").Spec.Template
 	owner := asking("web", template)
 	named := asking("web", template)
 	named.Spec.DeploymentName = "shop-web"
@@ -352,7 +352,7 @@ func TestStolenTokenCreatesNothingWithoutAScaledDeployment(t *testing.T) {
 
 // extra adds a container that no ScaledDeployment asks for.
 func extra(d *appsv1.Deployment) {
-	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("extra"))
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, objects.Container("extra"))
 }
 
 func TestStolenTokenWritesOnlyItsOwnObjects(t *testing.T) {

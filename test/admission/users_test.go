@@ -10,21 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 	t.Parallel()
 	p := compiled(t, "users.yaml")
 	scaler := func(deployment string, mode v1beta1.UpdateMode) *v1beta1.VerticalScaler {
-		s := testkit.Scaler("shop", "mine", deployment)
+		s := objects.Scaler("shop", "mine", deployment)
 		s.Spec.UpdatePolicy.UpdateMode = mode
 		return s
 	}
 	owner := func(deployment, image string) *v1beta1.ScaledDeployment {
 		o := &v1beta1.ScaledDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mine"},
-			Spec:       v1beta1.ScaledDeploymentSpec{DeploymentName: deployment, Template: testkit.Deployment("shop", "web").Spec.Template},
+			Spec:       v1beta1.ScaledDeploymentSpec{DeploymentName: deployment, Template: objects.Deployment("shop", "web").Spec.Template},
 		}
 		o.Spec.Template.Spec.Containers[0].Image = image
 		return o

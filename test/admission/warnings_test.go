@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 // warning are the policies that warn, by the kind of the written object.
@@ -31,8 +31,8 @@ func warning(t *testing.T) map[string][]*policy {
 // containersOfWeb are the containers of the Deployment, or of the ScaledDeployment: app and
 // proxy have limits, batch has none. cache is a native sidecar, and migrate an init container that ends.
 func containersOfWeb() (containers, initContainers []corev1.Container) {
-	app, proxy, batch, cache := testkit.Container("app"), testkit.Container("proxy"), testkit.Container("batch"), testkit.Container("cache")
-	migrate := testkit.Container("migrate")
+	app, proxy, batch, cache := objects.Container("app"), objects.Container("proxy"), objects.Container("batch"), objects.Container("cache")
+	migrate := objects.Container("migrate")
 	delete(proxy.Resources.Limits, "cpu")
 	batch.Resources.Limits = nil
 	cache.Resources.Limits["cpu"] = resource.MustParse("3")
@@ -82,7 +82,7 @@ func writing(t *testing.T, kind, policies string) runtime.Object {
 
 // deploymentNamed is the Deployment web under a name, as the API server passes parameters.
 func deploymentNamed(name string) runtime.Object {
-	d := testkit.Deployment("shop", name)
+	d := objects.Deployment("shop", name)
 	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
 	d.Spec.Template.Spec.Containers, d.Spec.Template.Spec.InitContainers = containersOfWeb()
 	return d

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/process"
 )
 
@@ -34,12 +33,9 @@ func TestStopEndsProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			testkit.Eventually(t, 10*time.Second, func() string {
-				if content, err := os.ReadFile(log); err != nil || len(content) == 0 {
-					return "the script has not begun"
-				}
-				return ""
-			})
+			for content := []byte(nil); len(content) == 0; time.Sleep(time.Millisecond) { // until the script has begun
+				content, _ = os.ReadFile(log)
+			}
 			if strings.Contains(tc.script, "exit 3") {
 				<-p.Ended
 			}

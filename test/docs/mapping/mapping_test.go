@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,7 +33,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit/objects"
 )
 
 func known(tb testing.TB) (*runtime.Scheme, meta.RESTMapper) {
@@ -94,10 +95,10 @@ func start(tb testing.TB, fill func(*server)) *server {
 		if err := <-done; err != nil {
 			tb.Error(err)
 		}
+		s.scalers.Broadcaster.Shutdown()
+		s.deployments.Broadcaster.Shutdown()
 	})
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		tb.Fatal("the cache does not sync")
-	}
+	<-mgr.Elected() // The controller has started.
 	s.cache = mgr.GetCache()
 	return s
 }
@@ -117,21 +118,20 @@ func (s *server) act(_ context.Context, scaler *v1beta1.VerticalScaler, deployme
 	return nil
 }
 
-// sees waits until the scaler has seen this version of its Deployment.
+// sees fails unless the scaler has seen this version of its Deployment once all reconciles have ended.
 func (s *server) sees(t *testing.T, scaler, want string) {
 	t.Helper()
-	testkit.Eventually(t, 30*time.Second, func() string {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if got := s.seen[scaler]; got != want {
-			return fmt.Sprintf("scaler %s has seen %q, not %q", scaler, got, want)
-		}
-		return ""
-	})
+	time.Sleep(time.Second)
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := s.seen[scaler]; got != want {
+		t.Errorf("scaler %s has seen %q, not %q", scaler, got, want)
+	}
 }
 
 func aScaler(name, deployment string) *v1beta1.VerticalScaler {
-	s := testkit.Scaler("shop", name, deployment)
+	s := objects.Scaler("shop", name, deployment)
 	s.UID, s.Generation = types.UID(name), 1
 	return s
 }
@@ -140,7 +140,9 @@ func aDeployment(name, uid string, generation int64) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Generation: generation}}
 }
 
-func TestTheExampleFollowsTheDeployment(t *testing.T) {
+func TestTheExampleFollowsTheDeployment(t *testing.T) { synctest.Test(t, testTheExample) }
+
+func testTheExample(t *testing.T) {
 	s := start(t, nil)
 	s.scalers.Add(aScaler("a", "web"))
 	s.sees(t, "a", "absent")
@@ -166,7 +168,9 @@ func TestTheExampleFollowsTheDeployment(t *testing.T) {
 	s.sees(t, "a", "2, generation 1")
 }
 
-func TestNoChangeEscapesTheExample(t *testing.T) {
+func TestNoChangeEscapesTheExample(t *testing.T) { synctest.Test(t, testNoChangeEscapes) }
+
+func testNoChangeEscapes(t *testing.T) {
 	const many = 1000
 	s := start(t, func(s *server) {
 		for i := range many {
@@ -193,7 +197,7 @@ func TestNoChangeEscapesTheExample(t *testing.T) {
 // read is the page about the example.
 func read(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "watch-a-deployment.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "watch-a-deployment.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
