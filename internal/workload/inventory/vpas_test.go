@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,7 +26,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
-	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload"
 	"github.com/verticalscaler/verticalscaler-operator/internal/workload/inventory"
 )
@@ -85,24 +85,22 @@ func (n *news) tell(vpa workload.VPA) {
 	n.told += fmt.Sprintf("%s/%s of %s; ", vpa.Namespace, vpa.Name, vpa.Target.Name)
 }
 
-// are waits for these changes, and clears them.
+// are compares the changes with these, and clears them.
 func (n *news) are(t *testing.T, want string) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, func() string {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.told != want {
-			return fmt.Sprintf("changes %q, want %q", n.told, want)
-		}
-		n.told = ""
-		return ""
-	})
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.told != want {
+		t.Errorf("changes %q, want %q", n.told, want)
+	}
+	n.told = ""
 }
 
 // follow starts to watch, and returns the changes.
 func follow(t *testing.T, s *served, namespaces ...string) (*inventory.VPAs, *news) {
 	t.Helper()
-	v := &inventory.VPAs{Client: s, Namespaces: namespaces, RetryPeriod: time.Millisecond, Clock: clock.RealClock{}}
+	v := &inventory.VPAs{Client: s, Namespaces: namespaces, RetryPeriod: inventory.VPARetryPeriod, Clock: clock.RealClock{}}
 	n := &news{}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -129,12 +127,10 @@ func namesOf(v *inventory.VPAs, d *appsv1.Deployment) string {
 
 func has(t *testing.T, v *inventory.VPAs, d *appsv1.Deployment, want string) {
 	t.Helper()
-	testkit.Eventually(t, time.Minute, func() string {
-		if got := namesOf(v, d); got != want {
-			return fmt.Sprintf("VPAs of %s/%s: %s, want %s", d.Namespace, d.Name, got, want)
-		}
-		return ""
-	})
+	synctest.Wait()
+	if got := namesOf(v, d); got != want {
+		t.Errorf("VPAs of %s/%s: %s, want %s", d.Namespace, d.Name, got, want)
+	}
 }
 
 func TestVPAsAreKnownBeforeTheFirstReconcile(t *testing.T) {
@@ -205,21 +201,14 @@ func TestAVPAWithAFieldOfAnotherType(t *testing.T) {
 	}
 }
 
-func TestVPAChangesAreReported(t *testing.T) {
+func TestVPAChangesAreReported(t *testing.T) { synctest.Test(t, testVPAChanges) }
+
+func testVPAChanges(t *testing.T) {
 	s := serve()
 	v, told := follow(t, s, "shop")
 	web, api := deployment("shop", "web"), deployment("shop", "api")
 	has(t, v, web, "[]")
 	vpas := s.Resource(inventory.VPAResource).Namespace("shop")
-	// The fake has no resource versions: changes between its list and its watch are lost.
-	testkit.Eventually(t, time.Minute, func() string {
-		for _, action := range s.Actions() {
-			if action.GetVerb() == "watch" {
-				return ""
-			}
-		}
-		return "not watched yet"
-	})
 	if _, err := vpas.Create(t.Context(), vpaOf("shop", "v", "web"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +235,15 @@ func TestVPAChangesAreReported(t *testing.T) {
 func TestTheVPAAPIIsInstalledLater(t *testing.T) {
 	for name, refusal := range map[string]*apierrors.StatusError{"not served": notServed, "forbidden": forbidden, "broken": broken} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(vpaOf("shop", "v", "web"))
-			s.refuse(refusal)
-			v, _ := follow(t, s, "shop") // does not wait for the API
-			has(t, v, deployment("shop", "web"), "[]")
-			s.refuse(nil)
-			has(t, v, deployment("shop", "web"), "[shop/v]")
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(vpaOf("shop", "v", "web"))
+				s.refuse(refusal)
+				v, _ := follow(t, s, "shop") // does not wait for the API
+				has(t, v, deployment("shop", "web"), "[]")
+				s.refuse(nil)
+				time.Sleep(inventory.VPARetryPeriod)
+				has(t, v, deployment("shop", "web"), "[shop/v]")
+			})
 		})
 	}
 }
