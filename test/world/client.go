@@ -148,6 +148,10 @@ func (c *operatorClient) send(verb string, o any, subresource, name string, dryR
 	}
 	c.world.writes = append(c.world.writes, w)
 	c.world.cache.forget()
+	if verb == "apply" {
+		c.world.versions() // The document has no type that the monitor knows.
+		return w.Err
+	}
 	if object, ok := o.(client.Object); ok && w.Err == nil && verb != "delete" && object.GetUID() != "" {
 		if copied, ok := object.DeepCopyObject().(client.Object); ok {
 			c.world.see(copied)
