@@ -4,14 +4,18 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/recommend/history"
+	"github.com/verticalscaler/verticalscaler-operator/internal/usage"
 )
 
 // The lists of the namespace shop, and of all namespaces.
@@ -123,5 +127,51 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	if len(server.written) > 0 {
 		t.Errorf("written %s", server.written)
+	}
+}
+
+// The API server is asked about every change before the first one. Here, it refuses the last one.
+func TestARefusedRestoreChangesNothing(t *testing.T) {
+	server := newAPIServer(t)
+	withBackupLists(server)
+	web := server.objects[ours+"/namespaces/shop/verticalscalers/web"].(v1beta1.VerticalScaler)
+	learned := &history.Container{}
+	learned.Add(usage.Sample{Container: "app", Time: time.Now().Add(-time.Hour), CPUMillis: 200, MemoryBytes: 400 << 20}, history.DefaultParams())
+	checkpoint := v1beta1.VerticalScalerCheckpoint{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "VerticalScalerCheckpoint"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", OwnerReferences: []metav1.OwnerReference{{Kind: "VerticalScaler", Name: "web", UID: web.UID, Controller: new(true)}},
+		},
+		Spec: v1beta1.VerticalScalerCheckpointSpec{
+			DeploymentName: "web", SaveTime: metav1.Now(), Containers: []v1beta1.ContainerCheckpoint{{ContainerName: "app", Version: history.Version, Data: learned.Encode()}},
+		},
+	}
+	histories := ours + "/namespaces/shop/verticalscalercheckpoints"
+	list := server.objects[histories].(v1beta1.VerticalScalerCheckpointList)
+	list.Items = append(list.Items, checkpoint)
+	server.set(histories, func(r *http.Request) any {
+		if r.Method == http.MethodPost {
+			return checkpoint
+		}
+		return list
+	})
+	server.set("/api/v1/namespaces/shop", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop"}})
+	server.set(ours+"/namespaces/shop/verticalscalers/web/status", web)
+	owners := server.objects[ours+"/namespaces/shop/scaleddeployments"].(v1beta1.ScaledDeploymentList)
+	owners.Items = nil
+	server.set(ours+"/namespaces/shop/scaleddeployments", owners)
+	file, _, _ := run(t, nil, "backup")
+	server.conflicts = 99
+	_, errOut, code := run(t, strings.NewReader(file), "restore", "-f", "-")
+	if want := "nothing was changed: VerticalScaler shop/web: annotating it: "; code != 1 || !strings.HasPrefix(errOut, want) {
+		t.Errorf("exit code %d: %q, want %q", code, errOut, want)
+	}
+	if len(server.written) == 0 {
+		t.Error("nothing was tried")
+	}
+	for _, written := range server.written {
+		if !strings.Contains(written, "dryRun=All") {
+			t.Errorf("written: %s", written)
+		}
 	}
 }
