@@ -1,0 +1,366 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/plan"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// plugin runs kubectl-vscaler as an administrator. The operator does nothing meanwhile.
+type plugin struct {
+	*fixture
+	binary, kubeconfig string
+}
+
+// builtPlugin builds kubectl-vscaler, unless it is up to date.
+var builtPlugin = sync.OnceValues(func() (binary string, err error) {
+	binary = filepath.Join(testkit.Root(), "bin", "test", "kubectl-vscaler")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "./cmd/kubectl-vscaler")
+	build.Dir = testkit.Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the plugin: %w: %s", err, out)
+	}
+	return binary, nil
+})
+
+func newPlugin(w *fixture) plugin {
+	w.Helper()
+	binary, err := builtPlugin()
+	if err != nil {
+		w.Fatal(err)
+	}
+	p := plugin{w, binary, filepath.Join(w.t.TempDir(), "kubeconfig")}
+	c := env.Config
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: c.Host, CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
+			ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData, Token: c.BearerToken,
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test", Namespace: w.Namespace}},
+		CurrentContext: "test",
+	}, p.kubeconfig); err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// run returns the output and the exit code.
+func (p plugin) run(args ...string) (out, errOut string, code int) {
+	p.Helper()
+	var o, e bytes.Buffer
+	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"--kubeconfig=" + p.kubeconfig}, args...)...)
+	c.Stdout, c.Stderr = &o, &e
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		p.Fatal(err)
+	}
+	return o.String(), e.String(), c.ProcessState.ExitCode()
+}
+
+// does runs a verb and fails unless it succeeds without a warning and prints the words.
+func (p plugin) does(command string, words ...string) {
+	p.Helper()
+	out, errOut, code := p.run(strings.Fields(command)...)
+	if code != 0 || errOut != "" {
+		p.Fatalf("%s: exit code %d: %s", command, code, errOut)
+	}
+	for _, word := range words {
+		if !strings.Contains(out, word) {
+			p.Errorf("%s does not print %q:\n%s", command, word, out)
+		}
+	}
+}
+
+// explained has the fields of an explanation that the tests check.
+type explained struct {
+	Applied  string
+	Pods     string
+	Findings []struct{ Reason, Condition, Message, Ends, Advice string }
+
+	Containers []struct {
+		Name      string
+		Resources []struct {
+			Resource, Target, Recomputed, Decided string
+			Agrees                                bool
+			Steps                                 []struct{ Code, Means string }
+			Pods                                  []struct {
+				Request string
+				Pods    int
+			}
+		}
+	}
+}
+
+// explain explains a scaler, and fails unless its first finding has that reason.
+func (p plugin) explain(name, reason string) (x explained) {
+	p.Helper()
+	out, errOut, code := p.run("explain", name, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &x); err != nil || errOut != "" || code != 0 {
+		p.Fatalf("exit code %d: %v: %s%s", code, err, errOut, out)
+	}
+	if len(x.Findings) == 0 || x.Findings[0].Reason != reason || x.Findings[0].Advice == "" || x.Findings[0].Message == "" {
+		p.Errorf("%s: findings %+v, want %s first", name, x.Findings, reason)
+	}
+	text, _, _ := p.run("explain", name)
+	for _, f := range x.Findings {
+		if !strings.Contains(text, f.Advice) || !strings.Contains(text, f.Message) {
+			p.Errorf("%s: the text does not match the data:\n%s", name, text)
+		}
+	}
+	return x
+}
+
+// The plugin explains statuses that the operator has written.
+func TestThePluginExplains(t *testing.T) {
+	t.Parallel()
+	testkit.Tidy(t, "a sidecar with requests makes every pod Burstable", testkit.Sidecars)
+	w := newFixture(t)
+	p := newPlugin(w)
+	w.scale("web")
+	w.Says("web", "Applied", "Unknown", "WaitingForDeployment")
+	if x := p.explain("web", "DeploymentNotFound"); x.Applied != "Unknown" || x.Findings[0].Ends != "ByUser" {
+		t.Errorf("%+v", x)
+	}
+	w.deploy("web")
+	w.Says("web", "Applied", "False", "NoRecommendation")
+	if x := p.explain("web", "NoRecommendation"); x.Applied != "False" || x.Findings[0].Ends != "ByItself" || len(x.Containers) != 1 {
+		t.Errorf("%+v", x)
+	}
+
+	w.Uses("web", "app", 300, 240)
+	w.Sized("web")
+	x := p.explain("web", "Applied")
+	if x.Applied != "True" || x.Pods != "3/3" || x.Findings[0].Ends != "Fine" {
+		t.Errorf("%+v", x)
+	}
+	for _, r := range x.Containers[0].Resources {
+		if !r.Agrees || r.Target == "" || r.Target != r.Recomputed || r.Decided == "" || len(r.Steps) < 2 {
+			t.Errorf("the steps do not lead to the number: %+v", r)
+		}
+		for _, step := range r.Steps {
+			if strings.Contains(step.Means, "does not know") {
+				t.Errorf("step %+v", step)
+			}
+		}
+		if len(r.Pods) != 1 || r.Pods[0].Pods != 3 || r.Pods[0].Request != r.Decided {
+			t.Errorf("%s: decided %s, pods %+v", r.Resource, r.Decided, r.Pods)
+		}
+	}
+
+	w.scale("younger", func(s *v1beta1.VerticalScaler) { s.Spec.DeploymentName = "web" }) // and later in the alphabet
+	w.Says("younger", "Stalled", "True", "Conflict")
+	p.explain("younger", "Conflict")
+
+	w.deploy("bare", func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	})
+	w.Uses("bare", "app", 300, 240)
+	w.scale("bare")
+	w.Says("bare", "Applied", "False", "QoSChange")
+	if x := p.explain("bare", "QoSChange"); !strings.Contains(x.Findings[0].Advice, "Rollout") || x.Findings[0].Condition != "Stalled" {
+		t.Errorf("%+v", x.Findings)
+	}
+
+	out, errOut, code := p.run("status", "--check")
+	rows := map[string]string{}
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		rows[words[0]] = strings.Join([]string{words[5], words[6], words[7]}, " ")
+	}
+	for name, want := range map[string]string{"NAME": "PODS READY REASON", "web": "3/3 True Applied", "younger": "- False Conflict", "bare": "0/3 False QoSChange"} {
+		if rows[name] != want {
+			t.Errorf("%s is %q, want %q", name, rows[name], want)
+		}
+	}
+	if code != 3 || !strings.Contains(errOut, "not all scalers are Ready") {
+		t.Errorf("exit code %d: %s\n%s", code, errOut, out)
+	}
+}
+
+// apart describes the pods of the Deployment whose container app does not have these requests applied; empty if all have
+// them.
+func (w *fixture) apart(name, cpu, memory string) string {
+	w.Helper()
+	for _, pod := range w.Pods(name) {
+		for _, r := range []*corev1.ResourceRequirements{world.Asked(&pod, "app"), world.Actual(&pod, "app")} {
+			if r.Requests.Cpu().Cmp(resource.MustParse(cpu)) != 0 || r.Requests.Memory().Cmp(resource.MustParse(memory)) != 0 {
+				return fmt.Sprintf("pod %s has %s and %s, not %s and %s; the scaler says %+v after %q",
+					pod.Name, r.Requests.Cpu(), r.Requests.Memory(), cpu, memory, w.Condition(name, "Applied"), w.Scaler(name).Status.History)
+			}
+		}
+	}
+	return ""
+}
+
+// remain fails unless all pods get these requests at once, and still have them 20 minutes later.
+func (w *fixture) remain(name, cpu, memory string) {
+	w.Helper()
+	for _, minutes := range []int{0, 20} {
+		w.Minutes(minutes)
+		if wrong := w.apart(name, cpu, memory); wrong != "" {
+			w.Fatalf("after %d minutes: %s", minutes, wrong)
+		}
+	}
+}
+
+// A rollback of a lowering returns at once to the requests from before it, in spite of a cooldown of an hour, and whether
+// all pods were lowered or only those that are verified first. Usage still raises them.
+func TestThePluginRollsBackALowering(t *testing.T) {
+	t.Parallel()
+	for name, verificationSeconds := range map[string]int32{"of all pods": 0, "while it is verified": 3600} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t, quick)
+			w.Usage.Even = true // so that nothing is raised again
+			w.deploy("web", func(d *appsv1.Deployment) {
+				r := &d.Spec.Template.Spec.Containers[0].Resources
+				r.Requests = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
+				r.Limits = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi")}
+			})
+			w.Uses("web", "app", 100, 100)
+			w.scale("web", func(s *v1beta1.VerticalScaler) {
+				s.Spec.UpdatePolicy.CooldownSeconds = ptr.To(int32(3600))
+				s.Spec.UpdatePolicy.VerificationSeconds = &verificationSeconds
+			})
+			w.eventually(func() string {
+				if w.apart("web", "1", "1Gi") == "" {
+					return "no pod is lowered"
+				}
+				return ""
+			})
+			w.Usage.Err = errUnknown
+			if history := w.Scaler("web").Status.History; !strings.HasPrefix(history[0].Message, plan.DecidedScaleDown+": ") {
+				t.Fatalf("the last change is %q", history[0].Message)
+			}
+			if isVerified := w.Condition("web", "Applied").Reason == "Verifying"; isVerified != (verificationSeconds > 0) {
+				t.Fatalf("Applied is %+v", w.Condition("web", "Applied"))
+			}
+
+			p := newPlugin(w)
+			p.does("rollback deployment/web --dry-run", "1000m (minAllowed)", "server dry run")
+			if policy := w.Scaler("web").Spec.ResourcePolicy; policy != nil {
+				t.Errorf("the dry run has stored %+v", policy)
+			}
+			p.does("rollback deployment/web", "1000m (minAllowed)", "verticalscaler.autoscaling.verticalscaler.io/web rolled back")
+			w.remain("web", "1", "1Gi")
+			p.does("rollback web", "rolled back (unchanged)")
+			w.Usage.Err = nil
+			w.Uses("web", "app", 1500, 100)
+			w.eventually(func() string {
+				for _, pod := range w.Pods("web") {
+					if now := world.Asked(&pod, "app").Requests; now.Cpu().Cmp(resource.MustParse("1200m")) < 0 {
+						return fmt.Sprintf("pod %s requests %s, although it uses more: %+v", pod.Name, now.Cpu(), w.Condition("web", "Applied"))
+					}
+				}
+				return ""
+			})
+			p.does("rollback web --undo", "no longer rolled back")
+			if s := w.Scaler("web"); s.Spec.ResourcePolicy != nil || len(s.Annotations) != 0 {
+				t.Errorf("after the end of the rollback: %+v, annotations %v", s.Spec.ResourcePolicy, s.Annotations)
+			}
+		})
+	}
+}
+
+// The verbs change the ScaledDeployment that a scaler belongs to: the operator would revert a change of the scaler.
+func TestThePluginChangesAScaledDeployment(t *testing.T) {
+	t.Parallel()
+	const what = "scaleddeployment.autoscaling.verticalscaler.io/web "
+	w := newFixture(t)
+	scaling := func() *v1beta1.ScaledDeployment {
+		o := &v1beta1.ScaledDeployment{}
+		if err := env.Client.Get(t.Context(), w.Key("web"), o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	w.create(&v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "web"},
+		Spec: v1beta1.ScaledDeploymentSpec{
+			Replicas: ptr.To(int32(3)), Template: testkit.Deployment(w.Namespace, "web").Spec.Template,
+			Scaling: &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{
+				UpdateMode: v1beta1.UpdateModeInPlace, CooldownSeconds: ptr.To(int32(0)), NewPods: v1beta1.NewPodsAsTemplate,
+			}},
+		},
+	})
+	w.Settle()
+	w.Uses("web", "app", 300, 240)
+	w.Sized("web")
+	p := newPlugin(w)
+
+	p.does("rollback sdeploy/web --to=original --dry-run", what+"rolled back (server dry run)")
+	if policy := scaling().Spec.Scaling.ResourcePolicy; policy != nil {
+		t.Errorf("the dry run has stored %+v", policy)
+	}
+	p.does("rollback sdeploy/web --to=original", "100m (maxAllowed)", "128Mi (maxAllowed)", what+"rolled back")
+	w.remain("web", "100m", "128Mi")
+	if diff := cmp.Diff(scaling().Spec.Scaling.ResourcePolicy, w.Scaler("web").Spec.ResourcePolicy); diff != "" {
+		t.Errorf("the scaler does not have the policy of its ScaledDeployment (-ScaledDeployment +scaler):\n%s", diff)
+	}
+
+	// While it is suspended, the end of the rollback changes nothing.
+	p.does("suspend deployment/web --dry-run", what+"suspended (server dry run)")
+	if scaling().Spec.Scaling.Suspend {
+		t.Error("the dry run has suspended it")
+	}
+	p.does("suspend deployment/web", what+"suspended")
+	w.Settle()
+	p.does("rollback web --undo", what+"no longer rolled back")
+	w.remain("web", "100m", "128Mi")
+	w.Says("web", "Applied", "False", "Suspended")
+	p.does("resume --all", what+"resumed")
+	w.Settle()
+	if w.apart("web", "100m", "128Mi") == "" {
+		t.Error("the pods still have the original requests")
+	}
+	w.Sized("web")
+	if o := scaling(); o.Spec.Scaling.Suspend || o.Spec.Scaling.ResourcePolicy != nil || len(o.Annotations) != 0 {
+		t.Errorf("at the end: %+v, annotations %v", o.Spec.Scaling, o.Annotations)
+	}
+}
+
+// If the operator has written into the pod template, a rollback to the original lets it restore the template, and the end
+// of the rollback lets it write again.
+func TestThePluginRollsBackATemplate(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	before := w.deploy("web")
+	w.Uses("web", "app", 300, 240)
+	w.scale("web", inMode(v1beta1.UpdateModeRollout))
+	w.Sized("web")
+	p := newPlugin(w)
+	p.does("rollback web --to=original", "restores the pod template of Deployment web")
+	w.remain("web", "100m", "128Mi")
+	if now := w.Deployment("web"); !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		t.Errorf("the spec of the Deployment (-before +after):\n%s", cmp.Diff(before.Spec, now.Spec))
+	}
+	p.does("rollback web --undo", "no longer rolled back")
+	w.Sized("web")
+	if mode := w.Scaler("web").Spec.UpdatePolicy.UpdateMode; mode != v1beta1.UpdateModeRollout {
+		t.Errorf("the mode is %s", mode)
+	}
+}
