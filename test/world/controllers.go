@@ -44,7 +44,8 @@ func (c *Controllers) work(ctx context.Context) error {
 		return fmt.Errorf("playing the Deployment controller: %w", err)
 	}
 	for i := range deployments.Items {
-		if err := c.deploy(ctx, &deployments.Items[i]); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		// A ReplicaSet with the same name may be one of a Deployment that is gone, which the garbage collector deletes next.
+		if err := c.deploy(ctx, &deployments.Items[i]); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("playing the controller of Deployment %s: %w", deployments.Items[i].Name, err)
 		}
 	}
@@ -217,7 +218,14 @@ func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) err
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
-	return c.world.wrote(c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager")))
+	if pod.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = "default" // as the admission plugin does
+	}
+	err := c.world.wrote(c.world.Client.Create(ctx, pod, client.FieldOwner("kube-controller-manager")))
+	if err != nil {
+		c.names-- // so that the same message comes again
+	}
+	return err
 }
 
 // status writes what the controllers say of a Deployment and its ReplicaSets.

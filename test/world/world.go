@@ -149,10 +149,11 @@ func (w *World) settle() {
 	w.Helper()
 	before, was := w.versions(), map[types.UID]string{}
 	for round := range restless {
+		process := w.Operator
 		w.work()
 		was = before
-		if before = w.versions(); !maps.Equal(was, before) {
-			continue
+		if before = w.versions(); !maps.Equal(was, before) || w.Operator != process {
+			continue // something has changed, or the process was killed
 		}
 		var again time.Duration
 		if w.Operator != nil {
