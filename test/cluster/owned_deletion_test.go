@@ -161,24 +161,3 @@ func TestAnOwnerIsDeletedWithoutTheOperator(t *testing.T) {
 		t.Errorf("Deployments: %v, %v", len(list.Items), err)
 	}
 }
-
-// A new owner with the name of a deleted one has no leftovers of it.
-func TestAnOwnerIsDeletedAndRecreatedAtOnce(t *testing.T) {
-	t.Parallel()
-	bothModes(t, func(w *fixture, name string) {
-		before := w.owner(name)
-		w.removeOwner(name, metav1.DeletePropagationBackground)
-		w.eventually(func() string {
-			err := env.Client.Create(w.Context(), w.newOwner(name, scaled(before.Spec.Scaling.UpdatePolicy.UpdateMode)))
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				w.Fatal(err)
-			}
-			return said(err)
-		})
-		d := w.settled(name)
-		if s := w.scaler(name); s.OwnerReferences[0].UID == before.UID || d.OwnerReferences[0].UID == before.UID {
-			w.Errorf("owned by %v and %v", d.OwnerReferences, s.OwnerReferences)
-		}
-		w.sized(name)
-	})
-}

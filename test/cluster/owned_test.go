@@ -12,10 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,15 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
 
-const (
-	ownerLabel   = "autoscaling.verticalscaler.io/scaled-deployment"
-	appliedStamp = "autoscaling.verticalscaler.io/applied"
-)
+const ownerLabel = "autoscaling.verticalscaler.io/scaled-deployment"
 
 // in returns the same fixture for a subtest.
 func (w *fixture) in(t *testing.T) *fixture {
@@ -155,29 +152,6 @@ func (w *fixture) ownerSays(name, kind, status, reason string, words ...string) 
 	w.eventually(func() string { return unlike(w.owner(name), kind, status, reason, words...) })
 }
 
-// eventsOf returns the events on an object with that reason, each as type and note.
-func (w *fixture) eventsOf(uid types.UID, reason string) (notes []string) {
-	w.Helper()
-	var list eventsv1.EventList
-	if err := env.Client.List(w.Context(), &list, client.InNamespace(w.namespace)); err != nil {
-		w.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if e.Regarding.UID != uid || e.Reason != reason {
-			continue
-		}
-		times := int32(1)
-		if e.Series != nil {
-			times = e.Series.Count
-		}
-		for range times {
-			notes = append(notes, e.Type+" "+e.Note)
-		}
-	}
-	slices.Sort(notes)
-	return notes
-}
-
 // follow calls f with every change of a Deployment in the namespace until the test ends.
 // The returned function waits until f has seen an event that matches.
 func (w *fixture) follow(f func(watch.Event, *appsv1.Deployment)) (until func(matches func(watch.Event, *appsv1.Deployment) bool)) {
@@ -223,249 +197,6 @@ func (w *fixture) follow(f func(watch.Event, *appsv1.Deployment)) (until func(ma
 	}
 }
 
-// neverTwo fails if an owner controls two Deployments at the same time. The returned
-// function waits until the Deployment with that name and UID has been counted.
-func (w *fixture) neverTwo() (counted func(d *appsv1.Deployment)) {
-	w.Helper()
-	now := map[types.UID]map[string]bool{} // by owner
-	until := w.follow(func(event watch.Event, d *appsv1.Deployment) {
-		by := metav1.GetControllerOf(d)
-		if by == nil {
-			return
-		}
-		if now[by.UID] == nil {
-			now[by.UID] = map[string]bool{}
-		}
-		if event.Type == watch.Deleted {
-			delete(now[by.UID], d.Name)
-			return
-		}
-		now[by.UID][d.Name] = true
-		if len(now[by.UID]) > 1 {
-			w.Errorf("%s %s has several Deployments: %v", by.Kind, by.Name, now[by.UID])
-		}
-	})
-	return func(d *appsv1.Deployment) {
-		w.Helper()
-		until(func(_ watch.Event, seen *appsv1.Deployment) bool { return seen.UID == d.UID })
-	}
-}
-
-// asksFor fails unless the first container of the Deployment's template has these requests.
-func (w *fixture) asksFor(d *appsv1.Deployment, cpu, memory string) {
-	w.Helper()
-	r := d.Spec.Template.Spec.Containers[0].Resources.Requests
-	if r.Cpu().String() != cpu || r.Memory().String() != memory {
-		w.Errorf("the template of Deployment %s asks for %s and %s, not %s and %s", d.Name, r.Cpu(), r.Memory(), cpu, memory)
-	}
-}
-
-func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	owner := w.own("web", scaled("InPlace"))
-	w.noted(owner.UID, "Created", "Created Deployment web")
-	w.noted(owner.UID, "Created", "Created VerticalScaler web")
-	w.noted(owner.UID, "Ready", "Available: Deployment web")
-	d, s := w.deployment("web"), w.scaler("web")
-	for _, object := range []metav1.Object{d, s} {
-		want := []metav1.OwnerReference{{
-			APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web", UID: owner.UID,
-			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-		}}
-		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("owner references of %T (-want +got):\n%s", object, diff)
-		}
-		if got := object.GetLabels()[ownerLabel]; got != "web" {
-			t.Errorf("%T is labelled %q", object, got)
-		}
-		if object.GetAnnotations()[appliedStamp] == "" {
-			t.Errorf("%T does not say what was applied", object)
-		}
-	}
-	if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: map[string]string{ownerLabel: "web"}}, d.Spec.Selector); diff != "" {
-		t.Errorf("selector (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"app": "web", ownerLabel: "web"}, d.Spec.Template.Labels); diff != "" {
-		t.Errorf("labels of the pods (-want +got):\n%s", diff)
-	}
-	if got := owner.Status.Selector; got != ownerLabel+"=web" {
-		t.Errorf("the selector in the status is %q", got)
-	}
-	if s.Spec.DeploymentName != "web" || s.Spec.UpdatePolicy.UpdateMode != "InPlace" {
-		t.Errorf("the scaler's spec is %+v", s.Spec)
-	}
-	if len(owner.Finalizers)+len(d.Finalizers)+len(s.Finalizers) > 0 {
-		t.Errorf("finalizers: %v, %v, %v", owner.Finalizers, d.Finalizers, s.Finalizers)
-	}
-	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
-	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
-
-	w.uses("web", "app", 300, 240)
-	requests := w.sized("web")
-	w.between("cpu", *requests.Cpu(), "330m", "380m")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	w.settled("web")
-	w.asksFor(w.deployment("web"), "100m", "128Mi")
-	if n := len(w.sets("web")); n != 1 {
-		t.Errorf("%d ReplicaSets: pods were replaced", n)
-	}
-}
-
-func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	owner := w.own("web")
-	w.asksFor(w.deployment("web"), "100m", "128Mi")
-	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c != nil {
-		t.Errorf("there is a condition Sized: %+v", c)
-	}
-	var list v1beta1.VerticalScalerList
-	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil || len(list.Items) > 0 {
-		t.Errorf("scalers: %v, %v", list.Items, err)
-	}
-	t.Run("with its own selector and name", func(t *testing.T) {
-		w := w.in(t)
-		w.create(w.newOwner("api", named("api-v2"), func(o *v1beta1.ScaledDeployment) {
-			o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}
-		}))
-		d := w.settled("api")
-		if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Selector.MatchLabels); diff != "" || d.Name != "api-v2" {
-			t.Errorf("selector of Deployment %s (-want +got):\n%s", d.Name, diff)
-		}
-		if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Template.Labels); diff != "" {
-			t.Errorf("labels of the pods (-want +got):\n%s", diff)
-		}
-		if got := w.owner("api").Status.Selector; got != "app=api" {
-			t.Errorf("the selector in the status is %q", got)
-		}
-	})
-}
-
-func TestDriftIsReverted(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	for name, tc := range map[string]struct {
-		drift string // a merge patch of the Deployment
-		// quiet: the spec does not change, so there is no event.
-		quiet bool
-	}{
-		"replicas":      {drift: `{"spec":{"replicas":7}}`},
-		"no-replicas":   {drift: `{"spec":{"replicas":null}}`},
-		"image":         {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/other:2"}]}}}}`},
-		"env":           {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1","env":[{"name":"LEVEL","value":"debug"}]}]}}}}`},
-		"no-env":        {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1"}]}}}}`},
-		"requests":      {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1","resources":{"requests":{"cpu":"1m"}}}]}}}}`},
-		"pod-labels":    {drift: `{"spec":{"template":{"metadata":{"labels":{"tier":"back"}}}}}`},
-		"grace":         {drift: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":9}}}}`},
-		"tolerations":   {drift: `{"spec":{"template":{"spec":{"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}}}`},
-		"label":         {drift: `{"metadata":{"labels":{"` + ownerLabel + `":"other"}}}`, quiet: true},
-		"no-label":      {drift: `{"metadata":{"labels":null}}`, quiet: true},
-		"annotation":    {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":"0"}}}`, quiet: true},
-		"no-annotation": {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":null}}}`, quiet: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := w.in(t)
-			owner := w.own(name, func(o *v1beta1.ScaledDeployment) {
-				template := &o.Spec.Template
-				template.Labels["tier"] = "front"
-				template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
-				template.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
-				template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
-			})
-			before := w.deployment(name)
-			w.patch(testkit.Deployment(w.namespace, name), "%s", tc.drift)
-			w.eventually(func() string {
-				now := w.deployment(name)
-				if now.Labels[ownerLabel] != name || now.Annotations[appliedStamp] != before.Annotations[appliedStamp] {
-					return fmt.Sprintf("labels %v, annotations %v", now.Labels, now.Annotations)
-				}
-				return cmp.Diff(before.Spec, now.Spec)
-			})
-			w.settled(name)
-			if tc.quiet {
-				if n := w.eventsOf(owner.UID, "Updated"); len(n) > 0 {
-					t.Errorf("events: %q", n)
-				}
-				return
-			}
-			w.noted(owner.UID, "Updated", "Updated Deployment "+name)
-		})
-	}
-}
-
-// The owner does not manage fields that it does not set.
-func TestWhatOthersAddStays(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.own("web")
-	w.patch(testkit.Deployment(w.namespace, "web"), `{"metadata":{"labels":{"team":"shop"},"annotations":{"note":"x"}},"spec":{
-		"minReadySeconds":1,"revisionHistoryLimit":3,"strategy":{"rollingUpdate":{"maxSurge":2}},
-		"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-03-01T12:00:00Z"}}}}}`)
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) })
-	d := w.settled("web")
-	if d.Labels["team"] != "shop" || d.Annotations["note"] != "x" || d.Spec.MinReadySeconds != 1 || *d.Spec.RevisionHistoryLimit != 3 ||
-		d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 2 || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
-		t.Errorf("the Deployment is %+v, %+v", d.ObjectMeta, d.Spec)
-	}
-}
-
-func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.own("web", func(o *v1beta1.ScaledDeployment) {
-		template := &o.Spec.Template
-		template.Annotations = map[string]string{"checksum": "1"}
-		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
-		template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
-		template.Spec.Containers[0].Args = []string{"--verbose"}
-		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
-	})
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner("web").Spec.Template })
-	d := w.settled("web")
-	template := d.Spec.Template
-	if len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 || len(template.Spec.Containers[0].Env) > 0 ||
-		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
-		t.Errorf("the template is %+v", template)
-	}
-}
-
-func TestADeletedDeploymentIsRecreated(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	for _, how := range []metav1.DeletionPropagation{"Background", "Foreground", "Orphan"} {
-		t.Run(string(how), func(t *testing.T) {
-			t.Parallel()
-			w, name := w.in(t), strings.ToLower(string(how))
-			owner := w.own(name)
-			before, pods := w.deployment(name), podUIDs(w.pods(name))
-			if err := env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(how)); err != nil {
-				t.Fatal(err)
-			}
-			w.eventually(func() string {
-				var now appsv1.Deployment
-				if err := env.Client.Get(t.Context(), w.key(name), &now); err != nil || now.UID == before.UID {
-					return fmt.Sprintf("the Deployment is not recreated: %v", err)
-				}
-				return ""
-			})
-			w.settled(name)
-			w.runs(name)
-			// The new Deployment adopts the orphans, because it has the same selector and template.
-			if now := podUIDs(w.pods(name)); (how == "Orphan") != slices.Equal(now, pods) {
-				t.Errorf("the pods were %v and are %v", pods, now)
-			}
-			w.eventually(func() string {
-				if n := w.eventsOf(owner.UID, "Created"); len(n) != 2 {
-					return fmt.Sprintf("events: %q", n)
-				}
-				return ""
-			})
-		})
-	}
-}
-
 func podUIDs(pods []corev1.Pod) (uids []types.UID) {
 	for _, pod := range pods {
 		uids = append(uids, pod.UID)
@@ -474,165 +205,175 @@ func podUIDs(pods []corev1.Pod) (uids []types.UID) {
 	return uids
 }
 
-func TestTheScalerIsKeptAsSpecified(t *testing.T) {
+// The new Deployment adopts the pods, because it has the same selector and template.
+func TestARecreatedDeploymentAdoptsOrphanedPods(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 240)
-			owner := w.own(name, scaled(mode))
-			w.sized(name)
+	w.own("web")
+	before, pods := w.deployment("web"), podUIDs(w.pods("web"))
+	if err := env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually(func() string {
+		var now appsv1.Deployment
+		if err := env.Client.Get(t.Context(), w.key("web"), &now); err != nil || now.UID == before.UID {
+			return fmt.Sprintf("the Deployment is not recreated: %v", err)
+		}
+		return ""
+	})
+	w.settled("web")
+	w.runs("web")
+	if now := podUIDs(w.pods("web")); !slices.Equal(now, pods) {
+		t.Errorf("the pods were %v and are %v", pods, now)
+	}
+}
 
-			// Changed by a user.
-			w.patch(testkit.Scaler(w.namespace, name, ""), `{"metadata":{"labels":null},"spec":{"deploymentName":"other","updatePolicy":{"cooldownSeconds":77}}}`)
-			w.eventually(func() string {
-				s := w.scaler(name)
-				if s.Labels[ownerLabel] != name || s.Spec.DeploymentName != name || *s.Spec.UpdatePolicy.CooldownSeconds != 0 {
-					return fmt.Sprintf("the scaler is %+v, labelled %v", s.Spec, s.Labels)
-				}
-				return ""
-			})
-			w.noted(owner.UID, "Updated", "Updated VerticalScaler "+name)
-			w.ownerSays(name, "Sized", "True", "OperatingNormally")
+// The stages of a rollout follow kstatus.
+func TestTheConditionsFollowARollout(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	t.Run("that is stuck, exceeds its deadline, and is corrected", func(t *testing.T) {
+		t.Parallel()
+		w := w.in(t)
+		owner := w.own("slow")
+		nowhere := func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.NodeSelector = map[string]string{"is": "nowhere"}
+		}
+		w.edit("slow", nowhere)
+		w.ownerSays("slow", "Reconciling", "True", "Progressing", "Deployment slow")
+		w.ownerSays("slow", "Ready", "False", "Progressing")
+		// The owner does not manage this field, so it stays.
+		w.patch(testkit.Deployment(w.namespace, "slow"), `{"spec":{"progressDeadlineSeconds":1}}`)
+		w.ownerSays("slow", "Stalled", "True", "ProgressDeadlineExceeded", "Deployment slow")
+		w.ownerSays("slow", "Ready", "False", "ProgressDeadlineExceeded")
+		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
+		w.noted(owner.UID, "Refused", "ProgressDeadlineExceeded")
+		w.edit("slow", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.NodeSelector = nil })
+		w.settled("slow")
+		w.ownerSays("slow", "Stalled", "False", "OperatingNormally")
+		w.ownerSays("slow", "Reconciling", "False", "OperatingNormally")
+	})
+	t.Run("whose pods exceed a quota", func(t *testing.T) {
+		t.Parallel()
+		w := newFixture(t)
+		team := &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "team"},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}},
+		}
+		w.create(team)
+		w.eventually(func() string {
+			if err := env.Client.Get(t.Context(), w.key("team"), team); err != nil || len(team.Status.Hard) == 0 {
+				return fmt.Sprintf("the quota is not enforced yet: %v", err)
+			}
+			return ""
+		})
+		w.create(w.newOwner("web"))
+		w.ownerSays("web", "Ready", "False", "Progressing", "exceeded quota: team")
+		w.ownerSays("web", "Reconciling", "True", "Progressing", "exceeded quota: team")
+		w.ownerSays("web", "Stalled", "False", "OperatingNormally")
+		w.eventually(func() string {
+			if n := w.owner("web").Status.AvailableReplicas; n != 2 {
+				return fmt.Sprintf("%d pods are counted", n)
+			}
+			return ""
+		})
+		w.patch(team, `{"spec":{"hard":{"pods":"10"}}}`)
+		w.settled("web")
+	})
+}
 
-			// Changed by its owner.
-			w.edit(name, func(o *v1beta1.ScaledDeployment) {
-				o.Spec.Scaling.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
-					ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("500m"))},
-				}}}
-			})
-			w.eventually(func() string {
-				if got := w.sized(name).Cpu().String(); got != "500m" {
-					return "cpu is " + got
-				}
-				return ""
-			})
+// hpaOn scales a ScaledDeployment by the utilization of cpu.
+func hpaOn(w *fixture, name string, least, most int32) *autoscalingv2.HorizontalPodAutoscaler {
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: name},
+			MinReplicas:    &least, MaxReplicas: most,
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To(int32(80))},
+			}}},
+		},
+	}
+}
 
-			// Deleted.
-			before := w.scaler(name)
-			w.remove(testkit.Scaler(w.namespace, name, ""))
-			w.eventually(func() string {
-				var now v1beta1.VerticalScaler
-				if err := env.Client.Get(t.Context(), w.key(name), &now); err != nil || now.UID == before.UID {
-					return fmt.Sprintf("the scaler is not recreated: %v", err)
-				}
-				return ""
-			})
-			w.settled(name)
-			w.ownerSays(name, "Sized", "True", "OperatingNormally")
+// There are no metrics here, so the real HPA controller can only enforce its minimum and
+// maximum.
+func TestAnHPAScalesTheOwner(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.own("web")
+	w.own("api")
+	w.create(hpaOn(w, "web", 5, 8))
+	w.create(hpaOn(w, "api", 1, 2))
+	for name, want := range map[string]int32{"web": 5, "api": 2} {
+		w.eventually(func() string {
+			if n := *w.owner(name).Spec.Replicas; n != want {
+				return fmt.Sprintf("%s has %d replicas, not %d", name, n, want)
+			}
+			return ""
+		})
+		if d := w.settled(name); *d.Spec.Replicas != want {
+			t.Errorf("Deployment %s has %d replicas", name, *d.Spec.Replicas)
+		}
+		w.eventually(func() string {
+			var hpa autoscalingv2.HorizontalPodAutoscaler
+			if err := env.Client.Get(t.Context(), w.key(name), &hpa); err != nil || hpa.Status.CurrentReplicas != want {
+				return fmt.Sprintf("the HPA sees %d replicas: %v", hpa.Status.CurrentReplicas, err)
+			}
+			return ""
 		})
 	}
 }
 
-func TestScalingIsRemovedCleanly(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			w, name := w.in(t), strings.ToLower(string(mode))
-			w.uses(name, "app", 300, 240)
-			owner := w.own(name, scaled(mode))
-			w.sized(name)
-			if held := w.scaler(name).Status.OriginalResources != nil; held != (mode == "Rollout") {
-				t.Errorf("the scaler has taken over the template: %t", held)
-			}
-			// The user changes the template's resources after a scaler has taken them over.
-			w.edit(name, func(o *v1beta1.ScaledDeployment) {
-				o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
-			})
-			w.settled(name)
-			w.sized(name)
-			if mode == "Rollout" {
-				if got := w.deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); got.Cmp(resource.MustParse("330m")) < 0 {
-					t.Errorf("the template asks for %s", got)
-				}
-			}
+// quiet is for how many rounds no reconcile must begin before the last event is over. A conflict with a
+// lagging cache is retried after up to 5 s, also if an event has reconciled the object before.
+const quiet = 60
 
-			w.edit(name, func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
-			w.gone(testkit.Scaler(w.namespace, name, ""))
-			w.noted(owner.UID, "Deleted", "Deleted VerticalScaler "+name)
-			w.eventually(func() string {
-				d := w.deployment(name)
-				for _, entry := range d.ManagedFields {
-					if entry.Manager == "verticalscaler" {
-						return fmt.Sprintf("verticalscaler still manages %s", entry.FieldsV1.GetRawBytes())
-					}
-				}
-				if got := d.Spec.Template.Spec.Containers[0].Resources; got.Requests.Cpu().String() != "150m" || got.Requests.Memory().String() != "128Mi" ||
-					got.Limits.Cpu().String() != "200m" || got.Limits.Memory().String() != "256Mi" {
-					return fmt.Sprintf("the template's resources are %+v", got)
-				}
-				if c := meta.FindStatusCondition(w.owner(name).Status.Conditions, "Sized"); c != nil {
-					return fmt.Sprintf("there is still a condition Sized: %+v", c)
-				}
-				return ""
-			})
-			w.settled(name)
-			w.runs(name)
-			// From now on, the owner manages the template's resources.
-			w.edit(name, func(o *v1beta1.ScaledDeployment) {
-				o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("160m")
-			})
-			w.eventually(func() string {
-				if got := w.deployment(name).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "160m" {
-					return "the template asks for " + got
-				}
-				return ""
-			})
-		})
-	}
-}
-
-// Containers are added and removed after a scaler has taken over the template.
-func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
+// The test counts reconciles, so it runs alone, like those of idle_test.go.
+func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
+	testkit.Tidy(t, "it counts the reconciles of the whole process, and the tenant causes some", testkit.Storms)
+	w := newFixture(t) // its resync period is longer than any test
 	w.uses("web", "app", 300, 240)
-	w.uses("web", "side", 200, 200)
-	w.own("web", scaled("Rollout"))
+	owner := w.own("web", scaled("InPlace"))
 	w.sized("web")
-	w.edit("web", func(o *v1beta1.ScaledDeployment) {
-		// In front, so that the index of every container changes.
-		o.Spec.Template.Spec.Containers = append([]corev1.Container{testkit.Container("side")}, o.Spec.Template.Spec.Containers...)
-		o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("init")}
-	})
-	w.eventually(func() string {
-		s := w.scaler("web")
-		if s.Status.OriginalResources == nil || len(s.Status.OriginalResources.Containers) != 2 {
-			return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
+	w.settled("web")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	for before := -1; before != reconcilesOf(t, "scaleddeployment"); {
+		before = reconcilesOf(t, "scaleddeployment")
+		w.rounds(quiet)
+	}
+	before := reconcilesOf(t, "scaleddeployment")
+	w.rounds(20)
+	if n := reconcilesOf(t, "scaleddeployment") - before; n > 0 {
+		t.Errorf("%d reconciles while nothing happened", n)
+	}
+	for _, n := range []int32{5, 2} {
+		w.patch(owner, `{"spec":{"replicas":%d}}`, n)
+		w.settled("web")
+	}
+	w.remove(&w.pods("web")[0])
+	w.runs("web")
+	w.settled("web")
+}
+
+// reconcilesOf is the number of reconciles of a controller in this process so far.
+func reconcilesOf(t *testing.T, controller string) (n int) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
 		}
-		return ""
-	})
-	w.sized("web")
-	d := w.settled("web")
-	for i, name := range []string{"side", "app"} {
-		if got := d.Spec.Template.Spec.Containers[i].Name; got != name {
-			t.Errorf("container %d is %s", i, got)
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "controller" && label.GetValue() == controller {
+					n += int(metric.GetCounter().GetValue())
+				}
+			}
 		}
 	}
-	w.between("cpu of app", *d.Spec.Template.Spec.Containers[1].Resources.Requests.Cpu(), "330m", "380m")
-	w.edit("web", func(o *v1beta1.ScaledDeployment) {
-		o.Spec.Template.Spec.Containers = o.Spec.Template.Spec.Containers[:1] // "app" is removed
-		o.Spec.Template.Spec.InitContainers = nil
-	})
-	w.eventually(func() string {
-		if got := w.deployment("web").Spec.Template.Spec; len(got.Containers) != 1 || got.Containers[0].Name != "side" || len(got.InitContainers) > 0 {
-			return fmt.Sprintf("the template is %+v", got)
-		}
-		return ""
-	})
-	w.settled("web")
-	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
-	w.gone(testkit.Scaler(w.namespace, "web", ""))
-	w.eventually(func() string {
-		got := w.deployment("web").Spec.Template.Spec.Containers[0].Resources.Requests
-		if got.Cpu().String() != "100m" || got.Memory().String() != "128Mi" {
-			return fmt.Sprintf("the template asks for %v", got)
-		}
-		return ""
-	})
-	w.settled("web")
+	return n
 }

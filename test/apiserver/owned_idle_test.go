@@ -1,27 +1,23 @@
 // Copyright The VerticalScaler Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cluster
+//go:build integration
 
-package cluster
+package apiserver
 
 import (
-	"strings"
+	"net/http"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 )
-
-// The tests in this file count reconciles, so they run alone, like those of idle_test.go.
 
 // richTemplate sets fields that the API server would default, including fields in lists
 // that server-side apply treats as one value. Its quantities are not in canonical form.
@@ -73,14 +69,11 @@ func richTemplate(o *v1beta1.ScaledDeployment) {
 }
 
 func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
-	env.NeedAudit(t)
-	testkit.Tidy(t, "it counts the reconciles and writes of the whole process, and the tenant causes some", testkit.Storms)
-	testkit.Tidy(t, "what is learned about uneven pods is saved now and then", testkit.UnevenUsage)
-	w := newFixture(t, brisk)
-	names := []string{"plain", "inplace", "rollout", "refused", "named"}
-	for _, name := range names {
-		w.uses(name, "app", 300, 240)
-		w.uses(name, "agent", 300, 240)
+	t.Parallel()
+	w := newFixture(t)
+	for _, name := range []string{"plain", "inplace", "rollout", "named"} {
+		w.Uses(name, "app", 300, 240)
+		w.Uses(name, "agent", 300, 240)
 	}
 	w.own("plain", richTemplate)
 	w.own("named", named("other-name"), scaled("Recommend"))
@@ -89,117 +82,32 @@ func TestReconcilesOfASettledOwnerWriteNothing(t *testing.T) {
 	w.create(w.newOwner("refused", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.RestartPolicy = "Never" }))
 	w.ownerSays("refused", "Stalled", "True", "Rejected")
 	for _, name := range []string{"inplace", "rollout"} {
-		w.sized(name)
+		w.Sized(name)
 		w.settled(name)
 		w.ownerSays(name, "Sized", "True", "OperatingNormally")
 	}
-	w.observed(idleEvidence)
-
-	mark, evidence := env.Mark(), w.evidence()
-	w.config.ResyncPeriod.Duration = 100 * time.Millisecond
-	w.restart()
-	before := reconcilesOf(t, "scaleddeployment")
-	w.eventually(func() string {
-		if reconcilesOf(t, "scaleddeployment") < before+20*len(names) {
-			return "too few reconciles yet"
-		}
-		return ""
-	})
+	deployment, owner, mark := w.Deployment("rollout"), w.owner("rollout"), w.mark()
+	const restarts = 3
+	for range restarts {
+		w.Restart()
+		w.Settle()
+	}
 	asked := 0
-	var others []testkit.Write
-	for _, write := range w.allWrites(mark) {
+	for _, write := range w.writes(mark) {
 		// The operator retries a rejected request, and it is rejected again.
-		if write.Name == "refused" && write.Resource == "deployments" && write.Code == 422 {
+		if write.Name == "refused" && write.Resource == "deployments" && write.Code() == http.StatusUnprocessableEntity {
 			asked++
 			continue
 		}
-		others = append(others, write)
+		t.Errorf("written: %s", write)
 	}
-	w.expectOnlyDue(others, evidence)
-	if asked == 0 {
+	if asked < restarts {
 		t.Error("the rejected request is not retried")
 	}
-}
-
-// quiet is for how many rounds no reconcile must begin before the last event is over. A conflict with a
-// lagging cache is retried after up to 5 s, also if an event has reconciled the object before.
-const quiet = 60
-
-func TestAnOwnerIsReconciledOnEventsAlone(t *testing.T) {
-	testkit.Tidy(t, "it counts the reconciles of the whole process, and the tenant causes some", testkit.Storms)
-	w := newFixture(t) // its resync period is longer than any test
-	w.uses("web", "app", 300, 240)
-	owner := w.own("web", scaled("InPlace"))
-	w.sized("web")
-	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	for before := -1; before != reconcilesOf(t, "scaleddeployment"); {
-		before = reconcilesOf(t, "scaleddeployment")
-		w.rounds(quiet)
-	}
-	before := reconcilesOf(t, "scaleddeployment")
-	w.rounds(20)
-	if n := reconcilesOf(t, "scaleddeployment") - before; n > 0 {
-		t.Errorf("%d reconciles while nothing happened", n)
-	}
-	for _, n := range []int32{5, 2} {
-		w.patch(owner, `{"spec":{"replicas":%d}}`, n)
-		w.settled("web")
-	}
-	w.remove(&w.pods("web")[0])
-	w.runs("web")
-	w.settled("web")
-}
-
-func TestARestartOverSettledOwnersWritesNothing(t *testing.T) {
-	t.Parallel()
-	env.NeedAudit(t)
-	w := newFixture(t)
-	w.uses("web", "app", 300, 240)
-	w.own("web", richTemplate, scaled("Rollout"))
-	w.own("plain")
-	w.sized("web")
-	w.settled("web")
-	w.ownerSays("web", "Sized", "True", "OperatingNormally")
-	deployment, owner := w.deployment("web"), w.owner("web")
-	w.operator.Stop(t)
-	mark := env.Mark()
-	w.start()
-	w.rounds(10)
-	w.patch(w.newOwner("plain"), `{"spec":{"replicas":2}}`) // the owner follows this, so its operator works
-	w.settled("plain")
-	for _, write := range w.writes(mark) {
-		if write.Name == "web" && write.Resource != "verticalscalercheckpoints" && !strings.HasPrefix(write.Resource, "verticalscalers") {
-			t.Errorf("written: %s", write)
-		}
-	}
-	now := w.deployment("web")
-	if diff := cmp.Diff(deployment.Spec, now.Spec); diff != "" || now.Generation != deployment.Generation {
+	if diff := cmp.Diff(deployment, w.Deployment("rollout")); diff != "" {
 		t.Errorf("the Deployment (-before +now):\n%s", diff)
 	}
-	if diff := cmp.Diff(owner, w.owner("web")); diff != "" {
+	if diff := cmp.Diff(owner, w.owner("rollout")); diff != "" {
 		t.Errorf("the owner (-before +now):\n%s", diff)
 	}
-}
-
-// reconcilesOf is the number of reconciles of a controller in this process so far.
-func reconcilesOf(t *testing.T, controller string) (n int) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "controller_runtime_reconcile_total" {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				if label.GetName() == "controller" && label.GetValue() == controller {
-					n += int(metric.GetCounter().GetValue())
-				}
-			}
-		}
-	}
-	return n
 }

@@ -1,0 +1,228 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// These tests rename the Deployment of a ScaledDeployment.
+
+// neverTwo fails the test if a write of the operator gives an owner a second Deployment.
+func (w *fixture) neverTwo() {
+	w.Fault = func(write world.Write, _ int, send func() error) error {
+		err := send()
+		if write.Resource != "deployments" {
+			return err
+		}
+		by := map[types.UID][]string{}
+		for _, d := range w.deployments() {
+			if owner := metav1.GetControllerOf(&d); owner != nil {
+				by[owner.UID] = append(by[owner.UID], d.Name)
+				if len(by[owner.UID]) > 1 {
+					w.Errorf("%s %s has several Deployments: %v", owner.Kind, owner.Name, by[owner.UID])
+				}
+			}
+		}
+		return err
+	}
+}
+
+func (w *fixture) deployments() []appsv1.Deployment {
+	w.Helper()
+	var list appsv1.DeploymentList
+	if err := env.Client.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+		w.Fatal(err)
+	}
+	return list.Items
+}
+
+// ownsOnly fails the test unless the owner's only Deployment has that name.
+func (w *fixture) ownsOnly(name, deployment string) {
+	w.Helper()
+	var names []string
+	for _, d := range w.deployments() {
+		if metav1.IsControlledBy(&d, w.owner(name)) {
+			names = append(names, d.Name)
+		}
+	}
+	if !slices.Equal(names, []string{deployment}) {
+		w.Errorf("the Deployments of %s are %v, want %s", name, names, deployment)
+	}
+}
+
+func TestARenamedDeploymentIsReplacedAndNeverTwo(t *testing.T) {
+	t.Parallel()
+	for mode, change := range map[string]func(*v1beta1.ScaledDeployment){
+		"plain":   func(*v1beta1.ScaledDeployment) {},
+		"inplace": scaled("InPlace"),
+		"rollout": scaled("Rollout"),
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			w.neverTwo()
+			w.Uses("web", "app", 300, 240)
+			owner := w.own("web", change)
+			if owner.Spec.Scaling != nil {
+				w.Sized("web")
+			}
+			for _, next := range []string{"web-v2", "web"} { // and back to its own name
+				old := podUIDs(w.Pods("web"))
+				w.edit("web", named(next))
+				d := w.settled("web")
+				w.ownsOnly("web", next)
+				pods := w.Pods("web")
+				if len(pods) != int(*d.Spec.Replicas) || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return slices.Contains(old, p.UID) }) {
+					t.Errorf("the pods were %v and are %v", old, podUIDs(pods))
+				}
+				if owner.Spec.Scaling != nil {
+					w.Sized("web")
+					if got := w.Scaler("web").Spec.DeploymentName; got != next {
+						t.Errorf("the scaler sizes %s", got)
+					}
+				}
+			}
+			w.Noted(owner.UID, "Deleted", "Deleted Deployment web")
+			w.Noted(owner.UID, "Created", "Created Deployment web-v2")
+		})
+	}
+}
+
+// The owner is renamed whatever the operator has done meanwhile.
+func TestARenameDuringAnotherChange(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.neverTwo()
+	w.create(w.newOwner("early", scaled("InPlace")))
+	w.edit("early", named("early-v1")) // before the first reconcile
+	w.edit("early", named("early-v2"))
+	w.own("again", scaled("InPlace"))
+	w.own("back", scaled("InPlace"))
+
+	// The Deployments are being deleted and have not gone yet.
+	controllers := w.Controllers
+	w.Controllers = nil
+	w.edit("again", named("again-v1"))
+	w.edit("back", named("back-v1"))
+	w.Settle()
+	for _, name := range []string{"again", "back"} {
+		w.ownerSays(name, "Ready", "False", "Replacing", "Deployment "+name)
+	}
+	w.edit("again", named("again-v2"))
+	w.edit("back", named(""))
+	w.Settle()
+	w.Controllers = controllers
+	for name, deployment := range map[string]string{"early": "early-v2", "again": "again-v2", "back": "back"} {
+		w.settled(name)
+		w.ownsOnly(name, deployment)
+	}
+}
+
+func TestARenameToATakenNameWaits(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.neverTwo()
+	w.deploy("taken")
+	w.own("web", scaled("InPlace"))
+	before := w.Deployment("web")
+	w.edit("web", named("taken"))
+	w.ownerSays("web", "Stalled", "True", "NotControlled", "Deployment taken", "has no controller")
+	w.ownerSays("web", "Ready", "False", "NotControlled")
+	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
+	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
+		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
+	}
+	if o := w.owner("web"); o.Status.AvailableReplicas != 3 {
+		t.Errorf("the status counts %d pods, of the three that run", o.Status.AvailableReplicas)
+	}
+	w.Remove(testkit.Deployment(w.Namespace, "taken"))
+	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
+	w.settled("web")
+	w.ownsOnly("web", "taken")
+}
+
+func TestARenameThatTheAPIServerRefusesKeepsTheOldDeployment(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.neverTwo()
+	w.own("web", scaled("InPlace"))
+	before := w.Deployment("web")
+	w.edit("web", func(o *v1beta1.ScaledDeployment) {
+		o.Spec.DeploymentName = "web-v2"
+		o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Sometimes"
+	})
+	w.ownerSays("web", "Stalled", "True", "Rejected", `Unsupported value: "Sometimes"`)
+	if now := w.Deployment("web"); now.UID != before.UID || now.Generation != before.Generation || now.DeletionTimestamp != nil {
+		t.Errorf("the old Deployment was touched: %+v", now.ObjectMeta)
+	}
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].ImagePullPolicy = "Always" })
+	w.settled("web")
+	w.ownsOnly("web", "web-v2")
+}
+
+// A quota of one Deployment would reject the new Deployment while the old one exists. That is no reason to keep the old
+// one.
+func TestAQuotaOfOneDeploymentAllowsARename(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.quotaOfDeployments("1", "0")
+	w.own("web")
+	w.edit("web", named("web-v2"))
+	w.Gone(testkit.Deployment(w.Namespace, "web"))
+	w.ownerSays("web", "Stalled", "True", "QuotaExceeded") // until the quota's controller has seen it
+	w.quotaOfDeployments("1", "0")
+	w.settled("web")
+	w.ownsOnly("web", "web-v2")
+}
+
+// The operator may be killed between any two steps of a replacement: it deletes the old Deployment, creates the new one, and
+// retargets the scaler.
+func TestKillsAfterEachWriteOfARenameChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.neverTwo()
+	count, last := w.Fault, ""
+	killed := func(write world.Write, n int, send func() error) error {
+		err := count(write, n, send)
+		if last == write.String() { // The next process repeats this write, and goes on.
+			last = ""
+			return err
+		}
+		last = write.String()
+		return w.Operator.KillAfter(write, func() error { return err })
+	}
+	w.Uses("web", "app", 300, 240)
+	w.Fault = killed
+	w.own("web", scaled("Rollout"))
+	w.Fault = count
+	w.Sized("web")
+	w.Fault = killed
+	w.edit("web", named("web-v2"))
+	d := w.settled("web")
+	w.Fault = count
+	w.Sized("web")
+	w.ownsOnly("web", "web-v2")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	if s := w.Scaler("web"); s.Spec.DeploymentName != "web-v2" || s.Status.OriginalResources == nil || s.Status.OriginalResources.UID != d.UID {
+		t.Errorf("the scaler sizes %s and has original resources %+v", s.Spec.DeploymentName, s.Status.OriginalResources)
+	}
+	w.Fault = killed
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
+	w.Gone(testkit.Scaler(w.Namespace, "web", ""))
+	w.asksFor(w.settled("web"), "100m", "128Mi")
+}

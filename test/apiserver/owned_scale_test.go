@@ -1,0 +1,188 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+	"github.com/verticalscaler/verticalscaler-operator/test/world"
+)
+
+// These tests change a ScaledDeployment or its pods by other means: a HorizontalPodAutoscaler, a scaler, and a user with
+// many edits.
+
+// hpaOnCPU scales an object by the utilization of cpu.
+func hpaOnCPU(w *fixture, name string, target autoscalingv2.CrossVersionObjectReference) *autoscalingv2.HorizontalPodAutoscaler {
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: target, MinReplicas: ptr.To(int32(3)), MaxReplicas: 8,
+			Metrics: []autoscalingv2.MetricSpec{utilization("cpu")},
+		},
+	}
+}
+
+// If the operator reverted the HPA's changes, pods would be killed and started at every check of the HPA.
+func TestAnHPAOnTheDeploymentItselfWins(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.own("web")
+	hpa := hpaOnCPU(w, "web", autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"})
+	w.create(hpa)
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`) // by the HPA
+	w.ownerSays("web", "Ready", "True", "Available", "HorizontalPodAutoscaler web")
+	if n := w.owner("web").Status.AvailableReplicas; n != 5 {
+		t.Errorf("there are %d pods", n)
+	}
+	mark := w.mark()
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template.Spec.Containers[0].Image = "registry.example/app:2" })
+	if d := w.runs("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example/app:2" || d.Status.UpdatedReplicas != 5 {
+		t.Errorf("the new image is on %d pods", d.Status.UpdatedReplicas)
+	}
+	if n := count(accepted(w.writes(mark)), "deployments"); total(n) != 1 {
+		t.Errorf("writes of the Deployment for one new image: %v", n)
+	}
+	// Only the owner scales to zero and back: an HPA does neither.
+	for _, n := range []int32{0, 3} {
+		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = &n })
+		if got := *w.settled("web").Spec.Replicas; got != n {
+			t.Errorf("there are %d replicas, and the owner says %d", got, n)
+		}
+	}
+	// The HPA now targets another object.
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"spec":{"replicas":5}}`)
+	if d := w.runs("web"); *d.Spec.Replicas != 5 {
+		t.Errorf("there are %d replicas, and the HPA says 5", *d.Spec.Replicas)
+	}
+	w.Patch(hpa, `{"spec":{"scaleTargetRef":{"name":"other"}}}`)
+	if got := *w.settled("web").Spec.Replicas; got != 3 {
+		t.Errorf("there are %d replicas, and no HPA", got)
+	}
+}
+
+func TestAnHPAOnTheOwnerKeepsItsResource(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.Uses("web", "app", 300, 240)
+	w.own("web", named("other"), scaled("InPlace"), func(o *v1beta1.ScaledDeployment) {
+		o.Spec.Template.Spec.Containers[0].Resources.Limits = nil
+	})
+	w.Sized("web")
+	hpa := hpaOnCPU(w, "web", autoscalingv2.CrossVersionObjectReference{APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web"})
+	w.create(hpa)
+	w.Says("web", "Applied", "True", "HPAConflict", "web", "cpu")
+	w.Uses("web", "app", 600, 500)
+	w.eventually(func() string {
+		for _, pod := range w.Pods("web") {
+			now := world.Actual(&pod, "app").Requests
+			if now.Cpu().Cmp(resource.MustParse("600m")) >= 0 {
+				t.Fatalf("pod %s has %s of cpu", pod.Name, now.Cpu())
+			}
+			if now.Memory().Cmp(resource.MustParse("600Mi")) < 0 {
+				return "pod " + pod.Name + " has " + now.Memory().String()
+			}
+		}
+		return ""
+	})
+	w.Remove(hpa)
+	w.eventually(func() string {
+		for _, pod := range w.Pods("web") {
+			if now := world.Actual(&pod, "app").Requests.Cpu(); now.Cmp(resource.MustParse("600m")) < 0 {
+				return "pod " + pod.Name + " has " + now.String()
+			}
+		}
+		return ""
+	})
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+}
+
+func TestTheResourcesOfARunningScalerSurviveManyEdits(t *testing.T) {
+	t.Parallel()
+	const edits = 20
+	inBothModes(t, func(t *testing.T, w *fixture, mode v1beta1.UpdateMode) {
+		t.Helper()
+		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(1)) })
+		want := w.settled("web").Spec.Template.Spec.Containers[0].Resources
+		if taken := want.Requests.Cpu().Cmp(resource.MustParse("330m")) >= 0; taken != (mode == "Rollout") {
+			t.Fatalf("the template asks for %v", want.Requests)
+		}
+		decision, mark := w.Scaler("web").Status.Decision, w.mark()
+		for i := range edits {
+			w.edit("web", func(o *v1beta1.ScaledDeployment) {
+				template := &o.Spec.Template
+				template.Annotations = map[string]string{"edit": fmt.Sprint(i)}
+				app := &template.Spec.Containers[0]
+				switch i % 5 {
+				case 0:
+					app.Image = fmt.Sprintf("example.com/app:%d", i)
+				case 1:
+					app.Env = append(app.Env, corev1.EnvVar{Name: fmt.Sprintf("E%d", i), Value: "x"})
+				case 2:
+					app.Args = []string{fmt.Sprint(i)}
+				case 3:
+					app.Env = nil
+				case 4:
+					template.Labels["edit"] = fmt.Sprint(i)
+				}
+			})
+			w.Settle()
+			d := w.Deployment("web")
+			if got := d.Spec.Template.Spec.Containers[0].Resources; d.Spec.Template.Annotations["edit"] != fmt.Sprint(i) || !apiequality.Semantic.DeepEqual(got, want) {
+				t.Errorf("edit %d: the template has edit %s and %+v, not %+v", i, d.Spec.Template.Annotations["edit"], got, want)
+			}
+		}
+		w.settled("web")
+		w.Sized("web")
+		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+
+		s := w.Scaler("web")
+		if got := s.Status.Decision; got.Reverts != 0 || !got.Time.Equal(&decision.Time) {
+			t.Errorf("the decision was %+v and is %+v", decision, got)
+		}
+		for _, c := range s.Status.Conditions {
+			if c.Reason == "Contested" || c.Reason == "Conflict" {
+				t.Errorf("%s is %s: %s", c.Type, c.Reason, c.Message)
+			}
+		}
+		// One write for each edit: neither controller has reverted the other's writes.
+		if n := count(w.writes(mark), "deployments")["web"]; n != edits {
+			t.Errorf("%d writes of the Deployment for %d edits", n, edits)
+		}
+		for _, entry := range w.Deployment("web").ManagedFields {
+			if fields := string(entry.FieldsV1.GetRawBytes()); entry.Manager == "scaleddeployment" && strings.Contains(fields, "f:requests") == (mode == "Rollout") {
+				t.Errorf("scaleddeployment manages %s", fields)
+			}
+		}
+	})
+}
+
+// A rollout by a scaler is not a change of the owner's spec, so the operator emits no event about an update.
+func TestATakenOverTemplateIsNoDrift(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.Uses("web", "app", 300, 240)
+	owner := w.own("web", scaled("Rollout"))
+	w.Sized("web")
+	w.settled("web")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	if n := len(w.sets("web")); n != 2 {
+		t.Errorf("%d ReplicaSets: one rollout should leave two", n)
+	}
+	if n := w.notesOf(owner.UID, "Updated"); len(n) > 0 {
+		t.Errorf("events: %q", n)
+	}
+}

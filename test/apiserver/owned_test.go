@@ -1,0 +1,490 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
+)
+
+const (
+	ownerLabel   = "autoscaling.verticalscaler.io/scaled-deployment"
+	appliedStamp = "autoscaling.verticalscaler.io/applied"
+)
+
+// newOwner returns a ScaledDeployment with three replicas, without creating it.
+func (w *fixture) newOwner(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+	owner := &v1beta1.ScaledDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec:       v1beta1.ScaledDeploymentSpec{Replicas: ptr.To(int32(3)), Template: testkit.Deployment(w.Namespace, name).Spec.Template},
+	}
+	for _, change := range changes {
+		change(owner)
+	}
+	return owner
+}
+
+// own creates a ScaledDeployment and lets its Deployment run.
+func (w *fixture) own(name string, changes ...func(*v1beta1.ScaledDeployment)) *v1beta1.ScaledDeployment {
+	w.Helper()
+	w.create(w.newOwner(name, changes...))
+	w.settled(name)
+	return w.owner(name)
+}
+
+// scaled enables scaling of the pods in a mode, without a cooldown. New pods are as in the template.
+func scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
+	update := v1beta1.UpdatePolicy{UpdateMode: mode, CooldownSeconds: ptr.To(int32(0))}
+	if mode == v1beta1.UpdateModeInPlace {
+		update.NewPods = v1beta1.NewPodsAsTemplate
+	}
+	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
+}
+
+func named(deployment string) func(*v1beta1.ScaledDeployment) {
+	return func(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = deployment }
+}
+
+func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
+	w.Helper()
+	var o v1beta1.ScaledDeployment
+	if err := env.Client.Get(w.t.Context(), w.Key(name), &o); err != nil {
+		w.Fatal(err)
+	}
+	return &o
+}
+
+// edit changes a ScaledDeployment as its user does.
+func (w *fixture) edit(name string, f func(*v1beta1.ScaledDeployment)) {
+	w.Helper()
+	o := w.owner(name)
+	before := o.DeepCopy()
+	f(o)
+	if err := env.Client.Patch(w.t.Context(), o, client.MergeFrom(before)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// settled lets time pass until the owner is Ready at its latest generation, and its status matches that of the Deployment.
+func (w *fixture) settled(name string) (d *appsv1.Deployment) {
+	w.Helper()
+	w.eventually(func() string {
+		o := w.owner(name)
+		if wrong := unlike(o, "Ready", "True", "Available"); wrong != "" {
+			return wrong
+		}
+		d = w.Deployment(deploymentOf(o))
+		if !metav1.IsControlledBy(d, o) {
+			return "the Deployment is not the owner's"
+		}
+		if *d.Spec.Replicas != *o.Spec.Replicas {
+			return fmt.Sprintf("the Deployment has %d replicas, its owner says %d", *d.Spec.Replicas, *o.Spec.Replicas)
+		}
+		has := []int32{d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas, d.Status.UpdatedReplicas}
+		if told := []int32{o.Status.Replicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.UpdatedReplicas}; !slices.Equal(told, has) || has[3] != *d.Spec.Replicas {
+			return fmt.Sprintf("the owner counts %d, the Deployment %d, want %d", told, has, *d.Spec.Replicas)
+		}
+		return ""
+	})
+	return d
+}
+
+func deploymentOf(o *v1beta1.ScaledDeployment) string {
+	if o.Spec.DeploymentName != "" {
+		return o.Spec.DeploymentName
+	}
+	return o.Name
+}
+
+// unlike describes how a condition of the owner differs from what is wanted; "" if it has this status and reason, is about
+// the latest generation, and its message contains all the words.
+func unlike(o *v1beta1.ScaledDeployment, kind, status, reason string, words ...string) string {
+	c := ptr.Deref(meta.FindStatusCondition(o.Status.Conditions, kind), metav1.Condition{})
+	wrong := string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != o.Generation || o.Status.ObservedGeneration != o.Generation
+	for _, word := range words {
+		wrong = wrong || !strings.Contains(c.Message, word)
+	}
+	if wrong {
+		return fmt.Sprintf("%s of generation %d is %s, %s: %q; want generation %d, %s, %s, with %q", kind, c.ObservedGeneration, c.Status, c.Reason, c.Message, o.Generation, status, reason, words)
+	}
+	return ""
+}
+
+// ownerSays lets time pass until the owner has a condition.
+func (w *fixture) ownerSays(name, kind, status, reason string, words ...string) {
+	w.Helper()
+	w.eventually(func() string { return unlike(w.owner(name), kind, status, reason, words...) })
+}
+
+// notesOf are the notes of the events about an object with that reason.
+func (w *fixture) notesOf(uid types.UID, reason string) (notes []string) {
+	for _, e := range w.Events(uid) {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+// asksFor fails unless the first container of the Deployment's template has these requests.
+func (w *fixture) asksFor(d *appsv1.Deployment, cpu, memory string) {
+	w.Helper()
+	r := d.Spec.Template.Spec.Containers[0].Resources.Requests
+	if r.Cpu().String() != cpu || r.Memory().String() != memory {
+		w.Errorf("the template of Deployment %s asks for %s and %s, not %s and %s", d.Name, r.Cpu(), r.Memory(), cpu, memory)
+	}
+}
+
+// inBothModes runs a test for pods that are resized in place, and for a template that a scaler takes over.
+func inBothModes(t *testing.T, f func(t *testing.T, w *fixture, mode v1beta1.UpdateMode)) {
+	t.Helper()
+	for _, mode := range []v1beta1.UpdateMode{"InPlace", "Rollout"} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			w.Uses("web", "app", 300, 240)
+			w.own("web", scaled(mode))
+			w.Sized("web")
+			f(t, w, mode)
+		})
+	}
+}
+
+func TestAWorkloadAndItsSizingInOneObject(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	owner := w.own("web", scaled("InPlace"))
+	w.Noted(owner.UID, "Created", "Created Deployment web")
+	w.Noted(owner.UID, "Created", "Created VerticalScaler web")
+	w.Noted(owner.UID, "Ready", "Available: Deployment web")
+	d, s := w.Deployment("web"), w.Scaler("web")
+	for _, object := range []metav1.Object{d, s} {
+		want := []metav1.OwnerReference{{
+			APIVersion: "autoscaling.verticalscaler.io/v1beta1", Kind: "ScaledDeployment", Name: "web", UID: owner.UID,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		}}
+		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
+			t.Errorf("owner references of %T (-want +got):\n%s", object, diff)
+		}
+		if got := object.GetLabels()[ownerLabel]; got != "web" {
+			t.Errorf("%T is labelled %q", object, got)
+		}
+		if object.GetAnnotations()[appliedStamp] == "" {
+			t.Errorf("%T does not say what was applied", object)
+		}
+	}
+	if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: map[string]string{ownerLabel: "web"}}, d.Spec.Selector); diff != "" {
+		t.Errorf("selector (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"app": "web", ownerLabel: "web"}, d.Spec.Template.Labels); diff != "" {
+		t.Errorf("labels of the pods (-want +got):\n%s", diff)
+	}
+	if got := owner.Status.Selector; got != ownerLabel+"=web" {
+		t.Errorf("the selector in the status is %q", got)
+	}
+	if s.Spec.DeploymentName != "web" || s.Spec.UpdatePolicy.UpdateMode != "InPlace" {
+		t.Errorf("the scaler's spec is %+v", s.Spec)
+	}
+	if len(owner.Finalizers)+len(d.Finalizers)+len(s.Finalizers) > 0 {
+		t.Errorf("finalizers: %v, %v, %v", owner.Finalizers, d.Finalizers, s.Finalizers)
+	}
+	w.ownerSays("web", "Reconciling", "False", "OperatingNormally")
+	w.ownerSays("web", "Stalled", "False", "OperatingNormally")
+
+	w.Uses("web", "app", 300, 240)
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")
+	w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	w.settled("web")
+	w.asksFor(w.Deployment("web"), "100m", "128Mi")
+	if n := len(w.sets("web")); n != 1 {
+		t.Errorf("%d ReplicaSets: pods were replaced", n)
+	}
+}
+
+func TestADeploymentWithoutScalingHasNoScaler(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	owner := w.own("web")
+	w.asksFor(w.Deployment("web"), "100m", "128Mi")
+	if c := meta.FindStatusCondition(owner.Status.Conditions, "Sized"); c != nil {
+		t.Errorf("there is a condition Sized: %+v", c)
+	}
+	var list v1beta1.VerticalScalerList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(w.Namespace)); err != nil || len(list.Items) > 0 {
+		t.Errorf("scalers: %v, %v", list.Items, err)
+	}
+
+	// With its own selector and name.
+	w.own("api", named("api-v2"), func(o *v1beta1.ScaledDeployment) {
+		o.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}
+	})
+	d := w.Deployment("api-v2")
+	if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("selector (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"app": "api"}, d.Spec.Template.Labels); diff != "" {
+		t.Errorf("labels of the pods (-want +got):\n%s", diff)
+	}
+	if got := w.owner("api").Status.Selector; got != "app=api" {
+		t.Errorf("the selector in the status is %q", got)
+	}
+}
+
+func TestDriftIsReverted(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	tests := map[string]struct {
+		drift string // a merge patch of the Deployment
+		// quiet: the spec does not change, so there is no event.
+		quiet bool
+	}{
+		"replicas":      {drift: `{"spec":{"replicas":7}}`},
+		"no-replicas":   {drift: `{"spec":{"replicas":null}}`},
+		"image":         {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/other:2"}]}}}}`},
+		"env":           {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1","env":[{"name":"LEVEL","value":"debug"}]}]}}}}`},
+		"no-env":        {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1"}]}}}}`},
+		"requests":      {drift: `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/app:1","resources":{"requests":{"cpu":"1m"}}}]}}}}`},
+		"pod-labels":    {drift: `{"spec":{"template":{"metadata":{"labels":{"tier":"back"}}}}}`},
+		"grace":         {drift: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":9}}}}`},
+		"tolerations":   {drift: `{"spec":{"template":{"spec":{"tolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}}}`},
+		"label":         {drift: `{"metadata":{"labels":{"` + ownerLabel + `":"other"}}}`, quiet: true},
+		"no-label":      {drift: `{"metadata":{"labels":null}}`, quiet: true},
+		"annotation":    {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":"0"}}}`, quiet: true},
+		"no-annotation": {drift: `{"metadata":{"annotations":{"` + appliedStamp + `":null}}}`, quiet: true},
+	}
+	for name := range tests {
+		w.create(w.newOwner(name, func(o *v1beta1.ScaledDeployment) {
+			template := &o.Spec.Template
+			template.Labels["tier"] = "front"
+			template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+			template.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
+			template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
+		}))
+	}
+	w.Settle()
+	before := map[string]*appsv1.Deployment{}
+	for name, tc := range tests {
+		before[name] = w.settled(name)
+		w.Patch(testkit.Deployment(w.Namespace, name), "%s", tc.drift)
+	}
+	w.Settle()
+	for name, tc := range tests {
+		before, now := before[name], w.settled(name)
+		if now.Labels[ownerLabel] != name || now.Annotations[appliedStamp] != before.Annotations[appliedStamp] {
+			t.Errorf("%s: labels %v, annotations %v", name, now.Labels, now.Annotations)
+		}
+		if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
+			t.Errorf("%s: the Deployment (-before +now):\n%s", name, diff)
+		}
+		notes := w.notesOf(w.owner(name).UID, "Updated")
+		if want := []string{"Updated Deployment " + name}; tc.quiet && len(notes) > 0 || !tc.quiet && !slices.Equal(notes, want) {
+			t.Errorf("%s: events: %q", name, notes)
+		}
+	}
+}
+
+// The owner does not manage fields that it does not set.
+func TestWhatOthersAddStays(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.own("web")
+	w.Patch(testkit.Deployment(w.Namespace, "web"), `{"metadata":{"labels":{"team":"shop"},"annotations":{"note":"x"}},"spec":{
+		"minReadySeconds":1,"revisionHistoryLimit":3,"strategy":{"rollingUpdate":{"maxSurge":2}},
+		"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-03-01T12:00:00Z"}}}}}`)
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Replicas = ptr.To(int32(2)) })
+	d := w.settled("web")
+	if d.Labels["team"] != "shop" || d.Annotations["note"] != "x" || d.Spec.MinReadySeconds != 1 || *d.Spec.RevisionHistoryLimit != 3 ||
+		d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 2 || d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
+		t.Errorf("the Deployment is %+v, %+v", d.ObjectMeta, d.Spec)
+	}
+}
+
+func TestFieldsThatTheOwnerNoLongerSetsAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.own("web", func(o *v1beta1.ScaledDeployment) {
+		template := &o.Spec.Template
+		template.Annotations = map[string]string{"checksum": "1"}
+		template.Spec.Containers = append(template.Spec.Containers, testkit.Container("agent"))
+		template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "ZONE", Value: "a"}}
+		template.Spec.Containers[0].Args = []string{"--verbose"}
+		template.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+	})
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Template = w.newOwner("web").Spec.Template })
+	template := w.settled("web").Spec.Template
+	if len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 || len(template.Spec.Containers[0].Env) > 0 ||
+		len(template.Spec.Containers[0].Args) > 0 || *template.Spec.TerminationGracePeriodSeconds != 30 {
+		t.Errorf("the template is %+v", template)
+	}
+}
+
+func TestADeletedDeploymentIsRecreated(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	for name, how := range map[string]metav1.DeletionPropagation{"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground} {
+		owner := w.own(name)
+		before, pods := w.Deployment(name), podUIDs(w.Pods(name))
+		if err := env.Client.Delete(t.Context(), before.DeepCopy(), client.PropagationPolicy(how)); err != nil {
+			t.Fatal(err)
+		}
+		if now := w.settled(name); now.UID == before.UID {
+			t.Errorf("%s: the Deployment is not recreated", name)
+		}
+		for _, uid := range podUIDs(w.Pods(name)) {
+			if slices.Contains(pods, uid) {
+				t.Errorf("%s: pod %s is of the first Deployment", name, uid)
+			}
+		}
+		if notes := w.notesOf(owner.UID, "Created"); len(notes) != 2 {
+			t.Errorf("%s: events: %q", name, notes)
+		}
+	}
+}
+
+func podUIDs(pods []corev1.Pod) (uids []types.UID) {
+	for _, pod := range pods {
+		uids = append(uids, pod.UID)
+	}
+	return uids
+}
+
+func TestTheScalerIsKeptAsSpecified(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, w *fixture, _ v1beta1.UpdateMode) {
+		t.Helper()
+		owner := w.owner("web")
+		// Changed by a user.
+		w.Patch(testkit.Scaler(w.Namespace, "web", ""), `{"metadata":{"labels":null},"spec":{"deploymentName":"other","updatePolicy":{"cooldownSeconds":77}}}`)
+		w.Settle()
+		if s := w.Scaler("web"); s.Labels[ownerLabel] != "web" || s.Spec.DeploymentName != "web" || *s.Spec.UpdatePolicy.CooldownSeconds != 0 {
+			t.Errorf("the scaler is %+v, labelled %v", s.Spec, s.Labels)
+		}
+		w.Noted(owner.UID, "Updated", "Updated VerticalScaler web")
+		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+
+		// Changed by its owner.
+		w.edit("web", func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Scaling.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+				ContainerName: "*", MinAllowed: &v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse("500m"))},
+			}}}
+		})
+		w.eventually(func() string {
+			if got := w.Sized("web"); got.Cpu().String() != "500m" {
+				return "cpu is " + got.Cpu().String()
+			}
+			return ""
+		})
+
+		// Deleted.
+		before := w.Scaler("web")
+		w.Remove(testkit.Scaler(w.Namespace, "web", ""))
+		w.settled("web")
+		if now := w.Scaler("web"); now.UID == before.UID {
+			t.Error("the scaler is not recreated")
+		}
+		w.ownerSays("web", "Sized", "True", "OperatingNormally")
+	})
+}
+
+func TestScalingIsRemovedCleanly(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, w *fixture, mode v1beta1.UpdateMode) {
+		t.Helper()
+		owner := w.owner("web")
+		if held := w.Scaler("web").Status.OriginalResources != nil; held != (mode == "Rollout") {
+			t.Errorf("the scaler has taken over the template: %t", held)
+		}
+		// The user changes the template's resources after a scaler has taken them over.
+		w.edit("web", func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("150m")
+		})
+		w.settled("web")
+		w.Sized("web")
+		if mode == "Rollout" {
+			if got := w.Deployment("web").Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); got.Cmp(resource.MustParse("330m")) < 0 {
+				t.Errorf("the template asks for %s", got)
+			}
+		}
+
+		w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
+		w.Gone(testkit.Scaler(w.Namespace, "web", ""))
+		w.Noted(owner.UID, "Deleted", "Deleted VerticalScaler web")
+		d := w.settled("web")
+		for _, entry := range d.ManagedFields {
+			if entry.Manager == "verticalscaler" {
+				t.Errorf("verticalscaler still manages %s", entry.FieldsV1.GetRawBytes())
+			}
+		}
+		w.asksFor(d, "150m", "128Mi")
+		if limits := d.Spec.Template.Spec.Containers[0].Resources.Limits; limits.Cpu().String() != "200m" || limits.Memory().String() != "256Mi" {
+			t.Errorf("the template's limits are %v", limits)
+		}
+		if c := meta.FindStatusCondition(w.owner("web").Status.Conditions, "Sized"); c != nil {
+			t.Errorf("there is still a condition Sized: %+v", c)
+		}
+		// From now on, the owner manages the template's resources.
+		w.edit("web", func(o *v1beta1.ScaledDeployment) {
+			o.Spec.Template.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("160m")
+		})
+		w.asksFor(w.settled("web"), "160m", "128Mi")
+	})
+}
+
+// Containers are added and removed after a scaler has taken over the template.
+func TestTemplatesChangeAfterAScalerTookOverResources(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.Uses("web", "app", 300, 240)
+	w.Uses("web", "side", 200, 200)
+	w.own("web", scaled("Rollout"))
+	w.Sized("web")
+	w.edit("web", func(o *v1beta1.ScaledDeployment) {
+		// In front, so that the index of every container changes.
+		o.Spec.Template.Spec.Containers = append([]corev1.Container{testkit.Container("side")}, o.Spec.Template.Spec.Containers...)
+		o.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("init")}
+	})
+	w.eventually(func() string {
+		s := w.Scaler("web")
+		if s.Status.OriginalResources == nil || len(s.Status.OriginalResources.Containers) != 2 {
+			return fmt.Sprintf("held: %+v", s.Status.OriginalResources)
+		}
+		return ""
+	})
+	w.Sized("web")
+	d := w.settled("web")
+	for i, name := range []string{"side", "app"} {
+		if got := d.Spec.Template.Spec.Containers[i].Name; got != name {
+			t.Errorf("container %d is %s", i, got)
+		}
+	}
+	w.Between("cpu of app", *d.Spec.Template.Spec.Containers[1].Resources.Requests.Cpu(), "330m", "380m")
+	w.edit("web", func(o *v1beta1.ScaledDeployment) {
+		o.Spec.Template.Spec.Containers = o.Spec.Template.Spec.Containers[:1] // "app" is removed
+		o.Spec.Template.Spec.InitContainers = nil
+	})
+	if got := w.settled("web").Spec.Template.Spec; len(got.Containers) != 1 || got.Containers[0].Name != "side" || len(got.InitContainers) > 0 {
+		t.Errorf("the template is %+v", got)
+	}
+	w.edit("web", func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = nil })
+	w.Gone(testkit.Scaler(w.Namespace, "web", ""))
+	w.asksFor(w.settled("web"), "100m", "128Mi")
+}
