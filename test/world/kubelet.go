@@ -54,6 +54,8 @@ type Kubelet struct {
 	Unschedulable func(pod *corev1.Pod) string
 	// NotReady reports whether a pod's containers run and are not ready; nil for none.
 	NotReady func(pod *corev1.Pod) bool
+	// Place chooses the node of a pod; nil for one of Nodes, in turn.
+	Place func(pod *corev1.Pod) string
 
 	world    *World
 	scripts  map[string]map[int][]Answer // by app and ordinal
@@ -184,9 +186,13 @@ func (k *Kubelet) schedule(ctx context.Context, pod *corev1.Pod) error {
 			return k.world.wrote(k.world.Client.Status().Update(ctx, pod, client.FieldOwner("kube-scheduler")))
 		}
 	}
+	node := Nodes[ordinal%len(Nodes)].Name
+	if k.Place != nil {
+		node = k.Place(pod)
+	}
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: Nodes[ordinal%len(Nodes)].Name},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}
 	return k.world.wrote(k.world.Client.SubResource("binding").Create(ctx, pod, binding))
 }
