@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,6 +142,15 @@ func (w *fixture) runs(name string) (d *appsv1.Deployment) {
 		return ""
 	})
 	return d
+}
+
+// wipe empties the scaler's status, as a restore from a backup does.
+func (w *fixture) wipe(name string) {
+	w.Helper()
+	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/status","value":{"observedGeneration":-1}}]`))
+	if err := env.Client.Status().Patch(w.t.Context(), testkit.Scaler(w.Namespace, name, ""), patch); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // mark is a place in the operator's writes.

@@ -546,9 +546,8 @@ func (w *fixture) gone(obj client.Object) {
 type podUsage struct {
 	*testkit.Usage
 
-	mu      sync.Mutex
-	uses    map[string]use // by Deployment and container
-	refused []usage.Refused
+	mu   sync.Mutex
+	uses map[string]use // by Deployment and container
 	// noise is the random variation of the usage, as a share, in both directions.
 	noise  float64
 	random *rand.Rand
@@ -568,13 +567,6 @@ func (w *fixture) uses(deployment, container string, cpuMillis, memoryMebi int64
 		c.uses = map[string]use{}
 	}
 	c.uses[deployment+"/"+container] = use{deployment, container, cpuMillis, memoryMebi * mebi}
-}
-
-// refuse makes the source omit some pods.
-func (c *podUsage) refuse(refused ...usage.Refused) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused = refused
 }
 
 // List implements collect.Source.
@@ -598,16 +590,13 @@ func (c *podUsage) List(ctx context.Context, namespace string, now time.Time) ([
 	}
 	var out []usage.Sample
 	for _, sample := range samples {
-		if c.refuses(sample.Pod) {
-			continue
-		}
 		if c.noise > 0 {
 			sample.CPUMillis = c.stray(sample.CPUMillis)
 			sample.MemoryBytes = c.stray(sample.MemoryBytes)
 		}
 		out = append(out, sample)
 	}
-	return out, c.refused, nil
+	return out, nil, nil
 }
 
 func (c *podUsage) stray(v int64) int64 {
@@ -619,13 +608,4 @@ func (c *podUsage) strays(noise float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noise, c.random = noise, rand.New(rand.NewPCG(1, 2))
-}
-
-func (c *podUsage) refuses(pod string) bool {
-	for _, r := range c.refused {
-		if r.Pod == pod {
-			return true
-		}
-	}
-	return false
 }
