@@ -486,7 +486,7 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.deploy("web")
-	w.create(&autoscalingv2.HorizontalPodAutoscaler{
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "keda-hpa-checkout", OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "checkout", UID: "5f1a", Controller: ptr.To(true),
 		}}},
@@ -501,7 +501,8 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 				},
 			}},
 		},
-	})
+	}
+	w.create(hpa)
 	w.Uses("web", "app", 300, 240)
 	w.scale("web")
 	w.Says("web", "Applied", "True", "HPAConflict", "cpu: not managed", "keda-hpa-checkout (of ScaledObject checkout)")
@@ -512,6 +513,10 @@ func TestAnHPAOfKEDAKeepsItsResourceAndItsScaledObjectIsNamed(t *testing.T) {
 		}
 		w.Between("memory", *requests.Memory(), "270Mi", "330Mi")
 	}
+	w.Says("web", "Ready", "True", "OperatingNormally")
+	w.Remove(hpa)
+	requests := w.Sized("web")
+	w.Between("cpu", *requests.Cpu(), "330m", "380m")
 }
 
 // A suspended scaler changes nothing: its values in the template stay until the mode
