@@ -29,7 +29,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	operatorconfig "github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
-	"github.com/verticalscaler/verticalscaler-operator/internal/usage/collect"
 )
 
 const (
@@ -190,20 +189,20 @@ func (o overheard) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// RunOperator runs the operator as main does, except for the usage source: as the account,
+// RunOperator runs the operator as main does, except for its options: as the account,
 // with the logger. It checks its own rights, too. It stops with the test, or before. It has no rights in the
 // namespaces of a tenant who storms, and watches none.
-func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, source collect.Source, logger logr.Logger, namespaces ...string) *Operator {
+func (e *Env) RunOperator(t testing.TB, a *Account, c operatorconfig.Operator, options app.Options, logger logr.Logger, namespaces ...string) *Operator {
 	t.Helper()
 	o := &Operator{Agent: "operator-of-" + t.Name()}
 	restConfig := rest.CopyConfig(a.Config)
 	restConfig.UserAgent = o.Agent
 	world := e.worldOf(t.Name())
 	delayWatches(restConfig, world.Lag)
-	source = world.source(source)
+	options.Source = world.source(options.Source)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	ended := make(chan error, 1)
-	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, app.Options{Source: source}, namespaces...) }()
+	go func() { ended <- app.RunInNamespaces(ctx, restConfig, c, options, namespaces...) }()
 	o.stop = sync.OnceValue(func() error {
 		cancel()
 		if err := <-ended; err != nil {

@@ -148,6 +148,7 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 		name        = "must have the name of its Deployment"
 		ownerOnly   = "may only give the scaler of a policy to another policy"
 		finalizer   = "may only change its own finalizer"
+		keeps       = "may not change the owner of a scaler of a ScaledDeployment"
 		promoted    = v1beta1.PromotedAnnotation
 	)
 	for _, kind := range []string{v1beta1.ScalingPolicyKind, v1beta1.ClusterScalingPolicyKind} {
@@ -206,7 +207,12 @@ func TestTheOperatorWritesTheScalersOfPolicies(t *testing.T) {
 			"giving it to a ScaledDeployment":                   {s(), s(given("ScaledDeployment", "web", "3")), ownerOnly},
 			"giving it to nobody":                               {s(), s(released), ownerOnly},
 			"taking it from a user":                             {ofUser, s(), finalizer},
-			"taking it from a ScaledDeployment":                 {s(given("ScaledDeployment", "web", "3")), s(), "may not change the owner of a scaler of a ScaledDeployment"},
+			"taking it from a ScaledDeployment":                 {s(given("ScaledDeployment", "web", "3")), s(), keeps},
+			"taking it from a ScaledDeployment, for nobody":     {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences = nil }), keeps},
+			"giving it to another ScaledDeployment":             {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "api", "4")), keeps},
+			"no longer controlling it":                          {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].Controller = nil }), keeps},
+			"giving it to another API's ScaledDeployment":       {s(given("ScaledDeployment", "web", "3")), s(given("ScaledDeployment", "web", "3"), func(s *v1beta1.VerticalScaler) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), keeps},
+			"setting its finalizer in one of a user":            {ofUser, testkitScaler(finalizedBy(own)), ""},
 			"releasing one that a user has detached":            {s(detached), s(detached, released), ""},
 			"releasing one with another owner":                  {s(detached, ownedToo, targeting("api")), s(detached, ownedToo, targeting("api"), released), ""},
 			"releasing one with other labels":                   {s(detached, labelledBy("a", "b")), s(detached, labelledBy("a", "b"), released), ""},
@@ -385,6 +391,9 @@ func TestTheOperatorWritesWhatAScaledDeploymentControls(t *testing.T) {
 		"but not adopting a foreign one":                     {before: objects.Deployment("shop", "web"), after: controlled()},
 		"but not releasing one":                              {before: controlled(), after: objects.Deployment("shop", "web")},
 		"but not changing its owner":                         {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.UID = "3" })},
+		"but not giving one to another ScaledDeployment":     {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.Name, o.UID = "another", "3" })},
+		"but not giving one to another API's kind":           {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" })},
+		"but not ceasing to control one":                     {before: controlled(), after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
 		"but not creating one that is owned, not controlled": {after: controlled(func(o *metav1.OwnerReference) { o.Controller = nil })},
 		"but not one that is explicitly not controlled":      {after: controlled(func(o *metav1.OwnerReference) { o.Controller = ptr.To(false) })},
 		"but not one of another API group":                   {after: controlled(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1beta1" })},

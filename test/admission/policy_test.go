@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admission evaluates the admission policies with the API server's own code, but
-// without a server. It covers every existing field, and unknown fields. test/cluster tests
-// the answers of a real API server.
+// without a server. It covers every existing field, and unknown fields. test/apiserver shows that
+// a real API server enforces each policy.
 package admission
 
 import (

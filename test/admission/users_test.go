@@ -33,6 +33,14 @@ func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 		o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: v1beta1.UpdatePolicy{UpdateMode: mode}}
 		return o
 	}
+	changed := func(o *v1beta1.ScaledDeployment, change func(*v1beta1.Scaling)) *v1beta1.ScaledDeployment {
+		change(o.Spec.Scaling)
+		return o
+	}
+	recreating := func(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
+		s.Spec.UpdatePolicy.Fallback = v1beta1.FallbackRecreate
+		return s
+	}
 	suspended := func(s *v1beta1.VerticalScaler) *v1beta1.VerticalScaler {
 		s.Spec.Suspend = true
 		return s
@@ -60,6 +68,8 @@ func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 		"having a scaler only recommend":             {before: scaler("web", "InPlace"), after: scaler("web", "Recommend"), needs: may{patchWeb}},
 		"suspending a scaler":                        {before: scaler("web", "InPlace"), after: suspended(scaler("web", "InPlace")), needs: may{patchWeb}},
 		"resuming a scaler":                          {before: suspended(scaler("web", "InPlace")), after: scaler("web", "InPlace"), needs: may{patchWeb, resize}},
+		"having a scaler recreate pods":              {before: scaler("web", "InPlace"), after: recreating(scaler("web", "InPlace")), needs: may{patchWeb, resize}},
+		"leaving the mode to the default":            {before: scaler("web", "InPlace"), after: scaler("web", ""), needs: may{patchWeb, resize}},
 		"creating a ScaledDeployment":                {after: owner("", "a"), needs: may{create}},
 		"changing a ScaledDeployment":                {before: owner("", "a"), after: owner("", "b"), needs: may{create, patchMine}},
 		"changing one with a Deployment by name":     {before: owner("web", "a"), after: owner("web", "b"), needs: may{create, patchWeb}},
@@ -71,6 +81,9 @@ func TestUsersNeedTheRightsThatTheyUse(t *testing.T) {
 		"creating one that recommends":               {after: sized(owner("", "a"), "Recommend"), needs: may{create}},
 		"having one resize pods":                     {before: owner("", "a"), after: sized(owner("", "a"), "InPlace"), needs: may{create, patchMine, resize}},
 		"having one resize pods no more":             {before: sized(owner("", "a"), "InPlace"), after: owner("", "a"), needs: may{create, patchMine}},
+		"having one only recommend":                  {before: sized(owner("", "a"), "InPlace"), after: sized(owner("", "a"), "Recommend"), needs: may{create, patchMine}},
+		"suspending the scaling of one":              {before: sized(owner("", "a"), "InPlace"), after: changed(sized(owner("", "a"), "InPlace"), func(s *v1beta1.Scaling) { s.Suspend = true }), needs: may{create, patchMine}},
+		"other scaling of one that resizes pods":     {before: sized(owner("", "a"), "InPlace"), after: changed(sized(owner("", "a"), "InPlace"), func(s *v1beta1.Scaling) { s.UpdatePolicy.NewPods = "AsTemplate" }), needs: may{create, patchMine, resize}},
 		"another image in one that resizes pods":     {before: sized(owner("", "a"), "InPlace"), after: sized(owner("", "b"), "InPlace"), needs: may{create, patchMine}},
 	} {
 		t.Run(name, func(t *testing.T) {

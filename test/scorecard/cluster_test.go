@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+	"github.com/verticalscaler/verticalscaler-operator/internal/operator/app"
 	"github.com/verticalscaler/verticalscaler-operator/internal/operator/config"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
 	"github.com/verticalscaler/verticalscaler-operator/internal/usage/metricsapi"
@@ -187,7 +188,7 @@ func start(t *testing.T, metrics bool) *testkit.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.RunOperator(t, account, c, source, logr.Discard())
+	env.RunOperator(t, account, c, app.Options{Source: source}, logr.Discard())
 	return env
 }
 
