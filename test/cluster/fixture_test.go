@@ -8,7 +8,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sort"
 	"strings"
@@ -319,19 +318,6 @@ func (w *fixture) condition(name, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// laterThan waits until a new scaler would be younger than this one. Creation times are in
-// whole seconds, and names decide within a second.
-func (w *fixture) laterThan(name string) {
-	w.Helper()
-	created := w.scaler(name).CreationTimestamp
-	w.eventually(func() string {
-		if !time.Now().Truncate(time.Second).After(created.Time) {
-			return "still the same second"
-		}
-		return ""
-	})
-}
-
 // says waits until a condition has this status and reason, and its message contains all the
 // words.
 func (w *fixture) says(name, kind, status, reason string, words ...string) {
@@ -410,18 +396,6 @@ func resourcesOf(pod corev1.Pod, container string) *corev1.ResourceRequirements 
 		}
 	}
 	return &corev1.ResourceRequirements{}
-}
-
-func restarts(pods []corev1.Pod) map[string]int32 {
-	out := map[string]int32{}
-	for _, pod := range pods {
-		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if status.RestartCount > 0 {
-				out[pod.Name+"/"+status.Name] += status.RestartCount
-			}
-		}
-	}
-	return out
 }
 
 // between fails unless the amount is in the range, including both ends.
@@ -548,9 +522,6 @@ type podUsage struct {
 
 	mu   sync.Mutex
 	uses map[string]use // by Deployment and container
-	// noise is the random variation of the usage, as a share, in both directions.
-	noise  float64
-	random *rand.Rand
 }
 
 type use struct {
@@ -584,28 +555,17 @@ func (c *podUsage) List(ctx context.Context, namespace string, now time.Time) ([
 			}
 		}
 	}
-	samples, _, err := c.Usage.List(ctx, namespace, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	var out []usage.Sample
-	for _, sample := range samples {
-		if c.noise > 0 {
-			sample.CPUMillis = c.stray(sample.CPUMillis)
-			sample.MemoryBytes = c.stray(sample.MemoryBytes)
-		}
-		out = append(out, sample)
-	}
-	return out, nil, nil
+	return c.Usage.List(ctx, namespace, now)
 }
 
-func (c *podUsage) stray(v int64) int64 {
-	return int64(float64(v) * (1 + c.noise*(2*c.random.Float64()-1)))
+// twoContainers adds a container "agent".
+func twoContainers(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, testkit.Container("agent"))
 }
 
-// strays makes usage vary by that share from now on.
-func (c *podUsage) strays(noise float64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.noise, c.random = noise, rand.New(rand.NewPCG(1, 2))
+// withProxy gives the template a native sidecar between two init containers that end.
+func withProxy(d *appsv1.Deployment) {
+	proxy := testkit.Container("proxy")
+	proxy.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	d.Spec.Template.Spec.InitContainers = []corev1.Container{testkit.Container("first"), proxy, testkit.Container("second")}
 }

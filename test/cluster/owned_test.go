@@ -68,10 +68,6 @@ func scaled(mode v1beta1.UpdateMode) func(*v1beta1.ScaledDeployment) {
 	return func(o *v1beta1.ScaledDeployment) { o.Spec.Scaling = &v1beta1.Scaling{UpdatePolicy: update} }
 }
 
-func named(deployment string) func(*v1beta1.ScaledDeployment) {
-	return func(o *v1beta1.ScaledDeployment) { o.Spec.DeploymentName = deployment }
-}
-
 func (w *fixture) owner(name string) *v1beta1.ScaledDeployment {
 	w.Helper()
 	var o v1beta1.ScaledDeployment

@@ -36,14 +36,14 @@ func TestACommandThatNamesNothingIsRefused(t *testing.T) {
 		"go test ./internal/testkit/commands -run TestCommands/a":                  true,
 		"go test ./internal/nothing -run TestCommands":                             false,
 		"go test ./internal/testkit/...":                                           true,
-		"go test ./test/cluster -run TestAnOOMKill":                                false, // needs a tag
-		"go test -tags cluster ./test/cluster -run TestAnOOMKill":                  true,
+		"go test ./test/cluster -run TestInPlaceSizes":                             false, // needs a tag
+		"go test -tags cluster ./test/cluster -run TestInPlaceSizes":               true,
 		"make test PKG=./internal/testkit/commands ARGS='-run TestCommands -v'":    true,
 		"make test PKG=./internal/testkit/commands ARGS='-run TestNoSuchThing -v'": false,
 		"make test ARGS='-run TestCommands'":                                       true,
 		"make test ARGS='-run TestNoSuchThing'":                                    false,
-		"make test PKG=./test/cluster ARGS='-run TestAnOOMKill'":                   false, // another target's
-		"make test-cluster ARGS='-run TestAnOOMKill -v'":                           true,
+		"make test PKG=./test/cluster ARGS='-run TestInPlaceSizes'":                false, // another target's
+		"make test-cluster ARGS='-run TestInPlaceSizes -v'":                        true,
 		"make test-cluster ARGS='-run TestNoSuchThing -v'":                         false,
 		"make test-integration ARGS=-v":                                            true,
 		"make test-integration PKG=./test/benchmark ARGS='-bench TemplateChange'":  true,

@@ -1,0 +1,158 @@
+// Copyright The VerticalScaler Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
+)
+
+// resizesPodLevel is the feature that a kubelet declares if it can resize pod-level resources.
+const resizesPodLevel = "InPlacePodLevelResourcesVerticalScaling"
+
+// ownNode creates a node for one test, whose kubelet declares these features.
+func (w *fixture) ownNode(features ...string) (name string) {
+	w.Helper()
+	name = "of-" + w.Namespace
+	if err := env.Node(w.t.Context(), name); err != nil {
+		w.Fatal(err)
+	}
+	quoted := make([]string, len(features))
+	for i, feature := range features {
+		quoted[i] = fmt.Sprintf("%q", feature)
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"declaredFeatures":[%s]}}`, strings.Join(quoted, ",")))
+	if err := env.Client.Status().Patch(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch); err != nil {
+		w.Fatal(err)
+	}
+	return name
+}
+
+func amountsOf(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+}
+
+// onNode has pods of two containers that share pod-level resources, of which a third is beyond the
+// containers' requests.
+func onNode(node string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		twoContainers(d)
+		d.Spec.Template.Spec.NodeName = node
+		d.Spec.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: amountsOf("300m", "384Mi"), Limits: amountsOf("600m", "768Mi")}
+	}
+}
+
+// pinned decides these requests for each container, whatever is used.
+func pinned(cpu, memory string) func(*v1beta1.VerticalScaler) {
+	return func(s *v1beta1.VerticalScaler) {
+		bounds := v1beta1.ResourceBounds{CPU: ptr.To(resource.MustParse(cpu)), Memory: ptr.To(resource.MustParse(memory))}
+		s.Spec.ResourcePolicy = &v1beta1.ResourcePolicy{ContainerPolicies: []v1beta1.ContainerPolicy{{
+			ContainerName: v1beta1.AnyContainer, MinAllowed: &bounds, MaxAllowed: bounds.DeepCopy(),
+		}}}
+	}
+}
+
+// hasPodLevel fails unless each pod declares these pod-level resources.
+func (w *fixture) hasPodLevel(app string, requests, limits corev1.ResourceList) {
+	w.Helper()
+	for _, pod := range w.Pods(app) {
+		for kind, want := range requests {
+			request, limit, wantedLimit := pod.Spec.Resources.Requests[kind], pod.Spec.Resources.Limits[kind], limits[kind]
+			if request.Cmp(want) != 0 || limit.Cmp(wantedLimit) != 0 {
+				w.Errorf("pod %s declares %s of %s of %s, not %s of %s", pod.Name, request.String(), limit.String(), kind, want.String(), wantedLimit.String())
+			}
+		}
+	}
+}
+
+func TestPodLevelResourcesAreResizedInPlace(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.deploy("web", onNode(w.ownNode(resizesPodLevel)))
+	before := w.Pods("web")
+	w.Uses("web", "app", 50, 64)
+	w.Uses("web", "agent", 50, 64)
+	w.scale("web", pinned("200m", "256Mi"))
+	w.Sized("web")
+	w.hasPodLevel("web", amountsOf("500m", "640Mi"), amountsOf("1", "1280Mi"))
+
+	s := w.Scaler("web")
+	pinned("50m", "64Mi")(s)
+	if err := env.Client.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	w.Settle()
+	w.Sized("web")
+	w.hasPodLevel("web", amountsOf("200m", "256Mi"), amountsOf("400m", "512Mi"))
+	w.Says("web", "Stalled", "False", "OperatingNormally")
+	after := w.Pods("web")
+	if len(restarts(after)) > 0 {
+		t.Errorf("restarts: %v", restarts(after))
+	}
+	for i := range after {
+		if after[i].UID != before[i].UID || after[i].Status.QOSClass != before[i].Status.QOSClass {
+			t.Errorf("pod %s was replaced, or has another QoS class", after[i].Name)
+		}
+	}
+	if n := count(w.Writes(), "deployments"); total(n) > 0 {
+		t.Errorf("writes of Deployments: %v", n)
+	}
+}
+
+func TestPodLevelResourcesThatANodeCannotResizeHaveAReason(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	node := w.ownNode()
+	w.deploy("web", onNode(node))
+	w.Uses("web", "app", 50, 64)
+	w.Uses("web", "agent", 50, 64)
+	w.scale("web", pinned("200m", "256Mi"))
+	w.Says("web", "Applied", "False", "Unsupported", resizesPodLevel, node)
+	w.Says("web", "Stalled", "True", "Unsupported")
+	w.hasPodLevel("web", amountsOf("300m", "384Mi"), amountsOf("600m", "768Mi"))
+	if summary := w.Scaler("web").Status.Summary; !strings.HasPrefix(summary.Pods, "0/") {
+		t.Errorf("the summary is %+v", summary)
+	}
+}
+
+func TestAStolenTokenChangesNoOtherPodLevelResources(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	node := w.ownNode(resizesPodLevel)
+	w.deploy("web", onNode(node))
+	w.deploy("plain", onNode(node), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Resources = nil })
+	thief, err := env.AsOperator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(app string, change func(*corev1.Pod)) error {
+		before := w.Pods(app)[0]
+		after := before.DeepCopy()
+		change(after)
+		return thief.SubResource("resize").Patch(t.Context(), after, client.StrategicMergeFrom(&before), client.DryRunAll)
+	}
+	if err := try("web", func(p *corev1.Pod) { p.Spec.Resources.Requests["cpu"] = resource.MustParse("350m") }); err != nil {
+		t.Errorf("CPU at the pod level: %v", err)
+	}
+	err = try("plain", func(p *corev1.Pod) {
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: amountsOf("300m", "384Mi")}
+	})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-operator-pods") || !strings.Contains(err.Error(), "pod-level") {
+		t.Errorf("pod-level resources where the pod has none: %v", err)
+	}
+}
