@@ -11,10 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,49 +79,4 @@ func TestWhatAStolenTokenCreatesWithoutAnOwnerIsCollected(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-// grant grants rights in the test's namespace.
-func (w *fixture) grant(to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
-	w.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "t-"}, Rules: rules}
-	w.create(role)
-	if to.Kind == rbacv1.UserKind {
-		to.APIGroup = rbacv1.GroupName
-	}
-	w.create(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "t-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{to},
-	})
-}
-
-// user is a client with the rights that a test grants it in its namespace.
-type user struct {
-	*fixture
-	client.Client
-	subject rbacv1.Subject
-}
-
-// user may do everything with scalers and ScaledDeployments, and nothing with Deployments.
-func (w *fixture) user(name string) user {
-	w.Helper()
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	c, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		w.Fatal(err)
-	}
-	u := user{w, c, rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}}
-	w.grant(u.subject, rbacv1.PolicyRule{
-		APIGroups: []string{"autoscaling.verticalscaler.io"}, Verbs: []string{"*"},
-		Resources: []string{"verticalscalers", "scaleddeployments", "scaleddeployments/scale"},
-	})
-	return u
-}
-
-// may grants the user a right on all Deployments.
-func (u user) may(verb string) {
-	u.Helper()
-	u.grant(u.subject, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{verb}})
 }
