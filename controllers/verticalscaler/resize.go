@@ -63,8 +63,8 @@ func (r *Reconciler) resize(ctx context.Context, s *scope, step plan.Resize) err
 	return nil
 }
 
-// replanResize plans again after a rejected resize. The rejection becomes the plan's reason,
-// or the next reconcile resizes another pod.
+// replanResize plans again after a rejected resize. The rejection becomes the plan's reason, or the next reconcile takes
+// another step: it resizes another pod, or the fallback applies.
 func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror.Rejection) {
 	rejected := plan.RejectedResize{Sizes: step.Sizes, Reason: rejection.Reason, Message: rejection.Message}
 	r.pods.remember(client.ObjectKeyFromObject(s.scaler), step.UID, func(what *remembered) {
@@ -77,7 +77,7 @@ func (r *Reconciler) replanResize(s *scope, step plan.Resize, rejection apierror
 	}
 	situation.RejectedResizes[step.UID] = append(slices.Clone(situation.RejectedResizes[step.UID]), rejected)
 	s.plan = s.next().WithNewPods(s.plan.NewPods)
-	if _, resizes := s.plan.Step.(plan.Resize); resizes {
+	if s.plan.Step != nil {
 		s.requeueAfter = staleCacheRetry
 	}
 }
