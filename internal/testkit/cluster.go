@@ -56,6 +56,9 @@ const (
 // your own if VERTICALSCALER_TEST_KUBECONFIG names its kubeconfig; tests that need kwok
 // or the audit log are then skipped.
 func StartCluster() (*Env, error) {
+	if err := mayStart(); err != nil {
+		return nil, err
+	}
 	if folder := os.Getenv(clusterVariable); folder != "" {
 		return shareCluster(folder)
 	}
@@ -88,6 +91,9 @@ type ClusterOptions struct {
 
 // StartClusterWith starts a cluster like StartCluster, but never a shared one.
 func StartClusterWith(o ClusterOptions) (*Env, error) {
+	if err := mayStart(); err != nil {
+		return nil, err
+	}
 	binary, err := localcluster()
 	if err != nil {
 		return nil, err
