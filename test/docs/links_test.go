@@ -14,7 +14,7 @@ import (
 func files(t *testing.T, patterns ...string) (names []string) {
 	t.Helper()
 	for _, pattern := range patterns {
-		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(found), err)
 		}
@@ -60,7 +60,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 func TestEveryPageIsListed(t *testing.T) {
-	index := read(t, filepath.Join("..", "..", "docs", "README.md"))
+	index := read(t, filepath.Join(root, "docs", "README.md"))
 	for _, page := range files(t, "docs/*.md") {
 		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "("+name+")") {
 			t.Errorf("docs/README.md does not list %s", name)

@@ -15,7 +15,7 @@ import (
 
 // The README's numbers are those that their commands print: into docs/record.md and docs/rivals.md.
 func TestTheNumbersOfTheReadme(t *testing.T) {
-	readme := read(t, filepath.Join("..", "..", "README.md"))
+	readme := read(t, filepath.Join(root, "README.md"))
 	for _, want := range []string{
 		fmt.Sprintf("**%.0f %% less CPU** than with VPA's rule, for %.0f %% more memory, and %s instead of %s of days with an OOM kill: %s recorded containers.",
 			-recorded(t, "cores"), recorded(t, "GiB"), balanced(t, "OOM days")[0], ofVPA(t, "OOM days"), firstOf(t, "record.md", `### Containers, one pod, as recorded: (\d+) series`)),
@@ -31,7 +31,7 @@ var words = map[string]string{"5": "five", "6": "six", "7": "seven", "8": "eight
 
 func firstOf(t *testing.T, page, pattern string) string {
 	t.Helper()
-	match := regexp.MustCompile(pattern).FindStringSubmatch(read(t, filepath.Join("..", "..", "docs", page)))
+	match := regexp.MustCompile(pattern).FindStringSubmatch(read(t, filepath.Join(root, "docs", page)))
 	if match == nil {
 		t.Fatalf("docs/%s has no %s", page, pattern)
 	}
@@ -41,7 +41,7 @@ func firstOf(t *testing.T, page, pattern string) string {
 // row are the cells of a measure in the record of containers: its name, VPA's, Balanced's.
 func row(t *testing.T, measure string) []string {
 	t.Helper()
-	_, table, _ := strings.Cut(read(t, filepath.Join("..", "..", "docs", "record.md")), "### Containers, one pod, as recorded")
+	_, table, _ := strings.Cut(read(t, filepath.Join(root, "docs", "record.md")), "### Containers, one pod, as recorded")
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); cells[0] == measure && len(cells) > 2 {
 			return cells
@@ -75,12 +75,12 @@ func percent(text string) string { return strings.Replace(text, "%", " %", 1) }
 
 // The pages by symptom use the words of the API, which others can look up.
 func TestThePagesBySymptomNameWhatExists(t *testing.T) {
-	known := read(t, filepath.Join("..", "..", "docs", "reasons.md")) + read(t, filepath.Join("..", "..", "docs", "api.md")) +
+	known := read(t, filepath.Join(root, "docs", "reasons.md")) + read(t, filepath.Join(root, "docs", "api.md")) +
 		"`OperatorSilent`" + // of the plugin
 		"`FailedScheduling` `FailedCreate` `Pending` `OOMKilled`" // of Kubernetes
 	word := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
 	for _, page := range []string{"pod-pending.md", "oom-after-a-change.md", "deploy-went-back.md", "nothing-happens.md"} {
-		found := word.FindAllStringSubmatch(read(t, filepath.Join("..", "..", "docs", page)), -1)
+		found := word.FindAllStringSubmatch(read(t, filepath.Join(root, "docs", page)), -1)
 		if len(found) < 5 {
 			t.Errorf("%s names only %d reasons and modes", page, len(found))
 		}
