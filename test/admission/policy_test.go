@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/cel-go/cel"
@@ -89,8 +90,24 @@ func read(t testing.TB, file string) (p admissionregistrationv1.ValidatingAdmiss
 	return p, bindings
 }
 
-// compiled compiles the policy in a file, as the oldest API server would.
+// policies are the compiled policies by their files: to compile one takes longer than to evaluate it.
+var policies = struct {
+	sync.Mutex
+	of map[string]*policy
+}{of: map[string]*policy{}}
+
+// compiled is the policy in a file, compiled as the oldest API server would.
 func compiled(t testing.TB, file string) *policy {
+	t.Helper()
+	policies.Lock()
+	defer policies.Unlock()
+	if policies.of[file] == nil {
+		policies.of[file] = compile(t, file)
+	}
+	return policies.of[file]
+}
+
+func compile(t testing.TB, file string) *policy {
 	t.Helper()
 	read, _ := read(t, file)
 	p := &policy{spec: read.Spec}

@@ -212,7 +212,9 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 		if done == "removed" || done == "extended" || path == ".spec.hostNetwork" {
 			return // The API server omits what is empty, and refuses a second entry with the same name.
 		}
-		fields++
+		if fields++; isSkipped(fields) {
+			return
+		}
 		forms := map[string]runtime.Object{"as Go": after}
 		if fields%10 == 0 { // They are slow.
 			forms["as maps"] = mapsOf(t, after)
@@ -229,7 +231,7 @@ func TestStolenTokenCreatesOnlyWhatTheScaledDeploymentAsksFor(t *testing.T) {
 		}
 	})
 	for i, v := range p.spec.Validations {
-		if !alone[i] && i > 1 {
+		if !alone[i] && i > 1 && !testing.Short() {
 			t.Errorf("validation %d is not needed: %s", i, v.Message)
 		}
 	}
