@@ -151,9 +151,13 @@ TEST_TAGS := integration,fleet,cluster,olm,olmv1,node,prometheus,web,sdk,faults,
 packages = $(if $(filter file,$(origin PKG)),$(1),$(PKG))
 
 .PHONY: test
-test: ## Run all tests that need no cluster, cached: unit, replay, one step. PKG=./internal/quantity ARGS='-run TestFormat -v'
-	go test $(ARGS) $(PKG)
+test: ## Run all tests that need no cluster, cached, with -short: unit, replay, one step. PKG=./internal/quantity ARGS='-run TestFormat -v'
+	go test -short $(ARGS) $(PKG)
 	@$(if $(filter file,$(origin PKG)),$(MAKE) --no-print-directory test-modules)
+
+.PHONY: test-long
+test-long: ## Run the tests that are shorter in make test in full: decision tables, model checker, order walker, admission policies.
+	go test $(ARGS) $(call packages,$$(grep -rl --include='*_test.go' 'testing\.Short()' cmd controllers internal test | xargs -n1 dirname | sort -u | sed 's|^|./|'))
 
 # Packages without tests are left out: to compile hack/cluster is to compile Kubernetes.
 .PHONY: test-modules

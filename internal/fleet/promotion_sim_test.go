@@ -181,7 +181,10 @@ func TestFleetPromotionHaltsIfThreePercentDoHarm(t *testing.T) {
 
 // TestFleetPromotionDoesNotHaltIfNoneDoesHarm promotes 1,000 scalers whose containers have OOM kills of their own.
 func TestFleetPromotionDoesNotHaltIfNoneDoesHarm(t *testing.T) {
-	const runs = 400
+	runs := 400
+	if testing.Short() {
+		runs = 40
+	}
 	halts := 0
 	var promoted, harmed []int
 	for seed := range uint64(runs) {

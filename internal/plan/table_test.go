@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -236,7 +237,23 @@ func tell(axes []axis, c cell, outcome func(cell) string, n *int) []string {
 // changes shows as a changed line in testdata/decisions.txt, which is written by
 //
 //	go test ./internal/plan -run DecisionTable -update
+//
+// With -short, the cells with four Burstable pods and fallback Recreate are compared.
 func TestDecisionTable(t *testing.T) {
+	if testing.Short() {
+		golden, err := os.ReadFile(filepath.Join("testdata", "decisions.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		indent := regexp.MustCompile(`(?m)^ +`)
+		for _, mode := range axes[0].values {
+			lines := tell(axes[4:], cell{"mode": mode, "fallback": "Recreate", "replicas": "4", "QoS": "Burstable"}, cell.outcome, new(int))
+			if got := strings.Join(lines, "\n"); !strings.Contains(indent.ReplaceAllString(string(golden), ""), indent.ReplaceAllString(got, "")) {
+				t.Errorf("testdata/decisions.txt does not have, in mode %s:\n%s", mode, got)
+			}
+		}
+		return
+	}
 	compareTable(t, "decisions.txt", axes, cell.outcome, `# What is done next, and the reason that is given, for each of %d situations.
 #
 # 200m and 256Mi have been decided for pods of one container, which has half of that, or nothing where it is BestEffort,

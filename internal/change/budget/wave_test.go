@@ -49,6 +49,9 @@ func TestAWaveUsesItsSlots(t *testing.T) {
 		{5000, 0, false},
 	} {
 		for _, rate := range []int{20, 50, 100, 200} {
+			if testing.Short() && (c.scalers > 1000 || rate > 20) {
+				continue
+			}
 			wave := newWave(c.scalers, rate, c.urgentFirst, Limits{Changes: 300, PerNamespace: 60, PodPercent: c.podPercent, Window: time.Minute})
 			wave.run(waveTime)
 			wave.report(w)
