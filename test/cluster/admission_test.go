@@ -7,11 +7,9 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,30 +27,6 @@ func (w *fixture) thief() client.Client {
 		w.Fatal(err)
 	}
 	return c
-}
-
-// refused fails unless the error is the policy's rejection with these words.
-func refused(t *testing.T, err error, policy string, words ...string) {
-	t.Helper()
-	wrong := !apierrors.IsForbidden(err)
-	for _, word := range append(words, "ValidatingAdmissionPolicy 'verticalscaler-"+policy+"'") {
-		wrong = wrong || !strings.Contains(err.Error(), word)
-	}
-	if wrong {
-		t.Errorf("got %v, want a refusal of policy %s with %q", err, policy, words)
-	}
-}
-
-// untilRejectedBy waits until a policy rejects the request, which must change nothing: the API
-// server enforces a new policy with a delay.
-func (w *fixture) untilRejectedBy(policy string, try func() error) {
-	w.Helper()
-	w.eventually(func() string {
-		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "verticalscaler-"+policy) {
-			return fmt.Sprintf("policy %s is not enforced yet: %v", policy, err)
-		}
-		return ""
-	})
 }
 
 // A stolen token names a ScaledDeployment that does not exist, beside one that does. No policy can refuse that.

@@ -72,10 +72,6 @@ func newFixture(t *testing.T, options ...func(*operatorconfig.Operator)) *fixtur
 	return w
 }
 
-func resync(every time.Duration) func(*operatorconfig.Operator) {
-	return func(c *operatorconfig.Operator) { c.ResyncPeriod.Duration = every }
-}
-
 // quick compresses the history. An hour of usage, which takes six seconds, is then enough
 // evidence to lower a request, and its peaks are forgotten.
 func quick(c *operatorconfig.Operator) {
