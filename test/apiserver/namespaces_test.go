@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -230,6 +231,10 @@ func (i *install) run(ports ...string) (*testkit.Account, *testkit.Operator) {
 	const name = "verticalscaler-operator"
 	i.mayLead(name)
 	account := env.Account(i.T, i.system, name)
+	// The plugin looks for leases in all namespaces. So these tests are not parallel to others, and leave none.
+	i.Cleanup(func() {
+		i.cleanUp(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.system, Name: v1beta1.LeaseName}})
+	})
 	return account, env.RunOperator(i.T, account, c, app.Options{Source: i.usage, Clock: i.clock}, i.log.logger(), i.watched...)
 }
 
@@ -398,10 +403,8 @@ func (l *logbook) count(words ...string) (n int) {
 
 // An installation for some namespaces grants the operator no right anywhere else, and all rights that it needs there.
 func TestTheOperatorWorksWithRightsOnlyInItsNamespaces(t *testing.T) {
-	t.Parallel()
 	for name, render := range map[string]func(*testing.T) *install{"own namespace": ownNamespace, "two namespaces": twoNamespaces} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			i := render(t)
 			i.grantsNothingElsewhere()
 			i.worksWithin()
@@ -500,7 +503,6 @@ func (i *install) worksWithin() {
 
 // A namespace without rights does not affect the other namespaces. The operator watches it once it has the rights.
 func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
-	t.Parallel()
 	i := twoNamespaces(t)
 	theBank, theShop := i.names[bank], i.names[shop]
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() != theBank })
@@ -529,7 +531,6 @@ func TestANamespaceThatCannotBeReadDoesNotBlockOthers(t *testing.T) {
 
 // If no namespace is readable, the operator reports it and waits.
 func TestAnOperatorThatCanReadNothingReportsIt(t *testing.T) {
-	t.Parallel()
 	i := twoNamespaces(t)
 	i.apply(func(object *unstructured.Unstructured) bool { return object.GetNamespace() == i.system })
 	health := testkit.FreeAddress(t)
