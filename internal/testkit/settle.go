@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -47,17 +48,15 @@ func (o *Operator) Settle(t testing.TB) {
 
 // isBusy describes what the operator has to do; empty for nothing.
 func (o *Operator) isBusy(ctx context.Context) string {
-	for _, list := range []func() client.ObjectList{
-		func() client.ObjectList { return &v1beta1.VerticalScalerList{} },
-		func() client.ObjectList { return &v1beta1.ScaledDeploymentList{} },
-		func() client.ObjectList { return &v1beta1.NewPodSizesList{} },
-	} {
-		for _, namespace := range o.namespaces {
-			cached, live := list(), list()
-			if err := o.cache.List(ctx, cached, client.InNamespace(namespace)); err != nil {
-				return err.Error()
-			}
-			if err := o.live.List(ctx, live, client.InNamespace(namespace)); err != nil {
+	for _, namespace := range o.namespaces {
+		for _, lists := range [][2]client.ObjectList{
+			{&v1beta1.VerticalScalerList{}, &v1beta1.VerticalScalerList{}},
+			{&v1beta1.ScaledDeploymentList{}, &v1beta1.ScaledDeploymentList{}},
+			{&v1beta1.NewPodSizesList{}, &v1beta1.NewPodSizesList{}},
+		} {
+			cached, live := lists[0], lists[1]
+			here := client.InNamespace(namespace)
+			if err := cmp.Or(o.cache.List(ctx, cached, here), o.live.List(ctx, live, here)); err != nil {
 				return err.Error()
 			}
 			if difference := differs(cached, live); difference != "" {
@@ -65,17 +64,23 @@ func (o *Operator) isBusy(ctx context.Context) string {
 			}
 		}
 	}
+	return queued()
+}
+
+// queued describes what is in the queues of the process, or is reconciled; empty for nothing.
+func queued() string {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return err.Error()
 	}
 	for _, family := range families {
-		switch name := family.GetName(); name {
-		case "workqueue_depth", "controller_runtime_active_workers":
-			for _, m := range family.GetMetric() {
-				if n := m.GetGauge().GetValue(); n > 0 {
-					return fmt.Sprintf("%s is %g: %s", name, n, m)
-				}
+		name := family.GetName()
+		if name != "workqueue_depth" && name != "controller_runtime_active_workers" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if n := m.GetGauge().GetValue(); n > 0 {
+				return fmt.Sprintf("%s is %g: %s", name, n, m)
 			}
 		}
 	}

@@ -271,30 +271,44 @@ func TestStolenTokensAndTenantsAreRefusedByEachPolicy(t *testing.T) {
 		{"operator-deployments", "creating", create(thief, testkit.Deployment(w.Namespace, "made")), "may only create and delete Deployments", create(thief, claiming(w.Namespace, "planned", planned.UID))},
 		{"operator-deployments", "deleting", remove(thief, web), "may only create and delete Deployments", remove(thief, owned)},
 		{"operator-deployments", "scaling, even with the right to do so", scale(thief, web), "", scale(env.Client, web)},
-		{"operator-deployments", "access to the node", create(thief, claiming(w.Namespace, "gone", "invented", escape)), "pod-security.kubernetes.io/enforce=privileged",
-			create(thief, claiming(privileged.Name, "gone", "invented", escape))},
-		{"operator-owned", "creating another image", create(thief, claiming(w.Namespace, "planned", planned.UID, func(p *corev1.PodSpec) { p.Containers[0].Image = "example.com/miner:1" })),
-			"changes a container", create(thief, claiming(w.Namespace, "planned", planned.UID))},
-		{"operator-owned", "creating what no ScaledDeployment asks for", create(thief, claiming(unowned, "gone", "invented")), "failed to configure binding: no params found",
-			create(thief, claiming(w.Namespace, "gone", "invented"))}, // The garbage collector deletes that.
+		{
+			"operator-deployments", "access to the node", create(thief, claiming(w.Namespace, "gone", "invented", escape)), "pod-security.kubernetes.io/enforce=privileged",
+			create(thief, claiming(privileged.Name, "gone", "invented", escape)),
+		},
+		{
+			"operator-owned", "creating another image", create(thief, claiming(w.Namespace, "planned", planned.UID, func(p *corev1.PodSpec) { p.Containers[0].Image = "example.com/miner:1" })),
+			"changes a container", create(thief, claiming(w.Namespace, "planned", planned.UID)),
+		},
+		{
+			"operator-owned", "creating what no ScaledDeployment asks for", create(thief, claiming(unowned, "gone", "invented")), "failed to configure binding: no params found",
+			create(thief, claiming(w.Namespace, "gone", "invented")),
+		}, // The garbage collector deletes that.
 		{"operator-owned", "changing the image", patch(thief, owned, other), "changes a container", patch(thief, owned, `{"spec":{"replicas":2}}`)},
-		{"operator-pods", "an init container that ends", resize(`{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"cpu":"150m"}}}]}}`), "other fields",
-			resize(`{"spec":{"initContainers":[{"name":"sidecar","resources":{"requests":{"cpu":"150m"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}`)},
+		{
+			"operator-pods", "an init container that ends", resize(`{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"cpu":"150m"}}}]}}`), "other fields",
+			resize(`{"spec":{"initContainers":[{"name":"sidecar","resources":{"requests":{"cpu":"150m"}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"150m"}}}]}}`),
+		},
 		{"operator-evictions", "any pod with that name", evict(nil), "", evict(&metav1.DeleteOptions{
 			DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
 		})},
 		{"operator-objects", "the lease of others", create(thief, lease("kube-scheduler")), "only its own objects", create(thief, lease(v1beta1.LeaseName))},
 		{"operator-objects", "isolating others", create(thief, isolation("deny-all")), "only its own objects", create(thief, isolation("verticalscaler-operator-ingress"))},
-		{"operator-scalers", "another mode", patch(thief, mine, `{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "may only change its own finalizer",
-			patch(thief, mine, `{"metadata":{"finalizers":["autoscaling.verticalscaler.io/restore-original-resources"]}}`)},
+		{
+			"operator-scalers", "another mode", patch(thief, mine, `{"spec":{"updatePolicy":{"updateMode":"Rollout"}}}`), "may only change its own finalizer",
+			patch(thief, mine, `{"metadata":{"finalizers":["autoscaling.verticalscaler.io/restore-original-resources"]}}`),
+		},
 		{"operator-scalers", "creating", create(thief, sizing("web", "Recommend")), "may only create and delete scalers", create(thief, ofPlanned)},
 		{"operator-scalers", "deleting", remove(thief, mine), "may only create and delete scalers", remove(thief, scaler)},
 		{"checkpoints", "what was learned", create(editor, checkpoint), "Only the operator writes checkpoints", create(env.Client, checkpoint)},
 		{"checkpoints", "sizes of new pods", create(editor, sizes), "sizes of new pods", create(thief, sizes)},
-		{"promotions", "promoting", patch(resizer, mine, `{"metadata":{"annotations":{"autoscaling.verticalscaler.io/promoted":"2026-01-01T00:00:00Z"}}}`),
-			"Only the operator sets", patch(editor, mine, label)},
-		{"users", "a Deployment that the user may not patch", create(editor, sizing("web", "Rollout")),
-			`user "editor-of-` + w.Namespace + `" cannot patch resource "deployments" in API group "apps"` + place + `, name "web"`, create(patcher, sizing("web", "Rollout"))},
+		{
+			"promotions", "promoting", patch(resizer, mine, `{"metadata":{"annotations":{"autoscaling.verticalscaler.io/promoted":"2026-01-01T00:00:00Z"}}}`),
+			"Only the operator sets", patch(editor, mine, label),
+		},
+		{
+			"users", "a Deployment that the user may not patch", create(editor, sizing("web", "Rollout")),
+			`user "editor-of-` + w.Namespace + `" cannot patch resource "deployments" in API group "apps"` + place + `, name "web"`, create(patcher, sizing("web", "Rollout")),
+		},
 		{"users", "another Deployment than the user may patch", create(patcher, sizing("api", "Rollout")), `name "api"`, remove(editor, mine)},
 		{"users", "resizing pods", create(team, sizing("web", "InPlace")), `cannot patch resource "pods/resize" in API group ""` + place, create(resizer, sizing("web", "InPlace"))},
 		{"users", "a ScaledDeployment", create(editor, asking(w.Namespace, "new", "")), `cannot create resource "deployments" in API group "apps"` + place, create(team, asking(w.Namespace, "new", ""))},
@@ -384,14 +398,22 @@ func TestATenantIsWarnedOfImplausibleSpecs(t *testing.T) {
 		what, kind, spec string
 		says             []string
 	}{
-		{"a Deployment's containers", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: job}]}}`,
-			[]string{"Deployment web has no container job in its template"}},
-		{"cores for millicores", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 400}}]}}`,
-			[]string{"minAllowed.cpu 400 of container app. CPU is in cores"}},
-		{"cores in a ScaledDeployment", "ScaledDeployment", `{` + template + `, scaling: {resourcePolicy: {containerPolicies: [{containerName: app, maxAllowed: {cpu: 1000}}]}}}`,
-			[]string{"maxAllowed.cpu 1000 of container app"}},
-		{"more than a message can say", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [` + strings.Join(long, ", ") + `]}}`,
-			[]string{"Implausible bounds of CPU, which is in cores: 500m is half a core", "a-container-with-a-long-name-31"}},
+		{
+			"a Deployment's containers", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: job}]}}`,
+			[]string{"Deployment web has no container job in its template"},
+		},
+		{
+			"cores for millicores", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 400}}]}}`,
+			[]string{"minAllowed.cpu 400 of container app. CPU is in cores"},
+		},
+		{
+			"cores in a ScaledDeployment", "ScaledDeployment", `{` + template + `, scaling: {resourcePolicy: {containerPolicies: [{containerName: app, maxAllowed: {cpu: 1000}}]}}}`,
+			[]string{"maxAllowed.cpu 1000 of container app"},
+		},
+		{
+			"more than a message can say", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [` + strings.Join(long, ", ") + `]}}`,
+			[]string{"Implausible bounds of CPU, which is in cores: 500m is half a core", "a-container-with-a-long-name-31"},
+		},
 		{"nothing", "VerticalScaler", `{deploymentName: web, resourcePolicy: {containerPolicies: [{containerName: app, minAllowed: {cpu: 100m}}]}}`, nil},
 		{"no Deployment", "VerticalScaler", `{deploymentName: none, resourcePolicy: {containerPolicies: [{containerName: job}]}}`, nil},
 	} {

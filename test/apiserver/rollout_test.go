@@ -20,7 +20,6 @@ import (
 
 	"github.com/verticalscaler/verticalscaler-operator/api/v1beta1"
 	"github.com/verticalscaler/verticalscaler-operator/internal/testkit"
-	"github.com/verticalscaler/verticalscaler-operator/test/world"
 )
 
 // revision returns the revision of a Deployment's latest rollout.
@@ -53,32 +52,6 @@ func ownsOnlyResources(t *testing.T, d *appsv1.Deployment) {
 	}
 	if !found {
 		t.Error("no field is managed by verticalscaler")
-	}
-}
-
-// recordsFirst fails unless the finalizer and then the original values were recorded before
-// the Deployment was changed, and it was changed once.
-func recordsFirst(t *testing.T, writes []world.Write) {
-	t.Helper()
-	stage := 0
-	for _, write := range writes {
-		switch {
-		case write.Err != nil:
-		case stage == 0 && write.Resource == "verticalscalers" && write.Verb == "patch":
-			stage = 1
-		case stage == 1 && write.Resource == "verticalscalers/status":
-			stage = 2
-		case write.Resource == "deployments":
-			if stage != 2 {
-				t.Errorf("%s at stage %d: the finalizer and the status come first", write, stage)
-			}
-		}
-	}
-	if n := count(writes, "deployments"); total(n) != 1 {
-		t.Errorf("writes of Deployments: %v", n)
-	}
-	if n := count(writes, "pods/resize"); total(n) != 0 {
-		t.Errorf("resizes: %v", n)
 	}
 }
 

@@ -80,53 +80,21 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	hash := hashOf(&d.Spec.Template)
 	latest := slices.IndexFunc(sets, func(s appsv1.ReplicaSet) bool { return s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash })
-	if latest < 0 && !d.Spec.Paused {
-		revision := 1
-		if len(sets) > 0 {
-			revision = revisionOf(newestOf(sets)) + 1
-		}
-		return c.createSet(ctx, d, hash, revision)
+	if !d.Spec.Paused && (latest < 0 || revisionOf(newestOf(sets)) > revisionOf(&sets[latest])) {
+		return c.beginRollout(ctx, d, sets, latest, hash)
 	}
-	if latest >= 0 && !d.Spec.Paused {
-		if newest := newestOf(sets); revisionOf(newest) > revisionOf(&sets[latest]) { // The template was rolled back.
-			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, revisionAnnotation, revisionOf(newest)+1))
-			return c.world.wrote(c.world.Client.Patch(ctx, &sets[latest], patch))
-		}
+	r := rollout{want: int(ptr.Deref(d.Spec.Replicas, 1)), isPaused: d.Spec.Paused}
+	if latest >= 0 {
+		r.set = &sets[latest]
+	} else if len(sets) > 0 {
+		r.set = newestOf(sets) // A paused Deployment scales what it has.
 	}
-	want, alive := int(ptr.Deref(d.Spec.Replicas, 1)), 0
-	var current, old []corev1.Pod
-	ready := 0
 	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil {
-			continue
-		}
-		alive++
-		if isReady(&pod) {
-			ready++
-		}
-		if latest >= 0 && metav1.IsControlledBy(&pod, &sets[latest]) {
-			current = append(current, pod)
-		} else {
-			old = append(old, pod)
+		if pod.DeletionTimestamp == nil {
+			r.count(pod)
 		}
 	}
-	surge := 1
-	if len(old) == 0 {
-		surge = 0
-	}
-	switch {
-	case d.Spec.Paused && alive < want && len(sets) > 0 && latest < 0:
-		err = c.createPod(ctx, newestOf(sets))
-	case d.Spec.Paused && alive < want && latest >= 0:
-		err = c.createPod(ctx, &sets[latest])
-	case d.Spec.Paused && alive <= want:
-	case latest >= 0 && len(current) < want && alive < want+surge:
-		err = c.createPod(ctx, &sets[latest])
-	case alive > want && len(old) > 0 && (ready > want || !isReady(&old[len(old)-1]) || allReady(current)):
-		err = c.world.wrote(c.world.Client.Delete(ctx, &old[len(old)-1]))
-	case alive > want && len(old) == 0:
-		err = c.world.wrote(c.world.Client.Delete(ctx, &current[len(current)-1]))
-	}
+	err = c.step(ctx, r)
 	refused := ""
 	if err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) {
 		refused, err = err.Error(), nil
@@ -134,7 +102,62 @@ func (c *Controllers) deploy(ctx context.Context, d *appsv1.Deployment) error {
 	if err != nil {
 		return err
 	}
-	return c.status(ctx, d, sets, refused)
+	return c.status(ctx, d, refused)
+}
+
+// beginRollout creates the ReplicaSet of a template, or gives it the highest revision if the template was rolled back.
+func (c *Controllers) beginRollout(ctx context.Context, d *appsv1.Deployment, sets []appsv1.ReplicaSet, latest int, hash string) error {
+	revision := 1
+	if len(sets) > 0 {
+		revision = revisionOf(newestOf(sets)) + 1
+	}
+	if latest < 0 {
+		return c.createSet(ctx, d, hash, revision)
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, revisionAnnotation, revision))
+	return c.world.wrote(c.world.Client.Patch(ctx, &sets[latest], patch))
+}
+
+// rollout is how far a Deployment is.
+type rollout struct {
+	want     int
+	isPaused bool
+	set      *appsv1.ReplicaSet // of the latest template; nil if there is none
+	// current are the pods of the set, and old all others.
+	current, old []corev1.Pod
+	ready        int
+}
+
+func (r *rollout) count(pod corev1.Pod) {
+	if isReady(&pod) {
+		r.ready++
+	}
+	if r.set != nil && metav1.IsControlledBy(&pod, r.set) {
+		r.current = append(r.current, pod)
+	} else {
+		r.old = append(r.old, pod)
+	}
+}
+
+// step creates a pod or deletes one.
+func (c *Controllers) step(ctx context.Context, r rollout) error {
+	alive, surge := len(r.current)+len(r.old), 0
+	if len(r.old) > 0 && !r.isPaused {
+		surge = 1
+	}
+	switch {
+	case r.set != nil && len(r.current) < r.want && alive < r.want+surge:
+		return c.createPod(ctx, r.set)
+	case alive <= r.want:
+		return nil
+	case len(r.old) == 0:
+		return c.world.wrote(c.world.Client.Delete(ctx, &r.current[len(r.current)-1]))
+	}
+	last := &r.old[len(r.old)-1]
+	if r.ready > r.want || !isReady(last) || allReady(r.current) {
+		return c.world.wrote(c.world.Client.Delete(ctx, last))
+	}
+	return nil
 }
 
 func allReady(pods []corev1.Pod) bool {
@@ -229,26 +252,17 @@ func (c *Controllers) createPod(ctx context.Context, set *appsv1.ReplicaSet) err
 }
 
 // status writes what the controllers say of a Deployment and its ReplicaSets.
-func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, sets []appsv1.ReplicaSet, refused string) error {
+func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, refused string) error {
 	sets, pods, err := c.ofDeployment(ctx, d)
 	if err != nil {
 		return err
 	}
-	hash := hashOf(&d.Spec.Template)
-	s := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Conditions: d.Status.Conditions, CollisionCount: d.Status.CollisionCount}
+	hash, want := hashOf(&d.Spec.Template), ptr.Deref(d.Spec.Replicas, 1)
+	s := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, CollisionCount: d.Status.CollisionCount}
 	for i := range sets {
 		set := &sets[i]
-		was := set.Status.DeepCopy()
-		set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas, set.Status.ObservedGeneration = 0, 0, 0, set.Generation
-		for _, pod := range pods {
-			if pod.DeletionTimestamp != nil || !metav1.IsControlledBy(&pod, set) {
-				continue
-			}
-			set.Status.Replicas++
-			if isReady(&pod) {
-				set.Status.ReadyReplicas++
-				set.Status.AvailableReplicas++
-			}
+		if err := c.setStatus(ctx, set, pods); err != nil {
+			return err
 		}
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
@@ -256,36 +270,17 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, sets []a
 		if set.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
 			s.UpdatedReplicas = set.Status.Replicas
 		}
-		if !apiequality.Semantic.DeepEqual(*was, set.Status) {
-			if err := c.world.wrote(c.world.Client.Status().Update(ctx, set)); err != nil {
-				return err
-			}
-		}
 	}
-	want := ptr.Deref(d.Spec.Replicas, 1)
 	s.UnavailableReplicas = max(0, want-s.AvailableReplicas)
-	s.Conditions = nil
-	add := func(kind appsv1.DeploymentConditionType, is bool, reason, message string) {
-		condition := appsv1.DeploymentCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message}
-		if is {
-			condition.Status = corev1.ConditionTrue
-		}
-		condition.LastTransitionTime, condition.LastUpdateTime = metav1.NewTime(c.world.Clock.Now()), metav1.NewTime(c.world.Clock.Now())
-		for _, before := range d.Status.Conditions {
-			if before.Type == kind && before.Status == condition.Status && before.Reason == reason && before.Message == message {
-				condition = before
-			}
-		}
-		s.Conditions = append(s.Conditions, condition)
-	}
-	add(appsv1.DeploymentAvailable, s.AvailableReplicas >= want, "MinimumReplicasAvailable", "")
+	progress := "ReplicaSetUpdated"
 	if s.UpdatedReplicas == want && s.AvailableReplicas == want && s.Replicas == want {
-		add(appsv1.DeploymentProgressing, true, "NewReplicaSetAvailable", "")
-	} else {
-		add(appsv1.DeploymentProgressing, true, "ReplicaSetUpdated", "")
+		progress = "NewReplicaSetAvailable"
 	}
+	s.Conditions = append(s.Conditions,
+		c.condition(d, appsv1.DeploymentAvailable, s.AvailableReplicas >= want, "MinimumReplicasAvailable", ""),
+		c.condition(d, appsv1.DeploymentProgressing, true, progress, ""))
 	if refused != "" {
-		add(appsv1.DeploymentReplicaFailure, true, "FailedCreate", refused)
+		s.Conditions = append(s.Conditions, c.condition(d, appsv1.DeploymentReplicaFailure, true, "FailedCreate", refused))
 	}
 	if apiequality.Semantic.DeepEqual(s, d.Status) {
 		return nil
@@ -294,11 +289,44 @@ func (c *Controllers) status(ctx context.Context, d *appsv1.Deployment, sets []a
 	return c.world.wrote(c.world.Client.Status().Update(ctx, d, client.FieldOwner("kube-controller-manager")))
 }
 
+// setStatus counts the pods of a ReplicaSet.
+func (c *Controllers) setStatus(ctx context.Context, set *appsv1.ReplicaSet, pods []corev1.Pod) error {
+	s := appsv1.ReplicaSetStatus{ObservedGeneration: set.Generation}
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || !metav1.IsControlledBy(&pod, set) {
+			continue
+		}
+		s.Replicas++
+		if isReady(&pod) {
+			s.ReadyReplicas++
+			s.AvailableReplicas++
+		}
+	}
+	if apiequality.Semantic.DeepEqual(s, set.Status) {
+		return nil
+	}
+	set.Status = s
+	return c.world.wrote(c.world.Client.Status().Update(ctx, set))
+}
+
+// condition is a condition of a Deployment. It keeps its times while it says the same.
+func (c *Controllers) condition(d *appsv1.Deployment, kind appsv1.DeploymentConditionType, is bool, reason, message string) appsv1.DeploymentCondition {
+	status, now := corev1.ConditionFalse, metav1.NewTime(c.world.Clock.Now())
+	if is {
+		status = corev1.ConditionTrue
+	}
+	for _, before := range d.Status.Conditions {
+		if before.Type == kind && before.Status == status && before.Reason == reason && before.Message == message {
+			return before
+		}
+	}
+	return appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now, LastUpdateTime: now}
+}
+
 // collect plays the garbage collector: what lost its owner is deleted, and an owner waits for what belongs to it, or lets
 // it go, as its finalizer says.
 func (c *Controllers) collect(ctx context.Context) error {
 	owners := map[types.UID]client.Object{}
-	var dependents []client.Object
 	here := client.InNamespace(c.world.Namespace)
 	for _, list := range []client.ObjectList{
 		&v1beta1.ScaledDeploymentList{}, &appsv1.DeploymentList{}, &v1beta1.VerticalScalerList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{},
@@ -309,35 +337,14 @@ func (c *Controllers) collect(ctx context.Context) error {
 		}
 		for _, o := range itemsOf(list) {
 			owners[o.GetUID()] = o
-			if len(o.GetOwnerReferences()) > 0 {
-				dependents = append(dependents, o)
-			}
 		}
 	}
 	blocking := map[types.UID]bool{} // owners in foreground deletion that still have dependents
-	for _, o := range dependents {
+	for _, o := range owners {
 		for _, reference := range o.GetOwnerReferences() {
 			owner := owners[reference.UID]
-			orphaned := owner != nil && owner.GetDeletionTimestamp() != nil && slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents)
-			foreground := owner != nil && owner.GetDeletionTimestamp() != nil && slices.Contains(owner.GetFinalizers(), metav1.FinalizerDeleteDependents)
-			var err error
-			switch {
-			case orphaned:
-				before, ok := o.DeepCopyObject().(client.Object)
-				if !ok {
-					continue
-				}
-				o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
-				err = c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
-			case foreground:
-				blocking[reference.UID] = true
-				if o.GetDeletionTimestamp() == nil {
-					err = c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-				}
-			case owner == nil && o.GetDeletionTimestamp() == nil && !c.exists(ctx, o.GetNamespace(), reference):
-				err = c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
-			}
-			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			blocking[reference.UID] = blocking[reference.UID] || isDeleted(owner, metav1.FinalizerDeleteDependents)
+			if err := c.follow(ctx, o, reference, owner); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
@@ -346,22 +353,49 @@ func (c *Controllers) collect(ctx context.Context) error {
 		if owner.GetDeletionTimestamp() == nil || blocking[uid] {
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(owner.GetFinalizers()), func(f string) bool {
-			return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
-		})
-		if len(left) == len(owner.GetFinalizers()) {
-			continue
-		}
-		before, ok := owner.DeepCopyObject().(client.Object)
-		if !ok {
-			continue
-		}
-		owner.SetFinalizers(left)
-		if err := c.world.wrote(c.world.Client.Patch(ctx, owner, client.MergeFrom(before))); client.IgnoreNotFound(err) != nil {
+		if err := c.release(ctx, owner); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isDeleted reports whether an object is being deleted with a finalizer of the garbage collector.
+func isDeleted(o client.Object, finalizer string) bool {
+	return o != nil && o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), finalizer)
+}
+
+// follow does with a dependent what the fate of its owner asks for. The owner is nil if it is not known.
+func (c *Controllers) follow(ctx context.Context, o client.Object, reference metav1.OwnerReference, owner client.Object) error {
+	switch {
+	case isDeleted(owner, metav1.FinalizerOrphanDependents):
+		before, ok := o.DeepCopyObject().(client.Object)
+		if !ok {
+			return nil
+		}
+		o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == reference.UID }))
+		return c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
+	case o.GetDeletionTimestamp() != nil:
+		return nil
+	case isDeleted(owner, metav1.FinalizerDeleteDependents):
+		return c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	case owner == nil && !c.exists(ctx, o.GetNamespace(), reference):
+		return c.world.wrote(c.world.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: ptr.To(o.GetUID())}))
+	}
+	return nil
+}
+
+// release removes the finalizers of the garbage collector from an object that is being deleted.
+func (c *Controllers) release(ctx context.Context, o client.Object) error {
+	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
+		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
+	})
+	before, ok := o.DeepCopyObject().(client.Object)
+	if !ok || len(left) == len(o.GetFinalizers()) {
+		return nil
+	}
+	o.SetFinalizers(left)
+	return c.world.wrote(c.world.Client.Patch(ctx, o, client.MergeFrom(before)))
 }
 
 // exists reports whether an owner of a kind that the world does not list exists.
@@ -384,42 +418,51 @@ func (c *Controllers) allowDisruptions(ctx context.Context) error {
 	}
 	for i := range budgets.Items {
 		b := &budgets.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		s, err := disruptionsOf(b, pods)
 		if err != nil {
 			return err
 		}
-		expected, healthy := 0, 0
-		for _, pod := range pods {
-			if pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
-				expected++
-				if isReady(&pod) {
-					healthy++
-				}
-			}
+		if apiequality.Semantic.DeepEqual(s, b.Status) {
+			continue
 		}
-		need := 0
-		switch {
-		case b.Spec.MaxUnavailable != nil:
-			most, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
-			if err != nil {
-				return err
-			}
-			need = expected - most
-		case b.Spec.MinAvailable != nil:
-			if need, err = intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true); err != nil {
-				return err
-			}
-		}
-		s := b.Status.DeepCopy()
-		s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.ObservedGeneration = int32(expected), int32(healthy), int32(need), b.Generation
-		s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
-		s.DisruptedPods = nil
-		if !apiequality.Semantic.DeepEqual(*s, b.Status) {
-			b.Status = *s
-			if err := c.world.wrote(c.world.Client.Status().Update(ctx, b)); err != nil && !apierrors.IsConflict(err) {
-				return err
-			}
+		b.Status = s
+		if err := c.world.wrote(c.world.Client.Status().Update(ctx, b)); err != nil && !apierrors.IsConflict(err) {
+			return err
 		}
 	}
 	return nil
+}
+
+// disruptionsOf is the status of a budget beside these pods.
+func disruptionsOf(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) (policyv1.PodDisruptionBudgetStatus, error) {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return b.Status, err
+	}
+	expected, healthy := 0, 0
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil && selector.Matches(labels.Set(pod.Labels)) {
+			expected++
+			if isReady(&pod) {
+				healthy++
+			}
+		}
+	}
+	need := 0
+	if b.Spec.MaxUnavailable != nil {
+		most, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
+		if err != nil {
+			return b.Status, err
+		}
+		need = expected - most
+	} else if b.Spec.MinAvailable != nil {
+		if need, err = intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true); err != nil {
+			return b.Status, err
+		}
+	}
+	s := *b.Status.DeepCopy()
+	s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy, s.ObservedGeneration = int32(expected), int32(healthy), int32(need), b.Generation
+	s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
+	s.DisruptedPods = nil
+	return s, nil
 }

@@ -173,15 +173,23 @@ func (w *World) sizeOf(name string) (first corev1.ResourceList, wrong string) {
 		if first == nil || c.ContainerName == d.Spec.Template.Spec.Containers[0].Name {
 			first = requests
 		}
-		for _, pod := range pods {
-			for kind, amount := range requests {
-				if got := Actual(&pod, c.ContainerName).Requests[kind]; got.Cmp(amount) != 0 {
-					return nil, fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
-				}
-			}
+		if wrong := unapplied(pods, c.ContainerName, requests); wrong != "" {
+			return nil, wrong
 		}
 	}
 	return first, ""
+}
+
+// unapplied describes a pod whose kubelet has not applied the requests of a container; empty for none.
+func unapplied(pods []corev1.Pod, container string, requests corev1.ResourceList) string {
+	for _, pod := range pods {
+		for kind, amount := range requests {
+			if got := Actual(&pod, container).Requests[kind]; got.Cmp(amount) != 0 {
+				return fmt.Sprintf("pod %s has %s of %s applied, not %s", pod.Name, got.String(), kind, amount.String())
+			}
+		}
+	}
+	return ""
 }
 
 // Actual is the resources that the kubelet reports as applied.

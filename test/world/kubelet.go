@@ -281,7 +281,8 @@ func setReady(pod *corev1.Pod, ready bool, now metav1.Time) {
 func statusesOf(pod *corev1.Pod) (pairs []struct {
 	spec   *corev1.Container
 	status *corev1.ContainerStatus
-}) {
+},
+) {
 	add := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
 		for i := range containers {
 			for j := range statuses {

@@ -36,7 +36,7 @@ type Node struct {
 	Dir string
 	// Config is a cluster administrator's.
 	Config *rest.Config
-	Client client.Client
+	Client client.WithWatch
 }
 
 // Main is a TestMain with a node. up is the script that starts the node: a path below hack,
@@ -80,7 +80,7 @@ func run(m *testing.M, up []string, ready func(*Node) error) (code int, err erro
 	// Many tests wait at once, so they poll slowly enough for a busy machine.
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
-	c, err := client.New(config, client.Options{Scheme: app.Scheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: app.Scheme()})
 	if err != nil {
 		return 1, fmt.Errorf("making a client: %w", err)
 	}
